@@ -1,0 +1,1 @@
+"""What Leadline's parts say to each other: schema, topics and encoding."""

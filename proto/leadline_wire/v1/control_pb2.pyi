@@ -1,0 +1,225 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetVersionRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetVersionResponse(_message.Message):
+    __slots__ = ("version", "cluster", "strategy")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    cluster: str
+    strategy: str
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
+
+class Measurement(_message.Message):
+    __slots__ = ("name", "value", "age_s")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    age_s: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    HARDWARE_MODEL_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    METRICS_FIELD_NUMBER: _ClassVar[int]
+    LOST_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
+    REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    in_cluster: bool
+    schedulable: bool
+    ready: bool
+    tier: str
+    agent: str
+    agent_version: str
+    hardware_model: str
+    address: str
+    metrics: _containers.RepeatedCompositeFieldContainer[Measurement]
+    lost_messages: int
+    pods: int
+    allocatable: Resources
+    requested: Resources
+    notes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Resources(_message.Message):
+    __slots__ = ("cpu_milli", "memory_bytes", "pods")
+    CPU_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    cpu_milli: int
+    memory_bytes: int
+    pods: int
+    def __init__(self, cpu_milli: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., pods: _Optional[int] = ...) -> None: ...
+
+class GetNodeRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetNodeResponse(_message.Message):
+    __slots__ = ("node", "links", "placed_pods")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    PLACED_PODS_FIELD_NUMBER: _ClassVar[int]
+    node: NodeStatus
+    links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
+    placed_pods: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LinkStatus(_message.Message):
+    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method")
+    A_FIELD_NUMBER: _ClassVar[int]
+    B_FIELD_NUMBER: _ClassVar[int]
+    RTT_MS_FIELD_NUMBER: _ClassVar[int]
+    RTT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_MBPS_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_IS_LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    RTT_METHOD_FIELD_NUMBER: _ClassVar[int]
+    a: str
+    b: str
+    rtt_ms: float
+    rtt_age_s: float
+    bandwidth_mbps: float
+    bandwidth_age_s: float
+    bandwidth_is_lower_bound: bool
+    rtt_method: str
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ...) -> None: ...
+
+class GetMatrixRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetMatrixResponse(_message.Message):
+    __slots__ = ("nodes", "links")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
+    def __init__(self, nodes: _Optional[_Iterable[str]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ...) -> None: ...
+
+class ListPlacementsRequest(_message.Message):
+    __slots__ = ("since_s",)
+    SINCE_S_FIELD_NUMBER: _ClassVar[int]
+    since_s: float
+    def __init__(self, since_s: _Optional[float] = ...) -> None: ...
+
+class ListPlacementsResponse(_message.Message):
+    __slots__ = ("placements",)
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    placements: _containers.RepeatedCompositeFieldContainer[Placement]
+    def __init__(self, placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+
+class Placement(_message.Message):
+    __slots__ = ("pod", "node", "strategy", "why", "age_s", "outcome")
+    POD_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    pod: str
+    node: str
+    strategy: str
+    why: str
+    age_s: float
+    outcome: str
+    def __init__(self, pod: _Optional[str] = ..., node: _Optional[str] = ..., strategy: _Optional[str] = ..., why: _Optional[str] = ..., age_s: _Optional[float] = ..., outcome: _Optional[str] = ...) -> None: ...
+
+class ExplainPodRequest(_message.Message):
+    __slots__ = ("pod",)
+    POD_FIELD_NUMBER: _ClassVar[int]
+    pod: str
+    def __init__(self, pod: _Optional[str] = ...) -> None: ...
+
+class ExplainPodResponse(_message.Message):
+    __slots__ = ("placement", "better", "options", "scores", "rejected")
+    class OptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    BETTER_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    placement: Placement
+    better: str
+    options: _containers.ScalarMap[str, str]
+    scores: _containers.RepeatedCompositeFieldContainer[NodeScore]
+    rejected: _containers.RepeatedCompositeFieldContainer[NodeRejection]
+    def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ...) -> None: ...
+
+class NodeScore(_message.Message):
+    __slots__ = ("node", "total", "parts")
+    class PartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    total: float
+    parts: _containers.ScalarMap[str, float]
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
+class NodeRejection(_message.Message):
+    __slots__ = ("node", "reasons")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchEvent(_message.Message):
+    __slots__ = ("node", "placement")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    node: NodeStatus
+    placement: Placement
+    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ...) -> None: ...
