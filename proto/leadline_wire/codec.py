@@ -32,7 +32,7 @@ class Fault(StrEnum):
     WRONG_NODE = "wrong_node"
 
 
-class MessageFault(ValueError):
+class MessageError(ValueError):
     """A message that was refused; `fault` says of which kind, str() says why in one line."""
 
     def __init__(self, fault: Fault, reason: str) -> None:
@@ -80,18 +80,18 @@ def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
 
 
 def decode(topic: topics.Topic, payload: bytes, schema: str | None) -> TelemetryMessage:
-    """Decode and check one message. Raises MessageFault, and nothing else."""
+    """Decode and check one message. Raises MessageError, and nothing else."""
     if len(payload) > MAX_BYTES:
-        raise MessageFault(Fault.OVERSIZED, f"{len(payload)} bytes, {MAX_BYTES} at most")
+        raise MessageError(Fault.OVERSIZED, f"{len(payload)} bytes, {MAX_BYTES} at most")
     if schema != topics.SCHEMA:
-        raise MessageFault(
+        raise MessageError(
             Fault.UNKNOWN_SCHEMA, f"schema {str(schema)[:40]!r}, expected {topics.SCHEMA!r}"
         )
     message = _TYPES[topic.kind]()
     try:
         message.ParseFromString(payload)
     except DecodeError:
-        raise MessageFault(Fault.BROKEN, f"no {type(message).__name__} in this payload") from None
+        raise MessageError(Fault.BROKEN, f"no {type(message).__name__} in this payload") from None
     for check in _CHECKS[topic.kind]:
         check(message, topic)
     return message
@@ -101,25 +101,25 @@ def _check_origin(message: Any, topic: topics.Topic) -> None:
     origin = message.origin
     _check_node(origin.node, topic)
     if len(origin.boot_id) != BOOT_ID_BYTES:
-        raise MessageFault(
+        raise MessageError(
             Fault.BROKEN, f"boot id of {len(origin.boot_id)} bytes, expected {BOOT_ID_BYTES}"
         )
-    if not origin.sequence:
-        raise MessageFault(Fault.BROKEN, "no sequence number")
 
 
 def _check_node(node: str, topic: topics.Topic) -> None:
     if node != topic.node:
-        raise MessageFault(
+        raise MessageError(
             Fault.WRONG_NODE, f"says it is of {node[:80]!r} on the topic of {topic.node!r}"
         )
 
 
-def _check_timing(message: Any, _: topics.Topic) -> None:
+def _check_numbered(message: Any, _: topics.Topic) -> None:
+    if not message.origin.sequence:
+        raise MessageError(Fault.BROKEN, "no sequence number")
     timing = message.timing
     if timing.HasField("sent_boot_ms") and timing.sent_boot_ms < timing.measured_boot_ms:
         early_ms = timing.measured_boot_ms - timing.sent_boot_ms
-        raise MessageFault(Fault.FUTURE_DATED, f"measured {early_ms} ms after it was sent")
+        raise MessageError(Fault.FUTURE_DATED, f"measured {early_ms} ms after it was sent")
 
 
 def _check_report(message: pb.Report, _: topics.Topic) -> None:
@@ -140,18 +140,18 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
         )
     _check_values("report", values)
     if not math.isfinite(message.temperature.cpu_celsius):
-        raise MessageFault(Fault.NOT_FINITE, "temperature.cpu_celsius is no number")
+        raise MessageError(Fault.NOT_FINITE, "temperature.cpu_celsius is no number")
     if cpu.busy_percent > 100.0:
-        raise MessageFault(Fault.OUT_OF_RANGE, f"cpu.busy_percent is {cpu.busy_percent}, over 100")
+        raise MessageError(Fault.OUT_OF_RANGE, f"cpu.busy_percent is {cpu.busy_percent}, over 100")
     if message.memory.available_bytes > message.memory.total_bytes:
-        raise MessageFault(Fault.OUT_OF_RANGE, "memory.available_bytes is more than the total")
+        raise MessageError(Fault.OUT_OF_RANGE, "memory.available_bytes is more than the total")
 
 
 def _check_rtt(message: pb.RttReport, _: topics.Topic) -> None:
     _check_values("rtt", [v for p in message.peers for v in (p.rtt_ms, p.deviation_ms)])
     for peer in message.peers:
         if peer.received > peer.sent:
-            raise MessageFault(Fault.OUT_OF_RANGE, "more echo replies than requests")
+            raise MessageError(Fault.OUT_OF_RANGE, "more echo replies than requests")
 
 
 def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
@@ -161,21 +161,21 @@ def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
 def _check_lease(message: pb.Lease, topic: topics.Topic) -> None:
     _check_node(message.node, topic)
     if message.WhichOneof("work") is None:
-        raise MessageFault(Fault.BROKEN, "the lease names no work")
+        raise MessageError(Fault.BROKEN, "the lease names no work")
 
 
 def _check_values(what: str, values: list[float]) -> None:
     if not math.isfinite(sum(values)):
-        raise MessageFault(Fault.NOT_FINITE, f"a value of the {what} is no finite number")
+        raise MessageError(Fault.NOT_FINITE, f"a value of the {what} is no finite number")
     if values and min(values) < 0:
-        raise MessageFault(Fault.OUT_OF_RANGE, f"a value of the {what} is negative")
+        raise MessageError(Fault.OUT_OF_RANGE, f"a value of the {what} is negative")
 
 
 _CHECKS: Mapping[topics.Kind, tuple[Callable[[Any, topics.Topic], None], ...]] = {
-    topics.Kind.BIRTH: (_check_origin, _check_timing),
-    topics.Kind.REPORT: (_check_origin, _check_timing, _check_report),
-    topics.Kind.RTT: (_check_origin, _check_timing, _check_rtt),
-    topics.Kind.BANDWIDTH: (_check_origin, _check_timing, _check_bandwidth),
+    topics.Kind.BIRTH: (_check_origin, _check_numbered),
+    topics.Kind.REPORT: (_check_origin, _check_numbered, _check_report),
+    topics.Kind.RTT: (_check_origin, _check_numbered, _check_rtt),
+    topics.Kind.BANDWIDTH: (_check_origin, _check_numbered, _check_bandwidth),
     topics.Kind.STATUS: (_check_origin,),
     topics.Kind.LEASE: (_check_lease,),
 }
