@@ -1,0 +1,14 @@
+"""STRATEGIES: the papers' rules for choosing a node. One file and one line each."""
+
+from collections.abc import Mapping
+
+from leadline_controller.core.cycle import Strategy
+from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.netsched import NetSched
+
+STRATEGIES: Mapping[str, type[Strategy]] = {
+    "netsched": NetSched,
+    "dacs": Dacs,
+    "kube-default": KubeDefault,
+}

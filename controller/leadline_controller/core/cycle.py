@@ -1,0 +1,186 @@
+"""One decision: filter, score, break ties, explain. Pure.
+
+Filters and strategies work on whole columns; what they say of a single node is made only
+when somebody asks, so that deciding over thousands of nodes stays cheap.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+import numpy as np
+
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
+
+Better = Literal["lower", "higher"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one filter says. passes: shape (n,). reason: why the node with this index does
+    not pass, without the filter's name."""
+
+    passes: Bools
+    reason: Callable[[int], str]
+
+
+Filter = Callable[[ClusterView, Pod], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a strategy makes of the candidates; every column has shape (len(candidates),).
+
+    total: NaN where the strategy can't tell. parts: what the total is made of. finalists:
+    positions in `candidates` between which the strategy sees no difference. why: one
+    sentence on the candidate at this position.
+    """
+
+    candidates: Ints
+    total: Floats
+    better: Better
+    finalists: Ints
+    why: Callable[[int], str]
+    parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Strategy(Protocol):
+    """A paper's rule, with its options set."""
+
+    @property
+    def name(self) -> str:
+        """The name in STRATEGIES."""
+        ...
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """Score the nodes with these indexes; there is at least one."""
+        ...
+
+    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
+        """What a run takes off the node for this pod: resource -> base units."""
+        ...
+
+
+def best(total: Floats, better: Better) -> Ints:
+    """Positions of the best totals; all positions when every total is NaN."""
+    known = ~np.isnan(total)
+    if not known.any():
+        return np.arange(total.size)
+    extreme = np.nanmin(total) if better == "lower" else np.nanmax(total)
+    return np.flatnonzero(total == extreme)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Where a pod goes and why; node is None when it goes nowhere."""
+
+    pod: Pod
+    node: str | None
+    why: str
+    strategy: str
+    better: Better = "higher"
+    _view: ClusterView | None = field(default=None, repr=False)
+    _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
+    _scores: Scores | None = field(default=None, repr=False)
+
+    def rejected(self) -> dict[str, list[str]]:
+        """Node name -> "Filter: reason" of each filter that said no."""
+        if self._view is None:
+            return {}
+        rejected: dict[str, list[str]] = {}
+        for name, verdict in self._verdicts.items():
+            for i in np.flatnonzero(~verdict.passes):
+                node = self._view.table.names[i]
+                rejected.setdefault(node, []).append(f"{name}: {verdict.reason(int(i))}")
+        return rejected
+
+    def scores(self) -> dict[str, tuple[float | None, dict[str, float]]]:
+        """Node name -> (total, parts); what the strategy could not tell is None or missing."""
+        if self._view is None or self._scores is None:
+            return {}
+        names, scores = self._view.table.names, self._scores
+        return {
+            names[node]: (
+                None if np.isnan(scores.total[at]) else float(scores.total[at]),
+                {
+                    part: float(column[at])
+                    for part, column in scores.parts.items()
+                    if not np.isnan(column[at])
+                },
+            )
+            for at, node in enumerate(scores.candidates)
+        }
+
+
+def decide(
+    view: ClusterView,
+    pod: Pod,
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    random: Random,
+) -> Decision:
+    """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
+    problem = pod.problem or _unknown_user(view, pod)
+    if problem is not None:
+        return Decision(pod, None, problem, strategy.name)
+    verdicts = {name: test(view, pod) for name, test in filters.items()}
+    feasible = np.ones(len(view), dtype=np.bool_)
+    for verdict in verdicts.values():
+        feasible &= verdict.passes
+    candidates = np.flatnonzero(feasible)
+    if not candidates.size:
+        return Decision(
+            pod, None, _nowhere(len(view), verdicts), strategy.name, _view=view, _verdicts=verdicts
+        )
+    scores = strategy.score(view, pod, candidates)
+    at = int(scores.finalists[random.randrange(scores.finalists.size)])
+    why = scores.why(at)
+    if scores.finalists.size > 1:
+        why += f"; {scores.finalists.size} nodes tied, chosen at random"
+    return Decision(
+        pod,
+        view.table.names[candidates[at]],
+        why,
+        strategy.name,
+        scores.better,
+        _view=view,
+        _verdicts=verdicts,
+        _scores=scores,
+    )
+
+
+def decide_in_turn(
+    view: ClusterView,
+    pods: Sequence[Pod],
+    filters: Mapping[str, Filter],
+    strategy: Strategy,
+    random: Random,
+) -> tuple[list[Decision], ClusterView]:
+    """Place pods one after the other, each seeing what the ones before it took."""
+    decisions = []
+    for pod in pods:
+        decision = decide(view, pod, filters, strategy, random)
+        decisions.append(decision)
+        if decision.node is not None:
+            node = view.table.index[decision.node]
+            view = view.with_placement(pod, node, strategy.charge(view, pod, node))
+    return decisions, view
+
+
+def _unknown_user(view: ClusterView, pod: Pod) -> str | None:
+    user_node = pod.hints.user_node
+    if user_node is None or user_node in view.table.index:
+        return None
+    return f"annotation leadline.dev/user-node: the cluster has no node {user_node[:80]!r}"
+
+
+def _nowhere(count: int, verdicts: Mapping[str, Verdict]) -> str:
+    """The scheduler's usual sentence: how many nodes fail for which filter."""
+    if not count:
+        return "no nodes are known"
+    failing = {name: int(np.count_nonzero(~v.passes)) for name, v in verdicts.items()}
+    told = ", ".join(f"{number} {name}" for name, number in failing.items() if number)
+    return f"0 of {count} nodes fit: {told}"

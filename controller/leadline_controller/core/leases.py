@@ -1,0 +1,156 @@
+"""Who may load the network, when, and how much: pure planning of the probes.
+
+One bandwidth test at a time in the whole cluster, because two at once measure each other
+(perfSONAR's rule: throughput tests are exclusive, latency tests run in the background).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A node to reach, and where."""
+
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class PingWork:
+    """Ping these peers, `count` echo requests each, every `interval_s`; void after `ttl_s`."""
+
+    peers: tuple[Peer, ...]
+    interval_s: int
+    count: int
+    ttl_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthWork:
+    """One end of one bandwidth test. It may start within `ttl_ms` and moves at most
+    `max_bytes` in at most `duration_ms`."""
+
+    lease_id: str
+    role: Literal["server", "client"]
+    peer: Peer
+    port: int
+    duration_ms: int
+    max_bytes: int
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLimits:
+    """What probing may cost.
+
+    interval_s: seconds between the starts of two bandwidth tests. ping_peers: peers of a
+    node, at most. The others cap one test, or one round of pings.
+    """
+
+    interval_s: float = 15.0
+    duration_ms: int = 2000
+    max_bytes: int = 30_000_000
+    ttl_ms: int = 5000
+    port: int = 5201
+    ping_peers: int = 5
+    ping_interval_s: int = 10
+    ping_count: int = 3
+    ping_ttl_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RunningLease:
+    """The one bandwidth lease that is out, and when it ends at the latest."""
+
+    client: str
+    server: str
+    lease_id: str
+    ends_s: float
+
+
+def pairs(nodes: Sequence[str], anchors: Sequence[str]) -> list[tuple[str, str]]:
+    """The (client, server) pairs to test, each node against each anchor where there are
+    anchors (so a cluster of n nodes costs n tests, not n²/2), else all pairs."""
+    present = [anchor for anchor in anchors if anchor in nodes]
+    if present:
+        return [(node, anchor) for anchor in present for node in nodes if node not in present]
+    return list(combinations(sorted(nodes), 2))
+
+
+class RoundRobin:
+    """Hands out the bandwidth leases, one at a time, the pair that waited longest first."""
+
+    def __init__(self, limits: ProbeLimits) -> None:
+        self._limits = limits
+        self._last_s: dict[tuple[str, str], float] = {}
+        self._running: RunningLease | None = None
+        self._next_s = float("-inf")
+        self._count = 0
+
+    @property
+    def running(self) -> RunningLease | None:
+        """The lease that is out."""
+        return self._running
+
+    def finish(self, lease_id: str) -> bool:
+        """The client reported. False when that lease is not the one that is out."""
+        if self._running is None or self._running.lease_id != lease_id:
+            return False
+        self._running = None
+        return True
+
+    def next(
+        self,
+        now_s: float,
+        wanted: Sequence[tuple[str, str]],
+        addresses: dict[str, str],
+        nonce: str,
+    ) -> tuple[tuple[str, BandwidthWork], tuple[str, BandwidthWork]] | None:
+        """The next lease as ((server, its work), (client, its work)), or None: one is out,
+        it is too early, or no wanted pair has both addresses."""
+        if self._running is not None and now_s < self._running.ends_s:
+            return None
+        self._running = None
+        self._last_s = {pair: at for pair, at in self._last_s.items() if pair in set(wanted)}
+        ready = [pair for pair in wanted if pair[0] in addresses and pair[1] in addresses]
+        if now_s < self._next_s or not ready:
+            return None
+        client, server = min(ready, key=lambda pair: self._last_s.get(pair, float("-inf")))
+        limits = self._limits
+        self._count += 1
+        lease_id = f"{nonce}-{self._count}"
+        # The server's end opens first and closes last; a second covers both their clocks.
+        longest_s = (limits.ttl_ms + limits.duration_ms) / 1000 + 1
+        self._running = RunningLease(client, server, lease_id, now_s + longest_s)
+        self._last_s[client, server] = now_s
+        self._next_s = now_s + limits.interval_s
+
+        def work(role: Literal["server", "client"], peer: str) -> BandwidthWork:
+            return BandwidthWork(
+                lease_id=lease_id,
+                role=role,
+                peer=Peer(peer, addresses[peer]),
+                port=limits.port,
+                duration_ms=limits.duration_ms,
+                max_bytes=limits.max_bytes,
+                ttl_ms=limits.ttl_ms,
+            )
+
+        return (server, work("server", client)), (client, work("client", server))
+
+
+def ping_peers(
+    node: str, addresses: dict[str, str], anchors: Sequence[str], limits: ProbeLimits
+) -> PingWork:
+    """Whom `node` pings: the anchors first, then its successors on the ring of sorted
+    names, so that every node also has as many that ping it (kubenurse's ring)."""
+    ring = sorted(addresses)
+    at = ring.index(node) if node in addresses else 0
+    others = ring[at + 1 :] + ring[:at]
+    ordered = [a for a in anchors if a in addresses and a != node]
+    ordered += [other for other in others if other not in ordered and other != node]
+    peers = tuple(Peer(name, addresses[name]) for name in ordered[: limits.ping_peers])
+    return PingWork(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)

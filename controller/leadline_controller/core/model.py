@@ -1,0 +1,158 @@
+"""What the core knows of a cluster: nodes, pods and links, frozen.
+
+Quantities are in base units as integers, so that "does it fit" is exact: CPU in
+thousandths of a core, everything else as Kubernetes counts it (bytes, devices, pods).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+SCHEDULER_NAME = "leadline"
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+NOTHING: Mapping[str, int] = MappingProxyType({})
+NO_TIMES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint. `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod's toleration; an empty key tolerates every key, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration covers `taint` (Kubernetes' rule)."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or (
+            self.operator == "Equal" and bool(self.key) and self.value == taint.value
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a node selector term, over a label or over the node's name.
+
+    `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt.
+    """
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    on_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port that a container takes on its node. `ip` "0.0.0.0" collides with every address."""
+
+    ip: str
+    protocol: str
+    port: int
+
+    def collides(self, other: "HostPort") -> bool:
+        """Whether both can't be held on one node."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip)  # noqa: S104  # a wildcard to compare with, nothing binds here
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as the cluster describes it.
+
+    allocatable: resource name -> base units. bandwidth_mbps: capacity of the node's link,
+    Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "".
+    """
+
+    name: str
+    allocatable: Mapping[str, int] = NOTHING
+    labels: Mapping[str, str] = EMPTY
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    tier: str = ""
+    bandwidth_mbps: float | None = None
+    image_layers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a pod's `leadline.dev/` annotations say. None and empty mean: it does not say.
+
+    user_node: where the pod's user is logged in. data_mb: data to be processed, MB (10^6
+    bytes). bandwidth_mbps: link capacity that the pod asks for, Mbit/s. profile_ms: node
+    name or class -> processing time measured beforehand, ms.
+    """
+
+    user_node: str | None = None
+    data_mb: float | None = None
+    bandwidth_mbps: float | None = None
+    deadline_s: float | None = None
+    response_time_ms: float | None = None
+    profile_ms: Mapping[str, float] = NO_TIMES
+    qos_edge_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, pending or on a node.
+
+    requests: resource name -> base units, the pod's effective request; PODS is always 1.
+    limits: the same for what it may take at most; a missing one means no limit.
+    required_affinity: node selector terms, any one of which must match; None: no demand.
+    problem: what could not be read or is not modelled; such a pod is never placed.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    requests: Mapping[str, int] = NOTHING
+    limits: Mapping[str, int] = NOTHING
+    node_selector: Mapping[str, str] = EMPTY
+    required_affinity: tuple[tuple[Requirement, ...], ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    images: tuple[str, ...] = ()
+    hints: Hints = field(default_factory=Hints)
+    labels: Mapping[str, str] = EMPTY
+    scheduler_name: str = SCHEDULER_NAME
+    priority: int = 0
+    node_name: str | None = None
+    finished: bool = False
+    terminating: bool = False
+    gated: bool = False
+    problem: str | None = None
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What was measured between two nodes; None is unknown. Undirected."""
+
+    a: str
+    b: str
+    rtt_ms: float | None = None
+    bandwidth_mbps: float | None = None

@@ -1,0 +1,121 @@
+"""What the core's surroundings implement: the only ways out of the pure rooms.
+
+`sim` and `kube` implement Cluster, `ingest` and tests implement Telemetry; the same
+contract tests run over all of them.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from leadline_controller.core.leases import BandwidthWork, PingWork
+from leadline_controller.core.model import Node, Pod
+
+
+class Clock(Protocol):
+    """Time that never jumps."""
+
+    def now_s(self) -> float:
+        """Seconds on a monotonic clock."""
+        ...
+
+    async def sleep(self, duration_s: float) -> None:
+        """Wait that long on this clock."""
+        ...
+
+
+class ClusterError(Exception):
+    """The cluster did not do what was asked; str() is one line for a person."""
+
+
+class AlreadyBoundError(ClusterError):
+    """Somebody else bound the pod, or a pod of the same name replaced it (409)."""
+
+
+class PodGoneError(ClusterError):
+    """The pod is no more (404)."""
+
+
+class RefusedError(ClusterError):
+    """The cluster will not do it, and asking again won't help (400, 403, 422)."""
+
+
+class UnavailableError(ClusterError):
+    """The cluster can't answer now; ask again later (429, 5xx, no connection)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All nodes and pods there are; replaces whatever was known. Comes first, and again
+    after the watch had to start afresh."""
+
+    nodes: tuple[Node, ...]
+    pods: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node appeared or changed."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node was removed."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodChanged:
+    """A pod appeared or changed."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod was removed."""
+
+    pod: Pod
+
+
+ClusterChange = Listed | NodeChanged | NodeGone | PodChanged | PodGone
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """What is written on a pod for people. `reason` is CamelCase, as Kubernetes has it."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+class Cluster(Protocol):
+    """A cluster that holds nodes and pods and carries out bindings."""
+
+    def watch(self) -> AsyncIterator[ClusterChange]:
+        """What there is, then every change, for ever. Reconnects by itself."""
+        ...
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds."""
+        ...
+
+    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+        """Write an event on a pod. Repeats are folded into one. Raises ClusterError's kinds."""
+        ...
+
+
+class Telemetry(Protocol):
+    """The way to the agents."""
+
+    def send_ping_lease(self, node: str, work: PingWork) -> None:
+        """Tell a node whom to ping."""
+        ...
+
+    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+        """Let a node take one end of a bandwidth test."""
+        ...

@@ -1,0 +1,199 @@
+"""The cluster as one decision sees it: columns over the nodes, so that a decision over
+thousands of nodes is a handful of array operations.
+
+Every array has one entry a node, in the order of `ClusterView.nodes`. A measured value
+that is unknown is NaN: it is never zero.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline_controller.core.model import HostPort, Link, Node, Pod
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class NodeTable:
+    """What does not change when a pod is placed: the nodes, and indexes over them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.names: tuple[str, ...] = tuple(node.name for node in self.nodes)
+        self.index: Mapping[str, int] = {name: i for i, name in enumerate(self.names)}
+        self._allocatable: dict[str, Ints] = {}
+        self._masks: dict[object, Bools] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def allocatable(self, resource: str) -> Ints:
+        """Base units of `resource` on each node, shape (n,); 0 where a node has none."""
+        column = self._allocatable.get(resource)
+        if column is None:
+            column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
+            self._allocatable[resource] = column
+        return column
+
+    def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
+        """Where `test` holds, shape (n,). Remembered under `key`, so a selector that many
+        pods share is evaluated once."""
+        mask = self._masks.get(key)
+        if mask is None:
+            if len(self._masks) > 4096:  # pods choose the keys; memory must not grow with them
+                self._masks.clear()
+            mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
+            self._masks[key] = mask
+        return mask
+
+    @cached_property
+    def bandwidth_mbps(self) -> Floats:
+        """Stated capacity of each node's link, Mbit/s, NaN where unknown."""
+        return np.array(
+            [np.nan if n.bandwidth_mbps is None else n.bandwidth_mbps for n in self.nodes],
+            dtype=np.float64,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetrics:
+    """What the agents measured, one column each, shape (n,), NaN where unknown or too old."""
+
+    cpu_percent: Floats
+    memory_percent: Floats
+    packets_sent_per_s: Floats
+    packets_received_per_s: Floats
+    disk_bytes_per_s: Floats
+    bandwidth_mbps: Floats
+
+    @classmethod
+    def unknown(cls, count: int) -> "NodeMetrics":
+        """Nothing measured yet on `count` nodes."""
+        return cls(**{name: np.full(count, np.nan) for name in METRICS})
+
+
+METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics))
+
+
+class LinkTable:
+    """Measured round trips between nodes, sparse: a full mesh of thousands of nodes is
+    neither measured nor stored."""
+
+    def __init__(self, index: Mapping[str, int], links: Sequence[Link]) -> None:
+        pairs = [
+            (index[link.a], index[link.b], link.rtt_ms)
+            for link in links
+            if link.rtt_ms is not None and link.a in index and link.b in index
+        ]
+        ends = np.array([(a, b) for a, b, _ in pairs], dtype=np.int64).reshape(-1, 2)
+        self._count = len(index)
+        self._from = np.concatenate((ends[:, 0], ends[:, 1]))
+        self._to = np.concatenate((ends[:, 1], ends[:, 0]))
+        rtt_ms = np.array([rtt for _, _, rtt in pairs], dtype=np.float64)
+        self._rtt_ms = np.concatenate((rtt_ms, rtt_ms))
+        self._order = np.argsort(self._from, kind="stable")
+        self._starts = np.searchsorted(self._from[self._order], np.arange(self._count + 1))
+
+    def rtt_ms_from(self, node: int) -> Floats:
+        """Round trip from `node` to each node, ms, shape (n,), NaN where unmeasured."""
+        column = np.full(self._count, np.nan)
+        rows = self._order[self._starts[node] : self._starts[node + 1]]
+        column[self._to[rows]] = self._rtt_ms[rows]
+        return column
+
+    @cached_property
+    def worst_rtt_ms(self) -> float:
+        """The longest round trip measured anywhere, ms; NaN when none was."""
+        return float(self._rtt_ms.max()) if self._rtt_ms.size else float("nan")
+
+    def rtt_mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
+        """Mean and population standard deviation of each node's round trips to the nodes of
+        `among`, ms, shapes (n,), NaN for a node with none measured (DACS Eq. 12-13)."""
+        kept = among[self._to]
+        origin, rtt_ms = self._from[kept], self._rtt_ms[kept]
+        count = np.bincount(origin, minlength=self._count).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            mean = np.bincount(origin, weights=rtt_ms, minlength=self._count) / count
+            square = np.bincount(origin, weights=rtt_ms**2, minlength=self._count) / count
+            # Rounding can leave a difference a hair below zero where all are equal.
+            return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """Everything that a decision may look at. Placing a pod gives a new view.
+
+    requested: resource -> base units already asked for on each node, shape (n,).
+    bandwidth_requested_mbps: link capacity already asked for, Mbit/s, shape (n,).
+    placed_in_run: pods that this run has put on each node, shape (n,) (DACS' zeta).
+    host_ports: node index -> ports taken there.
+    """
+
+    table: NodeTable
+    requested: Mapping[str, Ints]
+    metrics: NodeMetrics
+    links: LinkTable
+    bandwidth_requested_mbps: Floats
+    placed_in_run: Ints
+    host_ports: Mapping[int, tuple[HostPort, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order of every column."""
+        return self.table.nodes
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def requested_of(self, resource: str) -> Ints:
+        """Base units of `resource` already asked for on each node, shape (n,)."""
+        column = self.requested.get(resource)
+        return np.zeros(len(self), dtype=np.int64) if column is None else column
+
+    def free(self, resource: str) -> Ints:
+        """Base units of `resource` left on each node, shape (n,)."""
+        return self.table.allocatable(resource) - self.requested_of(resource)
+
+    def bandwidth_capacity_mbps(self) -> Floats:
+        """Each link's capacity, Mbit/s, shape (n,): as stated, else as measured, else NaN."""
+        stated = self.table.bandwidth_mbps
+        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+
+    def bandwidth_free_mbps(self) -> Floats:
+        """Each link's capacity less what pods asked for, Mbit/s, shape (n,); NaN is unknown."""
+        return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
+
+    def with_placement(
+        self, pod: Pod, node: int, charge: Mapping[str, int] | None = None
+    ) -> "ClusterView":
+        """The view after `pod` was put on the node with index `node`, which is charged the
+        pod's requests unless `charge` says otherwise."""
+        requested = dict(self.requested)
+        for resource, amount in (pod.requests if charge is None else charge).items():
+            column = self.requested_of(resource).copy()
+            column[node] += amount
+            requested[resource] = column
+        bandwidth = self.bandwidth_requested_mbps
+        if pod.hints.bandwidth_mbps:
+            bandwidth = bandwidth.copy()
+            bandwidth[node] += pod.hints.bandwidth_mbps
+        placed = self.placed_in_run.copy()
+        placed[node] += 1
+        ports = self.host_ports
+        if pod.host_ports:
+            ports = {**ports, node: ports.get(node, ()) + pod.host_ports}
+        return replace(
+            self,
+            requested=requested,
+            bandwidth_requested_mbps=bandwidth,
+            placed_in_run=placed,
+            host_ports=ports,
+        )

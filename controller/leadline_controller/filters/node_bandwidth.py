@@ -1,0 +1,27 @@
+"""NodeBandwidthFit: the link must have the capacity that the pod asks for (DACS Algorithm 1,
+line 7, for the network)."""
+
+import numpy as np
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import ClusterView
+
+
+def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes whose link has `leadline.dev/bandwidth-mbps` left.
+
+    A link whose capacity was neither stated nor measured is unknown and does not pass: what
+    is not known can't be promised.
+    """
+    wanted_mbps = pod.hints.bandwidth_mbps
+    if not wanted_mbps:
+        return Verdict(np.ones(len(view), dtype=np.bool_), lambda _: "")
+    free_mbps = view.bandwidth_free_mbps()
+
+    def reason(i: int) -> str:
+        if np.isnan(free_mbps[i]):
+            return f"needs {wanted_mbps:g} Mbit/s, the link's bandwidth is unknown"
+        return f"insufficient bandwidth: needs {wanted_mbps:g} Mbit/s, has {free_mbps[i]:g}"
+
+    return Verdict(free_mbps >= wanted_mbps, reason)

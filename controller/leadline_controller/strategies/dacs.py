@@ -1,0 +1,185 @@
+"""dacs: delay-aware container scheduling.
+
+Lai, Wang, Chen, "Delay-Aware Container Scheduling in Kubernetes", Algorithms 1 and 2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Scores
+from leadline_controller.core.model import CPU, MEMORY, Node, Pod
+from leadline_controller.core.options import option
+from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
+
+_GIB = 1024**3
+_MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+CLASS_LABEL = "leadline.dev/class"
+
+
+def granted(request: float, limit: float, residual: Floats, phi: float) -> Floats:
+    """A(c, l, r) = max{c, min{phi * r, l}} (Eq. 9); a missing limit is infinity."""
+    return np.maximum(request, np.minimum(phi * residual, limit))
+
+
+def contention_s(placed: Ints, beta_cs: float, beta_rc: float) -> Floats:
+    """Gamma = beta_CS + 2^(zeta - 1) * beta_RC in seconds where zeta > 0, else 0 (Eq. 18 with
+    Algorithm 2, lines 8-9)."""
+    with np.errstate(over="ignore"):  # a node with a thousand pods is infinitely contended
+        gamma = beta_cs + np.exp2(placed - 1.0) * beta_rc
+    return np.where(placed > 0, gamma, 0.0)
+
+
+def average_delay_s(
+    processing_s: Floats, network_s: Floats, contention: Floats, alpha: float
+) -> Floats:
+    """Omega = alpha * D_p + (1 - alpha) * D_n + Gamma (Algorithm 2, lines 7-9)."""
+    return alpha * processing_s + (1 - alpha) * network_s + contention
+
+
+def widest_of_near_best(omega_s: Floats, room: Floats, lambda_s: float) -> Ints:
+    """Positions with the most room among those within lambda of the least delay (Algorithm
+    2, lines 10-18); of equal ones, those with the least delay."""
+    near = np.flatnonzero(omega_s <= omega_s.min() + lambda_s)
+    widest = near[room[near] == room[near].max()]
+    shortest: Ints = widest[omega_s[widest] == omega_s[widest].min()]
+    return shortest
+
+
+@dataclass(frozen=True, slots=True)
+class Dacs:
+    """Rank by Omega, then take the roomiest of the near-best (Algorithm 2).
+
+    Omega is in seconds. Room is min{r^CPU, r^MEM} with CPU in cores and memory in GiB, the
+    units of the paper's example. Residuals are allocatable less requested; within one run
+    a placed pod is charged A (Eq. 14-15), not its request. On a live cluster only requests
+    are charged, because nothing else survives a restart.
+
+    What the pod's annotations leave open: without `data-mb` the option of that name stands
+    in; without `bandwidth-mbps`, f_v / c^NET uses what the link has left; without
+    `user-node` the user may be anywhere, and the mean round trip to the other workers
+    (Eq. 13) stands for tau; `profile-ms`, where given, replaces Eq. 8, and a node that it
+    does not name counts as the slowest that it does.
+
+    Unknown, never zero: a round trip that was not measured counts as the longest measured
+    in the cluster, or as `unknown_rtt` when none was; the same for sigma (Eq. 12), which
+    counts as 0 only for a user on the node itself. A link whose bandwidth is unknown counts
+    as the slowest known; when none is known the transfer time is left out for all nodes.
+    """
+
+    name: ClassVar[str] = "dacs"
+
+    alpha: float = option(0.5, unit="", maximum=1.0, help="weight of processing over network delay")
+    phi: float = option(
+        0.5, unit="", minimum=1e-6, maximum=1.0, help="share of the residual a pod may get"
+    )
+    lambda_s: float = option(0.05, unit="s", name="lambda", help="delays this close are equal")
+    beta_cs: float = option(1e-6, unit="s", help="delay of a context switch")
+    beta_rc: float = option(5e-6, unit="s", help="delay of resource competition")
+    rate: float = option(1.0, unit="MB/s", minimum=1e-9, help="data one core handles a second")
+    image_s: float = option(0.0, unit="s", help="time to download the image, t^IM")
+    data_mb: float = option(1.0, unit="MB", help="data of a pod that does not say")
+    unknown_rtt_ms: float = option(
+        100.0, unit="ms", name="unknown_rtt", help="round trip when none was ever measured"
+    )
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """Omega and its parts for every candidate, in seconds."""
+        processing_s = self._processing_s(view, pod, candidates)
+        network_s = self._network_s(view, pod, candidates)
+        contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
+        omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
+        room = np.minimum(view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB)
+        finalists = widest_of_near_best(omega_s, room, self.lambda_s)
+
+        def why(at: int) -> str:
+            text = (
+                f"{omega_s[at]:.3f} s average delay "
+                f"(processing {processing_s[at]:.3f}, network {network_s[at]:.3f})"
+            )
+            near = int(np.count_nonzero(omega_s <= omega_s.min() + self.lambda_s))
+            return text if near == 1 else f"{text}, the roomiest of {near} near-best nodes"
+
+        parts = {
+            "processing_s": processing_s,
+            "network_s": network_s,
+            "contention_s": contention,
+        }
+        return Scores(candidates, omega_s, "lower", finalists, why, parts)
+
+    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
+        """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""
+        at = np.array([node])
+        return {
+            resource: int(self._granted(view, pod, resource, at)[0])
+            if resource in (CPU, MEMORY)
+            else amount
+            for resource, amount in {CPU: 0, MEMORY: 0, **pod.requests}.items()
+        }
+
+    def _granted(self, view: ClusterView, pod: Pod, resource: str, nodes: Ints) -> Floats:
+        request = float(pod.requests.get(resource, 0))
+        limit = float(pod.limits.get(resource, np.inf))
+        return granted(request, limit, view.free(resource)[nodes].astype(np.float64), self.phi)
+
+    def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+        """D_p (Eq. 8), or the pod's own profile."""
+        if pod.hints.profile_ms:
+            return _profiled_s([view.nodes[i] for i in nodes], pod.hints.profile_ms)
+        cores = self._granted(view, pod, CPU, nodes) / 1000
+        with np.errstate(divide="ignore"):  # no core at all takes for ever
+            return np.float64(self._volume_mb(pod)) / (cores * self.rate)
+
+    def _network_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+        """D_n: Eq. 10 for a local pod, Eq. 11 for a remote one."""
+        return self.image_s + self._transfer_s(view, pod, nodes) + self._latency_s(view, pod, nodes)
+
+    def _transfer_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+        megabits = self._volume_mb(pod) * 8
+        if pod.hints.bandwidth_mbps:
+            return np.full(nodes.size, megabits / pod.hints.bandwidth_mbps)
+        free_mbps = view.bandwidth_free_mbps()[nodes]
+        if np.isnan(free_mbps).all():
+            return np.zeros(nodes.size)
+        free_mbps = np.where(np.isnan(free_mbps), np.nanmin(free_mbps), free_mbps)
+        with np.errstate(divide="ignore"):  # a link that is taken up takes for ever
+            return np.where(megabits > 0, megabits / np.maximum(free_mbps, 0.0), 0.0)
+
+    def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+        """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
+        links, user_node = view.links, pod.hints.user_node
+        mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(_workers(view))
+        tau_ms = mean_ms if user_node is None else links.rtt_ms_from(view.table.index[user_node])
+        worst_ms = links.worst_rtt_ms
+        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
+        tau_ms = np.where(np.isnan(tau_ms), unknown_ms, tau_ms)
+        sigma_ms = np.where(np.isnan(sigma_ms), unknown_ms, sigma_ms)
+        latency_s = (tau_ms + sigma_ms) / 2 / 1000
+        if user_node is not None:
+            latency_s[view.table.index[user_node]] = 0.0
+        return latency_s[nodes]
+
+    def _volume_mb(self, pod: Pod) -> float:
+        return self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
+
+
+def _workers(view: ClusterView) -> Bools:
+    """The nodes that the paper calls WNs: not the master, and not cordoned."""
+    return view.table.mask(
+        "workers",
+        lambda node: (
+            not node.unschedulable and not any(taint.key in _MASTER_TAINTS for taint in node.taints)
+        ),
+    )
+
+
+def _profiled_s(nodes: list[Node], profile_ms: Mapping[str, float]) -> Floats:
+    slowest_ms = max(profile_ms.values())
+    return np.array(
+        [
+            profile_ms.get(n.name, profile_ms.get(n.labels.get(CLASS_LABEL, ""), slowest_ms)) / 1000
+            for n in nodes
+        ]
+    )

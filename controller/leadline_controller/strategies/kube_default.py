@@ -1,0 +1,55 @@
+"""kube-default: kube-scheduler's spreading score as the DACS paper gives it.
+
+Lai, Wang, Chen, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, Eq. 1-2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Scores, best
+from leadline_controller.core.model import CPU, MEMORY, Pod
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class KubeDefault:
+    """score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
+    highest wins, ties at random (Eq. 1-2).
+
+    Requests are those of the pods already on the node, as the paper has it; today's
+    kube-scheduler adds the incoming pod's. Needs nothing measured. A node that has none of
+    a resource has no share of it: its score is unknown, and it is chosen only when all are.
+    """
+
+    name: ClassVar[str] = "kube-default"
+
+    def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
+        """Eq. 1 with Eq. 2 for every candidate."""
+        cpu_share = _free_share(view, CPU, candidates)
+        memory_share = _free_share(view, MEMORY, candidates)
+        total = (cpu_share + memory_share) / 2 * 10
+
+        def why(at: int) -> str:
+            return f"{cpu_share[at]:.0%} of its CPU and {memory_share[at]:.0%} of its memory free"
+
+        return Scores(
+            candidates,
+            total,
+            "higher",
+            best(total, "higher"),
+            why,
+            {"cpu_free_share": cpu_share, "memory_free_share": memory_share},
+        )
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+
+def _free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
+    capacity = view.table.allocatable(resource)[candidates].astype(np.float64)
+    capacity[capacity == 0] = np.nan
+    return view.free(resource)[candidates] / capacity

@@ -1,0 +1,75 @@
+"""netsched: six metrics, and the best node of each gets its points.
+
+"Network-aware scheduler (NetSched) for containerized applications in an multilevel
+edge/fog/cloud distributed environment", Algorithm 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from leadline_controller.core.cycle import Better, Scores, best
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+
+class _Metric(NamedTuple):
+    column: str
+    points: float
+    better: Better
+    shown: str
+
+
+# Algorithm 1, lines 3-27, in the order of its comparisons.
+_METRICS = (
+    _Metric("cpu_percent", 3, "lower", "CPU"),
+    _Metric("memory_percent", 2, "lower", "memory"),
+    _Metric("packets_received_per_s", 1, "lower", "packets received"),
+    _Metric("packets_sent_per_s", 1, "lower", "packets sent"),
+    _Metric("bandwidth_mbps", 2, "higher", "bandwidth"),
+    _Metric("disk_bytes_per_s", 1, "lower", "disk I/O"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NetSched:
+    """Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
+    packets sent 1, disk input and output together 1. The most points win.
+
+    Comparisons are strict, so the first of the equal nodes holds a metric's points; a tie
+    in the sum is broken at random. Unknown: a node without a metric does not compete for
+    that metric's points, points of a metric that nobody has go to nobody, and a node
+    without any metric has no total and is chosen only when none has.
+    """
+
+    name: ClassVar[str] = "netsched"
+
+    def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
+        """Sum the points of every candidate; parts are the points of each metric."""
+        parts = {m.column: _points(view, m, candidates) for m in _METRICS}
+        columns = np.array(list(parts.values()))
+        total = np.where(np.isnan(columns).all(axis=0), np.nan, np.nansum(columns, axis=0))
+
+        def why(at: int) -> str:
+            won = [m.shown for m in _METRICS if parts[m.column][at] > 0]
+            if not won:
+                return "no candidate's metrics are known" if np.isnan(total[at]) else "0 points"
+            return f"best in {', '.join(won)}: {total[at]:g} of 10 points"
+
+        return Scores(candidates, total, "higher", best(total, "higher"), why, parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+
+def _points(view: ClusterView, metric: _Metric, candidates: Ints) -> Floats:
+    values: Floats = getattr(view.metrics, metric.column)[candidates]
+    points = np.where(np.isnan(values), np.nan, 0.0)
+    if not np.isnan(values).all():
+        # argmin and argmax return the first of equals, as strict comparisons do.
+        pick = np.nanargmin if metric.better == "lower" else np.nanargmax
+        points[pick(values)] = metric.points
+    return points
