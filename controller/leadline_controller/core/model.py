@@ -7,15 +7,16 @@ thousandths of a core, everything else as Kubernetes counts it (bytes, devices, 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
 SCHEDULER_NAME = "leadline"
 
-EMPTY: Mapping[str, str] = MappingProxyType({})
-NOTHING: Mapping[str, int] = MappingProxyType({})
-NO_TIMES: Mapping[str, float] = MappingProxyType({})
+
+def _empty() -> Mapping[str, Any]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,8 @@ class Node:
     """
 
     name: str
-    allocatable: Mapping[str, int] = NOTHING
-    labels: Mapping[str, str] = EMPTY
+    allocatable: Mapping[str, int] = field(default_factory=_empty)
+    labels: Mapping[str, str] = field(default_factory=_empty)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
@@ -108,7 +109,7 @@ class Hints:
     bandwidth_mbps: float | None = None
     deadline_s: float | None = None
     response_time_ms: float | None = None
-    profile_ms: Mapping[str, float] = NO_TIMES
+    profile_ms: Mapping[str, float] = field(default_factory=_empty)
     qos_edge_ratio: float | None = None
 
 
@@ -125,15 +126,15 @@ class Pod:
     namespace: str
     name: str
     uid: str = ""
-    requests: Mapping[str, int] = NOTHING
-    limits: Mapping[str, int] = NOTHING
-    node_selector: Mapping[str, str] = EMPTY
+    requests: Mapping[str, int] = field(default_factory=_empty)
+    limits: Mapping[str, int] = field(default_factory=_empty)
+    node_selector: Mapping[str, str] = field(default_factory=_empty)
     required_affinity: tuple[tuple[Requirement, ...], ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     images: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
-    labels: Mapping[str, str] = EMPTY
+    labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0
     node_name: str | None = None

@@ -20,6 +20,8 @@ from leadline_controller.lab.errors import LabError
 ATTEMPTS_AT_A_FREE_PORT = 5
 MAX_PAYLOAD_BYTES = 65_536
 
+# Retained messages beyond max_outgoing_packet_count are lost to a new subscriber: it must exceed
+# the number of nodes. At QoS 1 rumqttd has a bound of its own, 100; at QoS 0 it has none.
 _CONFIG = """\
 id = 0
 

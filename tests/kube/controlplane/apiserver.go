@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -92,28 +93,20 @@ func serve(ctx context.Context, dir string, port int) error {
 	}
 }
 
-// apiServerFlags is the configuration, in the words of kube-apiserver's own documentation.
+// flagsText is the configuration; it is a file because the tests start released binaries with it too.
+//
+//go:embed kube-apiserver.flags
+var flagsText string
+
 func apiServerFlags(dir, etcdURL string) []string {
-	certs := filepath.Join(dir, "certs")
-	// kube-apiserver makes this key with its certificate, before it reads the signing key.
-	key := filepath.Join(certs, "apiserver.key")
-	return []string{
-		"--etcd-servers=" + etcdURL,
-		"--cert-dir=" + certs,
-		"--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1",
-		// Endpoints may not be loopback addresses, and nobody in a test needs this one.
-		"--endpoint-reconciler-type=none",
-		"--service-cluster-ip-range=10.43.0.0/16",
-		"--authorization-mode=RBAC",
-		"--token-auth-file=" + filepath.Join(dir, "tokens.csv"),
-		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-signing-key-file=" + key,
-		"--service-account-key-file=" + key,
-		"--allow-privileged=true",
-		// Open watches would hold up the end for a minute.
-		"--shutdown-send-retry-after=true",
+	values := map[string]string{"DIR": dir, "ETCD": etcdURL}
+	var flags []string
+	for line := range strings.Lines(flagsText) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "--") {
+			flags = append(flags, os.Expand(line, func(name string) string { return values[name] }))
+		}
 	}
+	return flags
 }
 
 // runKubeAPIServer does what kube-apiserver's own main does, but on a listener that exists

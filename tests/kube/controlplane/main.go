@@ -18,7 +18,9 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"apiserver": {"etcd and kube-apiserver in one process", runAPIServer},
+	"apiserver":      {"etcd and kube-apiserver in one process", runAPIServer},
+	"etcd":           {"etcd as it is released", runReleasedEtcd},
+	"kube-apiserver": {"kube-apiserver as it is released", runReleasedAPIServer},
 }
 
 func main() {
@@ -41,7 +43,7 @@ func main() {
 func usage() {
 	fmt.Fprintln(os.Stderr, "usage: controlplane COMMAND [FLAGS]; -h after a command lists its flags")
 	for name, c := range commands {
-		fmt.Fprintf(os.Stderr, "  %-12s %s\n", name, c.summary)
+		fmt.Fprintf(os.Stderr, "  %-14s %s\n", name, c.summary)
 	}
 	os.Exit(2)
 }
