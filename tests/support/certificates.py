@@ -1,0 +1,65 @@
+"""A throw-away certificate authority, made with the openssl command line."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_DAYS = "2"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate, its private key, and the authority that signed it (all PEM files)."""
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+
+class Authority:
+    """Signs certificates for servers (by address) and clients (by name) below one folder."""
+
+    def __init__(self, folder: Path, name: str = "Test CA") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.ca_file = folder / "ca.pem"
+        self._key_file = folder / "ca.key"
+        _openssl(
+            *("req", "-x509", *_new_key(self._key_file), "-subj", f"/CN={name}"),
+            *("-days", _DAYS, "-out", str(self.ca_file)),
+        )
+
+    def server(self, *names: str) -> Certificate:
+        """A server's certificate, valid for these host names and IP addresses."""
+        return self._sign("server", names[0], _alternatives(names), "serverAuth")
+
+    def client(self, name: str) -> Certificate:
+        """A client's certificate whose common name is `name`."""
+        return self._sign(f"client-{name}", name, f"DNS:{name}", "clientAuth")
+
+    def _sign(self, stem: str, common_name: str, alternatives: str, usage: str) -> Certificate:
+        cert_file, key_file = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
+        request, extensions = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
+        extensions.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={usage}\n")
+        _openssl("req", *_new_key(key_file), "-subj", f"/CN={common_name}", "-out", str(request))
+        _openssl(
+            *("x509", "-req", "-in", str(request), "-CA", str(self.ca_file)),
+            *("-CAkey", str(self._key_file), "-CAcreateserial", "-days", _DAYS),
+            *("-extfile", str(extensions), "-out", str(cert_file)),
+        )
+        return Certificate(self.ca_file, cert_file, key_file)
+
+
+def _new_key(path: Path) -> tuple[str, ...]:
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    return (*curve, "-nodes", "-keyout", str(path))
+
+
+def _alternatives(names: tuple[str, ...]) -> str:
+    return ",".join(
+        f"{'IP' if name[0].isdigit() or ':' in name else 'DNS'}:{name}" for name in names
+    )
+
+
+def _openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, text=True)
