@@ -1,0 +1,111 @@
+"""The few Kubernetes calls that tests make to set a scene and to look at the outcome.
+
+Tests must not judge the controller's Kubernetes client by that same client, so this one is the
+standard library alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import tempfile
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+TIMEOUT_S = 30.0
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiError(Exception):
+    """The server said no; `code` is its HTTP status."""
+
+    def __init__(self, code: int, answer: str) -> None:
+        """Keep the code and show the answer."""
+        super().__init__(f"{code}: {answer}")
+        self.code = code
+
+
+class Api:
+    """One cluster, as the user of a kubeconfig's current context sees it.
+
+    Every call raises ApiError for an answer that is an HTTP error, and OSError for none.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the server, its certificate and the user's token or certificate."""
+        config = yaml.safe_load(kubeconfig.read_text())
+        context = _named(config["contexts"], config["current-context"])["context"]
+        cluster = _named(config["clusters"], context["cluster"])["cluster"]
+        user = _named(config["users"], context["user"])["user"]
+        self._server = urlsplit(str(cluster["server"])).netloc
+        self._headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        self._tls = ssl.create_default_context(
+            cadata=_text(cluster, "certificate-authority", kubeconfig)
+        )
+        if certificate := _text(user, "client-certificate", kubeconfig):
+            key = _text(user, "client-key", kubeconfig) or ""
+            with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
+                pair.write(certificate + key)
+                pair.flush()
+                self._tls.load_cert_chain(pair.name)
+
+    def get(self, path: str) -> Any:
+        """Return the object or list at `path`, such as /api/v1/nodes/n1."""
+        return json.loads(self.text("GET", path))
+
+    def create(self, path: str, body: dict[str, Any]) -> Any:
+        """Post `body` to a collection or subresource and return the answer."""
+        return json.loads(self.text("POST", path, body))
+
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Merge `body` into the object at `path` and return the object."""
+        return json.loads(self.text("PATCH", path, body, MERGE_PATCH))
+
+    def delete(self, path: str) -> None:
+        """Delete the object at `path` at once, without a grace period."""
+        self.text("DELETE", path, {"gracePeriodSeconds": 0})
+
+    def text(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        content_type: str = "application/json",
+    ) -> str:
+        """Return what the server answers, as it is: /readyz answers no JSON."""
+        with closing(HTTPSConnection(self._server, timeout=TIMEOUT_S, context=self._tls)) as client:
+            content = None if body is None else json.dumps(body)
+            client.request(method, path, content, {**self._headers, "Content-Type": content_type})
+            answer = client.getresponse()
+            text = answer.read().decode()
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise ApiError(answer.status, text)
+        return text
+
+    def add_node(self, node: dict[str, Any]) -> Any:
+        """Make `node` with exactly its own taints.
+
+        The API server taints every new node as not ready, which a controller lifts in a cluster.
+        """
+        made = self.create("/api/v1/nodes", node)
+        taints = {"spec": {"taints": node["spec"]["taints"]}}
+        return self.patch(f"/api/v1/nodes/{made['metadata']['name']}", taints)
+
+
+def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def _text(section: dict[str, Any], key: str, kubeconfig: Path) -> str | None:
+    if data := section.get(f"{key}-data"):
+        return base64.b64decode(data).decode()
+    if file := section.get(key):
+        return (kubeconfig.parent / str(file)).read_text()
+    return None

@@ -1,0 +1,30 @@
+"""One control plane for all cluster tests of a run: a start takes seconds and a test far less."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane, control_plane
+
+BUILD_S = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the first cluster test of a new checkout wait for the build of the control plane."""
+    for item in items:
+        if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(BUILD_S))
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with control_plane(tmp_path_factory.mktemp("plane")) as running:
+        yield running
+
+
+@pytest.fixture
+def api(plane: ControlPlane) -> Api:
+    return Api(plane.kubeconfig)

@@ -1,0 +1,179 @@
+"""The control plane itself: real servers, started, used, restarted and gone again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kube.api import Api, ApiError
+from tests.kube.control_plane import ControlPlane, ControlPlaneError, control_plane
+from tests.kube.gobuild import built
+from tests.kube.objects import binding, namespace, node, pod
+from tests.kube.sources import GoToolchain, find_source
+
+ROOT = Path(__file__).parents[2]
+PODS = "/api/v1/namespaces/default/pods"
+
+own = {name: value for name, value in os.environ.items() if name != "LEADLINE_TEST_KUBECONFIG"}
+
+
+def eventually(holds: Callable[[], bool], limit_s: float = 30.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Every process that has `folder` in its command line, as each server of a plane does."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and str(folder) in (entry / "cmdline").read_text():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.cluster
+def test_the_api_is_ready_and_says_its_version(api: Api) -> None:
+    assert api.text("GET", "/readyz") == "ok"
+    assert api.get("/version")["gitVersion"].startswith("v1.")
+
+
+@pytest.mark.cluster
+def test_a_pod_is_bound_to_a_node(api: Api) -> None:
+    taint = {"key": "dedicated", "value": "radio", "effect": "NoSchedule"}
+    made_node = api.add_node(node("plane-n1", cpu="2", taints=[taint]))
+    made_pod = api.create(PODS, pod("plane-p1", cpu="500m"))
+    try:
+        assert made_node["spec"]["taints"] == [taint]
+        assert made_node["status"]["allocatable"]["cpu"] == "2"
+        assert "nodeName" not in made_pod["spec"]
+
+        api.create(f"{PODS}/plane-p1/binding", binding(made_pod, "plane-n1"))
+
+        assert api.get(f"{PODS}/plane-p1")["spec"]["nodeName"] == "plane-n1"
+        with pytest.raises(ApiError) as again:
+            api.create(f"{PODS}/plane-p1/binding", binding(made_pod, "plane-n1"))
+        assert again.value.code == 409
+    finally:
+        api.delete(f"{PODS}/plane-p1")
+        api.delete("/api/v1/nodes/plane-n1")
+
+
+@pytest.mark.cluster
+def test_a_new_namespace_takes_pods_and_issues_tokens_without_rights(
+    plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    api.create("/api/v1/namespaces", namespace("plane-rights"))
+    api.create("/api/v1/namespaces/plane-rights/serviceaccounts", {"metadata": {"name": "guest"}})
+    pods = "/api/v1/namespaces/plane-rights/pods"
+    api.create(pods, pod("p1"))
+    account = "/api/v1/namespaces/plane-rights/serviceaccounts/guest"
+    answer = api.create(f"{account}/token", {"spec": {"expirationSeconds": 600}})
+
+    guest = as_user(plane.kubeconfig, answer["status"]["token"], tmp_path / "guest")
+
+    with pytest.raises(ApiError) as refused:
+        guest.get(pods)
+    assert refused.value.code == 403
+    assert "system:serviceaccount:plane-rights:guest" in str(refused.value)
+
+
+def as_user(kubeconfig: Path, token: str, file: Path) -> Api:
+    config: dict[str, Any] = yaml.safe_load(kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    file.write_text(yaml.safe_dump(config))
+    return Api(file)
+
+
+@pytest.mark.cluster
+def test_a_restart_keeps_address_credentials_and_data(tmp_path: Path) -> None:
+    with control_plane(tmp_path, own) as plane:
+        api = Api(plane.kubeconfig)
+        api.add_node(node("n1"))
+        before = plane.pid
+        plane.restart()
+        assert plane.pid != before
+        assert api.get("/api/v1/nodes/n1")["metadata"]["name"] == "n1"
+
+
+@pytest.mark.cluster
+def test_nothing_is_left_after_the_end(tmp_path: Path) -> None:
+    with control_plane(tmp_path, own) as plane:
+        assert plane.pid in processes_of(tmp_path)
+    assert plane.pid is None
+    assert processes_of(tmp_path) == []
+
+
+@pytest.mark.cluster
+def test_nothing_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import pathlib, time; from tests.kube.control_plane import control_plane\n"
+        f"with control_plane(pathlib.Path({str(tmp_path)!r})): time.sleep(600)"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=own)
+    try:
+        assert eventually((tmp_path / "kubeconfig").exists, limit_s=120)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert eventually(lambda: processes_of(tmp_path) == [])
+
+
+@pytest.mark.cluster
+def test_released_binaries_serve_the_same_way(tmp_path: Path) -> None:
+    assets = own.get("KUBEBUILDER_ASSETS") or str(built_assets(tmp_path / "assets"))
+    folder = tmp_path / "plane"
+    folder.mkdir()
+
+    with control_plane(folder, {**own, "KUBEBUILDER_ASSETS": assets}) as plane:
+        api = Api(plane.kubeconfig)
+        assert api.text("GET", "/readyz") == "ok"
+        api.create("/api/v1/namespaces", namespace("other"))
+        api.create("/api/v1/namespaces/other/pods", pod("p1"))
+        assert len(processes_of(folder)) == 3
+        plane.restart()
+        assert api.get("/api/v1/namespaces/other/pods/p1")["metadata"]["name"] == "p1"
+    assert processes_of(folder) == []
+
+
+def built_assets(folder: Path) -> Path:
+    """The Go control plane can also stand in for each of the released programs."""
+    source = find_source(own)
+    assert isinstance(source, GoToolchain)
+    folder.mkdir()
+    for name in ("etcd", "kube-apiserver"):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{built(source.go, own)}" {name} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_a_control_plane_that_ends_early_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    plane = ControlPlane(tmp_path / "kubeconfig", ["/bin/sh", "-c", "echo no room >&2; exit 3"])
+    with pytest.raises(ControlPlaneError, match=r"ended while starting.*no room"):
+        plane.start()
+    assert plane.pid is None
+
+
+def test_a_borrowed_cluster_is_neither_stopped_nor_restarted(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.touch()
+    with control_plane(environ={"LEADLINE_TEST_KUBECONFIG": str(kubeconfig)}) as plane:
+        assert (plane.kubeconfig, plane.pid) == (kubeconfig, None)
+        with pytest.raises(ControlPlaneError, match="may not restart"):
+            plane.restart()
+    assert kubeconfig.exists()
