@@ -1,0 +1,90 @@
+"""CPU: busy share, load, cores, frequency, and whether heat or voltage holds the board back.
+
+A Pi says the last two in its firmware's flags, or (voltage only) in the hwmon driver rpi_volt.
+"""
+
+import os
+from pathlib import Path
+
+import psutil
+
+from leadline_agent.sample import Cpu
+
+# `get_throttled` of the Raspberry Pi firmware; the higher bits say what has happened since boot.
+UNDER_VOLTAGE = 0b0001
+CAPPED_THROTTLED_OR_HOT = 0b1110
+
+
+class CpuCollector:
+    """Reads /proc through psutil and sysfs below `sys_root`."""
+
+    def __init__(self, sys_root: Path) -> None:
+        self._flags = sys_root / "devices/platform/soc/soc:firmware/get_throttled"
+        self._alarm = _voltage_alarm(sys_root / "class/hwmon")
+        self._frequencies = sorted(
+            (sys_root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+        )
+        self._before: tuple[float, float] | None = None
+
+    def collect(self) -> Cpu:
+        """One reading; the busy share is since the one before. Raises OSError."""
+        before, self._before = self._before, times(psutil.cpu_times())
+        flags = _text(self._flags)
+        alarm = _text(self._alarm) if self._alarm else None
+        return Cpu(
+            busy_percent=busy_percent(before, self._before),
+            load_1m=os.getloadavg()[0],
+            cores=psutil.cpu_count(),
+            frequency_mhz=mean_mhz([_text(path) for path in self._frequencies]),
+            throttled=throttled(flags),
+            under_voltage=under_voltage(flags, alarm),
+        )
+
+
+def times(raw: object) -> tuple[float, float]:
+    """(busy, idle) seconds since boot of psutil's CPU times. Guests are within user already."""
+    busy = sum(getattr(raw, name, 0.0) for name in _BUSY)
+    return busy, sum(getattr(raw, name, 0.0) for name in ("idle", "iowait"))
+
+
+_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+
+
+def busy_percent(before: tuple[float, float] | None, after: tuple[float, float]) -> float | None:
+    """Busy share between two `times`, per cent; None when a counter went back or stood still."""
+    if before is None:
+        return None
+    busy, idle = after[0] - before[0], after[1] - before[1]
+    if busy < 0 or idle < 0 or busy + idle <= 0:
+        return None
+    return 100 * busy / (busy + idle)
+
+
+def mean_mhz(texts: list[str | None]) -> float | None:
+    """The mean of sysfs frequencies in kHz; None where there are none."""
+    frequencies_khz = [int(text) for text in texts if text]
+    return sum(frequencies_khz) / len(frequencies_khz) / 1000 if frequencies_khz else None
+
+
+def throttled(flags: str | None) -> bool | None:
+    """Whether the firmware caps or throttles now; None where there is no such firmware."""
+    return bool(int(flags, 16) & CAPPED_THROTTLED_OR_HOT) if flags else None
+
+
+def under_voltage(flags: str | None, alarm: str | None) -> bool | None:
+    """Whether the voltage is too low now, by the firmware's flags or by hwmon's alarm."""
+    if flags:
+        return bool(int(flags, 16) & UNDER_VOLTAGE)
+    return alarm != "0" if alarm else None
+
+
+def _voltage_alarm(hwmon: Path) -> Path | None:
+    chips = (path.parent for path in hwmon.glob("*/name") if _text(path) == "rpi_volt")
+    return next((chip / "in0_lcrit_alarm" for chip in chips), None)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None

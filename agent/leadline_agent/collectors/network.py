@@ -1,0 +1,73 @@
+"""Network: packets and bytes of the interfaces that matter, at most MAX_INTERFACES of them.
+
+A node of a cluster has dozens of interfaces that only pass on what went through a real one;
+reporting them would count packets twice and the report would grow with the number of pods.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from leadline_agent.collectors.rates import per_second
+from leadline_agent.sample import AbsentError, Interface, boot_ms
+
+MAX_INTERFACES = 4
+PLUMBING = ("veth", "cni", "cali", "flannel", "docker", "br-", "kube", "lxc", "ifb", "dummy")
+
+
+class Counters(NamedTuple):
+    """What an interface has done since it came up."""
+
+    packets_sent: int
+    packets_received: int
+    bytes_sent: int
+    bytes_received: int
+
+
+class NetworkCollector:
+    """Reads /proc/net/dev through psutil; sysfs says which interfaces are hardware."""
+
+    def __init__(self, sys_root: Path) -> None:
+        self._net = sys_root / "class/net"
+        self._before: Mapping[str, Counters] = {}
+        self._before_ms = 0
+
+    def collect(self) -> tuple[Interface, ...]:
+        """Rates since the reading before. Raises AbsentError where nothing is up but loopback."""
+        now_ms = boot_ms()
+        up = [name for name, stats in psutil.net_if_stats().items() if stats.isup]
+        physical = {name for name in up if (self._net / name / "device").exists()}
+        counters = psutil.net_io_counters(pernic=True, nowrap=False)
+        after = {
+            name: Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
+            for name in choose(up, physical)
+            if (raw := counters.get(name))
+        }
+        if not after:
+            raise AbsentError("no network interface is up")
+        elapsed_ms = now_ms - self._before_ms
+        reading = tuple(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
+        self._before, self._before_ms = after, now_ms
+        return reading
+
+
+def choose(up: list[str], physical: set[str]) -> list[str]:
+    """The interfaces to report: hardware first, plumbing of containers only if nothing else."""
+    outside = [name for name in up if name != "lo"]
+    real = [name for name in outside if name in physical or not name.startswith(PLUMBING)]
+    return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
+
+
+def rates(name: str, before: Counters | None, after: Counters, elapsed_ms: int) -> Interface:
+    """One interface's rates; each is unknown at the first sample and after a reset."""
+    if before is None:
+        return Interface(name)
+    return Interface(
+        name,
+        per_second(before.packets_sent, after.packets_sent, elapsed_ms),
+        per_second(before.packets_received, after.packets_received, elapsed_ms),
+        per_second(before.bytes_sent, after.bytes_sent, elapsed_ms),
+        per_second(before.bytes_received, after.bytes_received, elapsed_ms),
+    )

@@ -1,0 +1,57 @@
+"""The processor's temperature, where the board has a sensor for it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from leadline_agent.sample import AbsentError, Temperature, TransientError
+
+# By preference: what the sensor's driver or the thermal zone calls the processor.
+HWMON = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu0_thermal")
+ZONES = ("cpu-thermal", "cpu_thermal", "soc-thermal", "soc_thermal", "x86_pkg_temp", "cpu0-thermal")
+CREDIBLE_CELSIUS = range(-60, 151)
+
+
+class TemperatureCollector:
+    """Reads hwmon, else a thermal zone, below `sys_root`."""
+
+    def __init__(self, sys_root: Path) -> None:
+        self._class = sys_root / "class"
+        self._sensors: list[Path] = []
+
+    def collect(self) -> Temperature:
+        """The hottest sensor of the processor. Raises AbsentError, TransientError, OSError."""
+        self._sensors = self._sensors or find(self._class)
+        if not self._sensors:
+            raise AbsentError("no temperature sensor of the processor")
+        try:
+            return hottest([path.read_text(encoding="ascii") for path in self._sensors])
+        except FileNotFoundError:
+            self._sensors = []  # the driver was loaded again: look for it next time
+            raise
+
+
+def find(sys_class: Path) -> list[Path]:
+    """The files of the sensor that is preferred among those present."""
+    for wanted, pattern, inputs in (
+        (HWMON, "hwmon/*/name", "temp*_input"),
+        (ZONES, "thermal/thermal_zone*/type", "temp"),
+    ):
+        present = {name: files for name, files in _present(sys_class, pattern, inputs) if files}
+        for name in wanted:
+            if name in present:
+                return present[name]
+    return []
+
+
+def hottest(texts: list[str]) -> Temperature:
+    """Of readings in thousandths of a degree. Raises TransientError if none is credible."""
+    degrees = [int(text) / 1000 for text in texts]
+    credible = [celsius for celsius in degrees if round(celsius) in CREDIBLE_CELSIUS]
+    if not credible:
+        raise TransientError(f"the sensor says {degrees}")
+    return Temperature(cpu_celsius=max(credible))
+
+
+def _present(sys_class: Path, pattern: str, inputs: str) -> Iterator[tuple[str, list[Path]]]:
+    for path in sorted(sys_class.glob(pattern)):
+        yield path.read_text(encoding="ascii").strip(), sorted(path.parent.glob(inputs))

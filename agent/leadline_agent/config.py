@@ -1,0 +1,247 @@
+"""The agent's settings: a TOML file, then LEADLINE_* variables, checked field by field.
+
+A wrong value stops the agent with the file, the field and what was expected there; a
+setting that nobody knows is as wrong as one out of range, for it was meant to do something.
+There are no secrets here, only the files that hold them.
+"""
+
+import ipaddress
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_PATH = Path("/etc/leadline/agent.toml")
+_NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?")
+_HOST = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; str() says where it stands and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """PEM files: the broker's authority, and this node's own certificate and key."""
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the broker is. Without `tls` the host is this machine, or plaintext was asked for."""
+
+    host: str
+    port: int
+    tls: Tls | None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """This board's own caps on what a lease may ask, and the address where peers reach it."""
+
+    address: str
+    max_ping_peers: int
+    max_bandwidth_bytes: int
+    max_bandwidth_duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All of it. `interval_s` is the time between reports."""
+
+    node: str
+    cluster: str
+    state_dir: Path
+    interval_s: int
+    buffer_max_bytes: int
+    broker: Broker
+    probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    default: Any
+    expected: str
+    convert: Callable[[object], Any]  # raises ValueError
+
+
+def _text(pattern: re.Pattern[str], expected: str, default: str | None) -> _Field:
+    def convert(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError
+        return value
+
+    return _Field(default, expected, convert)
+
+
+def _number(low: int, high: int, unit: str, default: int | None) -> _Field:
+    def convert(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return _Field(default, f"a whole number of {unit} from {low} to {high}", convert)
+
+
+def _path(default: Path | None) -> _Field:
+    def convert(value: object) -> Path:
+        if not isinstance(value, str) or not value.startswith("/"):
+            raise ValueError
+        return Path(value)
+
+    return _Field(default, "an absolute path", convert)
+
+
+def _flag(value: object) -> bool:
+    words = {"true": True, "false": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value in words:
+        return words[value]
+    raise ValueError
+
+
+_NAME_EXPECTED = "letters, digits, '-' and '.', 253 at most"
+_HOST_EXPECTED = "a host name or an IP address"
+
+_FIELDS: Mapping[str, _Field] = {
+    "node": _text(_NAME, _NAME_EXPECTED, None),
+    "cluster": _text(_NAME, _NAME_EXPECTED, "default"),
+    "state_dir": _path(Path("/var/lib/leadline-agent")),
+    "interval_s": _number(1, 3600, "seconds", 10),
+    "buffer.max_bytes": _number(4096, 1 << 30, "bytes", 1 << 20),
+    "broker.host": _text(_HOST, _HOST_EXPECTED, "localhost"),
+    "broker.port": _number(1, 65535, "a TCP port", None),
+    "broker.plaintext": _Field(False, "true or false", _flag),
+    "broker.tls.ca_file": _path(None),
+    "broker.tls.cert_file": _path(None),
+    "broker.tls.key_file": _path(None),
+    "probe.address": _text(_HOST, _HOST_EXPECTED, ""),
+    "probe.max_ping_peers": _number(0, 256, "peers", 32),
+    "probe.max_bandwidth_bytes": _number(0, 1 << 34, "bytes", 1 << 28),
+    "probe.max_bandwidth_duration_ms": _number(0, 30_000, "milliseconds", 10_000),
+}
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Read the settings. Raises ConfigError.
+
+    `path` None means the default file, which may be absent; a file that was named may not.
+    """
+    where = path or DEFAULT_PATH
+    values = {key: field.default for key, field in _FIELDS.items()}
+    given = _from_file(where, may_be_absent=path is None)
+    values |= {key: _checked(key, value, str(where)) for key, value in given.items()}
+    for key in _FIELDS:
+        variable = "LEADLINE_" + key.replace(".", "_").upper()
+        if variable in environ:
+            values[key] = _checked(key, environ[variable], f"the environment ({variable})")
+    if environ.get("STATE_DIRECTORY"):  # systemd's, where the unit is allowed to write
+        values["state_dir"] = Path(environ["STATE_DIRECTORY"].split(":")[0])
+    return _settings(values, str(where))
+
+
+def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
+    try:
+        with path.open("rb") as file:
+            return _flatten(tomllib.load(file))
+    except FileNotFoundError:
+        if may_be_absent:
+            return {}
+        raise ConfigError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; the agent must be able to read it") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected TOML: {error}") from None
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        is_table = any(name.startswith(f"{prefix}{key}.") for name in _FIELDS)
+        if isinstance(value, dict) and is_table:
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _checked(key: str, value: object, where: str) -> object:
+    field = _FIELDS.get(key)
+    if field is None:
+        tables = {name.split(".")[0] for name in _FIELDS if name.startswith(f"{key}.")}
+        expected = "a table" if tables else f"one of {', '.join(_FIELDS)}"
+        raise ConfigError(f"{where}: {key}: expected {expected}")
+    try:
+        return field.convert(value)
+    except ValueError:
+        raise ConfigError(
+            f"{where}: {key}: expected {field.expected}, found {str(value)[:80]!r}"
+        ) from None
+
+
+def _settings(values: Mapping[str, Any], where: str) -> Settings:
+    return Settings(
+        node=values["node"] or _own_name(where),
+        cluster=values["cluster"],
+        state_dir=values["state_dir"],
+        interval_s=values["interval_s"],
+        buffer_max_bytes=values["buffer.max_bytes"],
+        broker=_broker(values, where),
+        probe=Probe(
+            address=values["probe.address"],
+            max_ping_peers=values["probe.max_ping_peers"],
+            max_bandwidth_bytes=values["probe.max_bandwidth_bytes"],
+            max_bandwidth_duration_ms=values["probe.max_bandwidth_duration_ms"],
+        ),
+    )
+
+
+def _own_name(where: str) -> str:
+    name = socket.gethostname()
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{where}: node: expected {_NAME_EXPECTED}: the host name is {name!r}")
+    return name
+
+
+def _broker(values: Mapping[str, Any], where: str) -> Broker:
+    host: str = values["broker.host"]
+    tls = _tls(values, where)
+    if tls and values["broker.plaintext"]:
+        raise ConfigError(f"{where}: broker.plaintext: expected false beside broker.tls")
+    if not (tls or values["broker.plaintext"] or _is_this_machine(host)):
+        raise ConfigError(
+            f"{where}: broker.tls: expected ca_file, cert_file and key_file, because {host} is "
+            "another machine (or broker.plaintext = true, where nobody else is on the network)"
+        )
+    return Broker(host, values["broker.port"] or (8883 if tls else 1883), tls)
+
+
+def _tls(values: Mapping[str, Any], where: str) -> Tls | None:
+    names = ("ca_file", "cert_file", "key_file")
+    files = {name: values[f"broker.tls.{name}"] for name in names}
+    if not any(files.values()):
+        return None
+    for name, file in files.items():
+        if file is None:
+            raise ConfigError(f"{where}: broker.tls.{name}: expected a file: all three are needed")
+        if not (file.is_file() and os.access(file, os.R_OK)):
+            raise ConfigError(f"{where}: broker.tls.{name}: expected a readable file: {file}")
+    return Tls(**files)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,217 @@
+"""What the agent measured and what it was told, frozen, with the unit in each name.
+
+The innermost room: collectors and probes make these, the publisher encodes them, and none
+of them needs to know another. `None` is unknown; it never stands for zero.
+"""
+
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+# The peer's name in a round-trip time that a board measured to the broker and not to a node.
+BROKER = "@broker"
+
+
+def boot_ms() -> int:
+    """Milliseconds since boot, suspended time included: a clock that nobody sets."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+class AbsentError(Exception):
+    """This hardware or tool is not on this board; asking again will not bring it."""
+
+
+class TransientError(Exception):
+    """It could not be read this time; the next time may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Busy is the share of all cores since the last report, 0 to 100."""
+
+    busy_percent: float | None = None
+    load_1m: float | None = None
+    cores: int | None = None
+    frequency_mhz: float | None = None
+    throttled: bool | None = None
+    under_voltage: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Available is what programs can get without swapping."""
+
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """All whole disks together, since the last report."""
+
+    read_bytes_per_s: float | None = None
+    written_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One network interface, since the last report."""
+
+    name: str
+    packets_sent_per_s: float | None = None
+    packets_received_per_s: float | None = None
+    bytes_sent_per_s: float | None = None
+    bytes_received_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Of the processor."""
+
+    cpu_celsius: float | None = None
+
+
+class CollectorOutcome(StrEnum):
+    """How one collector fared."""
+
+    OK = "ok"
+    ABSENT = "absent"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorRun:
+    """One run of one collector."""
+
+    name: str
+    outcome: CollectorOutcome
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the board was doing at `measured_boot_ms`. A reading that failed is None.
+
+    The readings are named as their collectors are in COLLECTORS.
+    """
+
+    measured_boot_ms: int
+    collectors: tuple[CollectorRun, ...]
+    cpu: Cpu | None = None
+    memory: Memory | None = None
+    disk: Disk | None = None
+    network: tuple[Interface, ...] | None = None
+    temperature: Temperature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What this board is and can do; it changes with a restart only."""
+
+    agent_version: str
+    hardware_model: str
+    architecture: str
+    kernel: str
+    cores: int | None
+    memory_bytes: int | None
+    interval_s: int
+    probes: tuple[str, ...]
+
+
+class RttMethod(StrEnum):
+    """What went there and back."""
+
+    ICMP = "icmp"
+    MQTT = "mqtt"
+
+
+@dataclass(frozen=True, slots=True)
+class RttSample:
+    """One round of echoes with one peer: median and population deviation of the replies.
+
+    With the method MQTT the peer is BROKER, and it is this board's own leg to the broker.
+    """
+
+    peer: str
+    method: RttMethod
+    sent: int
+    received: int
+    rtt_ms: float | None = None
+    deviation_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RttRound:
+    """One round with all peers."""
+
+    measured_boot_ms: int
+    peers: tuple[RttSample, ...]
+
+
+class BandwidthOutcome(StrEnum):
+    """How a bandwidth lease ended."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthResult:
+    """The answer to one bandwidth lease. Mbit/s are 10^6 bits of payload at the receiver."""
+
+    measured_boot_ms: int
+    lease_id: str
+    peer: str
+    outcome: BandwidthOutcome
+    bandwidth_mbps: float | None = None
+    lower_bound: bool = False
+    transferred_bytes: int = 0
+    duration_ms: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another node and where it is reached."""
+
+    node: str
+    address: str
+
+
+class Role(StrEnum):
+    """The end of a bandwidth test that a board plays."""
+
+    SERVER = "server"
+    CLIENT = "client"
+
+
+@dataclass(frozen=True, slots=True)
+class PingWork:
+    """A ping lease: `count` echoes to each peer every `interval_s`, until `expires_s`.
+
+    `expires_s` is on the monotonic clock, counted from the receipt.
+    """
+
+    peers: tuple[Peer, ...]
+    interval_s: int
+    count: int
+    expires_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthWork:
+    """A bandwidth lease. It must not start after `expires_s` on the monotonic clock."""
+
+    lease_id: str
+    role: Role
+    peer: Peer
+    port: int
+    duration_ms: int
+    max_bytes: int
+    expires_s: float
+
+
+Work = PingWork | BandwidthWork
+Result = RttRound | BandwidthResult
