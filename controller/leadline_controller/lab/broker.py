@@ -9,6 +9,7 @@ import argparse
 import json
 import logging
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from leadline_controller.lab.errors import LabError
+from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.processes import wait_listening
+from leadline_controller.lab.spec import SERVER
 
 ATTEMPTS_AT_A_FREE_PORT = 5
 MAX_PAYLOAD_BYTES = 65_536
@@ -65,6 +69,17 @@ def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> Iterator[tuple[st
             yield host, taken
         finally:
             broker.stop()
+
+
+def start_broker(lab: Lab, port: int = 1883) -> tuple[str, int]:
+    """Run a broker on the lab's server as the process ``broker``; returns its ``(host, port)``.
+
+    Comes back once it listens; raises :class:`LabError` when it does not within 15 s.
+    """
+    host = lab.address()
+    argv = [sys.executable, "-m", "leadline_controller.lab.broker", host, str(port)]
+    wait_listening(lab.start(SERVER, "broker", argv), port, limit_s=15.0)
+    return host, port
 
 
 def _start(config: Path, host: str, port: int) -> tuple[Any, int]:

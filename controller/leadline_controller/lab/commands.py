@@ -1,0 +1,30 @@
+"""Running the system's tools (ip, tc, ethtool) in one place, so that every fault reads alike."""
+
+import shlex
+import subprocess
+
+from leadline_controller.lab.errors import CommandError
+
+_LIMIT_S = 20.0
+
+
+def run(*argv: str) -> str:
+    """Run a command and return its standard output; raise :class:`CommandError` otherwise."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a list of words, no shell; names are checked in spec
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise CommandError(f"{argv[0]} is not installed (Debian: iproute2, ethtool)") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{shlex.join(argv)}: {error}") from None
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split()) or "no message"
+        raise CommandError(f"{shlex.join(argv)}: exit {done.returncode}: {said}")
+    return done.stdout

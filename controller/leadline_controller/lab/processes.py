@@ -1,0 +1,165 @@
+"""Processes of a lab: started detached, remembered by pid and start time, ended by exactly those.
+
+A lab outlives the command that built it, so its processes are no children to be waited for: they
+are named by ``(boot id, pid, start time)``, which no later process can share.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline_controller.lab.errors import LabError
+
+_POLL_S = 0.02
+_KILL_WAIT_S = 5.0
+_TCP_LISTEN = "0A"
+# The shell waits for one line before it becomes the command. So a process is on record before it
+# does anything, and if we die in between, the pipe closes and it ends by itself.
+_HOLD = 'read -r go && exec "$@" </dev/null'
+
+
+@dataclass(frozen=True)
+class Process:
+    """One recorded process; ``start_ticks`` is field 22 of ``/proc/<pid>/stat``."""
+
+    name: str
+    host: str
+    pid: int
+    start_ticks: int
+    log: Path
+
+    @property
+    def running(self) -> bool:
+        """Whether this very process still runs; a zombie does not."""
+        return start_ticks(self.pid) == self.start_ticks
+
+
+def start_ticks(pid: int) -> int | None:
+    """Clock ticks between boot and the process's start; None when it has ended."""
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in "ZX" else int(stat[19])
+
+
+def spawn(
+    name: str, host: str, argv: Sequence[str], log: Path, record: Callable[[Process], None]
+) -> Process:
+    """Start a command in a session of its own, output appended to ``log``.
+
+    It begins only once ``record`` has returned; if that raises, nothing was started.
+    """
+    hold_read, hold_write = os.pipe()
+    try:
+        pid = _spawn_held(argv, log, hold_read)
+        process = Process(name, host, pid, start_ticks(pid) or 0, log)
+        record(process)
+        with suppress(BrokenPipeError):
+            os.write(hold_write, b"go\n")
+    finally:
+        os.close(hold_read)
+        os.close(hold_write)
+    return process
+
+
+def _spawn_held(argv: Sequence[str], log: Path, stdin: int) -> int:
+    output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", _HOLD, "sh", *argv],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, stdin, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def stop(processes: Iterable[Process], namespaces: Iterable[str], grace_s: float = 3.0) -> None:
+    """End the processes, and what they started in the lab's own namespaces: TERM, later KILL.
+
+    A child that outlived its parent is known by its session (the recorded pid) together with a
+    network namespace that is one of ``namespaces``. Raises :class:`LabError` if one will not end.
+    """
+    recorded = list(processes)
+    inodes = _inodes(namespaces)
+
+    def left() -> list[int]:
+        ours = [process.pid for process in recorded if process.running]
+        return ours + _orphans({process.pid for process in recorded} - set(ours), inodes)
+
+    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
+        for pid in left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        if _wait_until(lambda: not left(), wait_s):
+            break
+    for process in recorded:  # those that are our own children would stay zombies
+        with suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
+    if stubborn := left():
+        raise LabError(f"processes {stubborn} did not end; look at them with ps, then try again")
+
+
+def wait_listening(process: Process, port: int, limit_s: float) -> None:
+    """Wait until something in the process's network namespace accepts TCP on a port."""
+    listening = _wait_until(lambda: not process.running or _listens(process.pid, port), limit_s)
+    if not listening or not process.running:
+        raise LabError(f"{process.name} does not listen on port {port}: see {process.log}")
+
+
+def _listens(pid: int, port: int) -> bool:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            if state == _TCP_LISTEN and int(local.rsplit(":", 1)[1], 16) == port:
+                return True
+    return False
+
+
+def _orphans(sessions: set[int], inodes: set[int]) -> list[int]:
+    if not sessions or not inodes:
+        return []
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if _session(pid) in sessions and _network(pid) in inodes]
+
+
+def _session(pid: int) -> int | None:
+    stat = _stat(pid)
+    return None if stat is None or stat[0] in "ZX" else int(stat[3])
+
+
+def _network(pid: int) -> int | None:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+    return None
+
+
+def _inodes(namespaces: Iterable[str]) -> set[int]:
+    found = set()
+    for namespace in namespaces:
+        with suppress(OSError):
+            found.add(Path("/run/netns", namespace).stat().st_ino)
+    return found
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Fields of ``/proc/<pid>/stat`` from the third (state) on; the name may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _wait_until(done: Callable[[], bool], limit_s: float) -> bool:
+    deadline_s = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True

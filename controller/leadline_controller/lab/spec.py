@@ -1,0 +1,172 @@
+"""What a lab looks like: pure data, read from a user's TOML file or taken as the default story.
+
+The default is NetSched's own trial: of four boards three have their bandwidth throttled, and the
+pods should go to the fourth, because its link was measured.
+"""
+
+import ipaddress
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline_controller.lab.errors import SpecError
+
+SERVER = "server"
+SWITCH = "switch"
+
+DEFAULT_SUBNET = ipaddress.IPv4Network("10.77.0.0/24")
+
+_LAB_NAME = re.compile(r"[a-z0-9]{1,20}")
+_BOARD_NAME = re.compile(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?")
+_MAX_RATE_MBPS = 10_000.0
+_MIN_RATE_MBPS = 0.1
+_MAX_DELAY_MS = 10_000.0
+
+
+@dataclass(frozen=True)
+class BoardSpec:
+    """One board and its link to the switch."""
+
+    name: str
+    rate_mbps: float | None = None
+    """Shaped rate of the link, each way, in Mbit/s (10^6); None leaves it unshaped."""
+    delay_ms: float = 0.0
+    """What the link adds to a round trip, in milliseconds; half of it each way."""
+
+
+@dataclass(frozen=True)
+class LabSpec:
+    """A whole lab: boards on shaped links and an unshaped ``server``, all on one switch."""
+
+    name: str = "demo"
+    subnet: ipaddress.IPv4Network = DEFAULT_SUBNET
+    boards: tuple[BoardSpec, ...] = (
+        BoardSpec("n1", rate_mbps=4),
+        BoardSpec("n2", rate_mbps=4),
+        BoardSpec("n3", rate_mbps=4),
+        BoardSpec("n4", rate_mbps=100),
+    )
+
+    @property
+    def hosts(self) -> tuple[BoardSpec, ...]:
+        """The boards, then the server, which has no limit and no delay."""
+        return (*self.boards, BoardSpec(SERVER))
+
+    def address(self, host: str) -> str:
+        """IPv4 address of a board (counted from the bottom) or of the server (the topmost)."""
+        if host == SERVER:
+            return str(self.subnet.broadcast_address - 1)
+        for number, board in enumerate(self.boards, start=1):
+            if board.name == host:
+                return str(self.subnet.network_address + number)
+        raise SpecError(f"lab {self.name} has no host {host}; it has {self._names()}")
+
+    def namespace(self, host: str) -> str:
+        """Name of a host's network namespace (see ``ip netns list``)."""
+        if host != SWITCH:
+            self.address(host)
+        return namespace_prefix(self.name) + host
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The plain form that :func:`parse_spec` reads."""
+        boards = [
+            {"name": board.name, "delay_ms": board.delay_ms}
+            | ({} if board.rate_mbps is None else {"rate_mbps": board.rate_mbps})
+            for board in self.boards
+        ]
+        return {"name": self.name, "subnet": str(self.subnet), "boards": boards}
+
+    def _names(self) -> str:
+        return ", ".join(host.name for host in self.hosts)
+
+
+def namespace_prefix(name: str) -> str:
+    """What the names of all namespaces of a lab start with; lab names have no dash in them."""
+    return f"leadline-{lab_name(name)}-"
+
+
+def lab_name(name: object, where: str = "lab") -> str:
+    """Check a lab's name: 1 to 20 lower-case letters and digits. Raises :class:`SpecError`."""
+    if not isinstance(name, str) or not _LAB_NAME.fullmatch(name):
+        raise SpecError(f"{where}: name: expected 1-20 of a-z and 0-9, got {name!r}")
+    return name
+
+
+def load_spec(path: Path) -> LabSpec:
+    """Read a lab's TOML file; every fault is a :class:`SpecError` of one line."""
+    try:
+        return parse_spec(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: is not TOML: {error}") from None
+
+
+def parse_spec(given: Mapping[str, Any], where: str = "lab") -> LabSpec:
+    """Check and freeze a plain mapping; absent keys take the default story's values."""
+    _only(given, {"name", "subnet", "boards"}, where)
+    default = LabSpec()
+    boards = _boards(given["boards"], where) if "boards" in given else default.boards
+    subnet = _subnet(given.get("subnet", str(DEFAULT_SUBNET)), where)
+    if subnet.num_addresses < len(boards) + 3:
+        raise SpecError(f"{where}: subnet: {subnet} is too small for {len(boards)} boards")
+    return LabSpec(lab_name(given.get("name", default.name), where), subnet, boards)
+
+
+def _boards(given: object, where: str) -> tuple[BoardSpec, ...]:
+    if not isinstance(given, list) or not given:
+        raise SpecError(f"{where}: boards: expected a list of at least one board, got {given!r}")
+    boards = tuple(_board(one, f"{where}: boards[{at}]") for at, one in enumerate(given))
+    names = [board.name for board in boards]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{where}: boards: {name} is there more than once")
+    return boards
+
+
+def _board(given: object, where: str) -> BoardSpec:
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{where}: expected a table with name, rate_mbps, delay_ms, got {given!r}")
+    _only(given, {"name", "rate_mbps", "delay_ms"}, where)
+    name = given.get("name")
+    if not isinstance(name, str) or not _BOARD_NAME.fullmatch(name):
+        raise SpecError(
+            f"{where}: name: expected 1-10 of a-z, 0-9 and -, a letter first, got {name!r}"
+        )
+    if name in (SERVER, SWITCH):
+        raise SpecError(f"{where}: name: {name} is taken by the lab itself")
+    rate = None
+    if "rate_mbps" in given:
+        rate = _number(given["rate_mbps"], _MIN_RATE_MBPS, _MAX_RATE_MBPS, f"{where}: rate_mbps")
+    delay = _number(given.get("delay_ms", 0.0), 0.0, _MAX_DELAY_MS, f"{where}: delay_ms")
+    return BoardSpec(name, rate, delay)
+
+
+def _number(given: object, least: float, most: float, where: str) -> float:
+    if isinstance(given, (int, float)) and not isinstance(given, bool):
+        value = float(given)
+        if math.isfinite(value) and least <= value <= most:
+            return value
+    raise SpecError(f"{where}: expected a number from {least:g} to {most:g}, got {given!r}")
+
+
+def _subnet(given: object, where: str) -> ipaddress.IPv4Network:
+    try:
+        subnet = ipaddress.IPv4Network(given if isinstance(given, str) else "")
+    except ValueError:
+        subnet = None
+    if subnet is None or not subnet.is_private or subnet.is_loopback or subnet.is_link_local:
+        raise SpecError(
+            f"{where}: subnet: expected a private IPv4 range such as 10.77.0.0/24, got {given!r}"
+        )
+    return subnet
+
+
+def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise SpecError(f"{where}: {key}: no such key; known are {', '.join(sorted(known))}")
