@@ -1,0 +1,259 @@
+"""What the agents measured, each value with its age.
+
+Written by the ingest thread, read by the event loop, hence the lock. Times are seconds on
+the controller's monotonic clock; a value older than its time to live is unknown again.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from threading import RLock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline_controller.core.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.state.links import LinkReading, LinkState
+from leadline_controller.state.sequence import SequenceTracker, Stamp, Standing
+
+_MAX_NODES = 20_000
+_MAX_PEERS = 256
+BROKER = "@broker"
+REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
+
+
+@dataclass(frozen=True, slots=True)
+class TimesToLive:
+    """Seconds after which a value is unknown again."""
+
+    report_s: float = 60.0
+    rtt_s: float = 180.0
+    bandwidth_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What an agent said of itself and its board; None and empty: it did not say."""
+
+    node: str
+    online: bool | None = None
+    version: str = ""
+    hardware_model: str = ""
+    address: str = ""
+    probes: tuple[str, ...] = ()
+    interval_s: int = 0
+    dropped_messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardReading:
+    """One report. values: one entry for each of REPORTED, NaN where the board can't tell."""
+
+    values: tuple[float, ...]
+    throttled: bool | None = None
+    under_voltage: bool | None = None
+    cpu_celsius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RttReading:
+    """A round trip to `peer`, or to BROKER. None: no reply came."""
+
+    peer: str
+    rtt_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthReading:
+    """How a bandwidth test with `peer` ended. None: it measured nothing."""
+
+    peer: str
+    mbps: float | None
+    lower_bound: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    slot: int
+    agent: Agent
+    board: BoardReading | None = None
+    sequence: SequenceTracker = field(default_factory=SequenceTracker)
+
+
+class TelemetryState:
+    """All that was measured, by node. `refused` counts the messages that were not believed,
+    by kind; `accepted` those that were."""
+
+    def __init__(self, ttl: TimesToLive) -> None:
+        self.ttl = ttl
+        self.refused: Counter[str] = Counter()
+        self.accepted = 0
+        self._lock = RLock()
+        self._records: dict[str, _Record] = {}
+        self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
+        self._values = np.full((64, len(METRICS)), np.nan)
+        self._at_s = np.full((64, 2), -np.inf)  # when reported, when the bandwidth was measured
+        self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
+
+    # Writing: the ingest thread.
+
+    def refuse(self, kind: str) -> None:
+        """Count a message that was not believed."""
+        with self._lock:
+            self.refused[kind] += 1
+
+    def birth(self, agent: Agent, stamp: Stamp) -> bool:
+        """An agent introduced itself. False when that is old news."""
+        with self._lock:
+            record = self._accept(agent.node, stamp, birth=True)
+            if record is None:
+                return False
+            # The broker's copy does not say that the agent lives; its status does.
+            online = record.agent.online if stamp.retained else True
+            record.agent = replace(agent, online=online)
+            return True
+
+    def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
+        """An agent came or went; the will of an earlier session is ignored."""
+        with self._lock:
+            record = self._record(node)
+            if record is not None and record.sequence.is_current(boot_id, session):
+                record.agent = replace(record.agent, online=online)
+
+    def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
+        """Fold a report in that was measured at `at_s`. False when it is not current."""
+        with self._lock:
+            record = self._accept(node, stamp)
+            if record is None:
+                return False
+            self._values[record.slot, : len(REPORTED)] = reading.values
+            self._at_s[record.slot, 0] = at_s
+            record.board = reading
+            return True
+
+    def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
+        """Fold a round of pings in. False when it is not current."""
+        with self._lock:
+            if self._accept(node, stamp) is None:
+                return False
+            for reading in readings[:_MAX_PEERS]:
+                if reading.rtt_ms is None or reading.peer == node:
+                    continue
+                if reading.peer == BROKER:
+                    self._links.set_broker_leg(node, reading.rtt_ms, at_s)
+                elif reading.peer in self._records:
+                    self._links.set_rtt(node, reading.peer, reading.rtt_ms, at_s)
+            return True
+
+    def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
+        """Fold the end of a bandwidth test in. False when it is not current."""
+        with self._lock:
+            if self._accept(node, stamp) is None:
+                return False
+            peer, mbps = reading.peer, reading.mbps
+            if mbps is not None and peer != node and peer in self._records:
+                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=reading.lower_bound)
+                self._refresh_bandwidth(node, at_s)
+                self._refresh_bandwidth(peer, at_s)
+            return True
+
+    # Reading: the event loop.
+
+    def agents(self) -> dict[str, Agent]:
+        """What every agent said of itself."""
+        with self._lock:
+            return {name: record.agent for name, record in self._records.items()}
+
+    def board(self, node: str, now_s: float) -> BoardReading | None:
+        """The last report of a node that is still fresh."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None or now_s - self._at_s[record.slot, 0] > self.ttl.report_s:
+                return None
+            return record.board
+
+    def lost_messages(self, node: str) -> int:
+        """Messages of this node that never came."""
+        with self._lock:
+            return self._records[node].sequence.lost if node in self._records else 0
+
+    def measurements(self, node: str, now_s: float) -> dict[str, tuple[float, float]]:
+        """Metric -> (value, age in seconds) of what is known of a node now."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None:
+                return {}
+            values = self._fresh_values(np.array([record.slot]), (node,), now_s)[0]
+            reported_s, tested_s = self._at_s[record.slot]
+        return {
+            name: (float(value), now_s - float(tested_s if name not in REPORTED else reported_s))
+            for name, value in zip((*REPORTED, "bandwidth_mbps"), values, strict=True)
+            if not np.isnan(value)
+        }
+
+    def links(self, now_s: float) -> list[LinkReading]:
+        """Every pair of nodes of which something is known now."""
+        with self._lock:
+            return self._links.fresh(now_s)
+
+    def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
+        """The columns of a view over `table`, NaN where unknown now."""
+        with self._lock:
+            values = self._fresh_values(self._slots_of(table), table.names, now_s)
+        names = (*REPORTED, "bandwidth_mbps")
+        return NodeMetrics(**{name: values[:, at] for at, name in enumerate(names)})
+
+    def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
+        """The measured round trips of a view over `table`."""
+        with self._lock:
+            return self._links.table(table, now_s)
+
+    def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
+        record = self._record(node)
+        if record is None:
+            self.refused["too_many_nodes"] += 1
+            return None
+        standing = record.sequence.accept(stamp, birth=birth)
+        if standing is Standing.CURRENT:
+            self.accepted += 1
+            return record
+        if not stamp.retained:  # the broker's copy of what was heard already is no fault
+            self.refused[standing.value] += 1
+        return None
+
+    def _record(self, node: str) -> _Record | None:
+        record = self._records.get(node)
+        if record is None and len(self._records) < _MAX_NODES:
+            slot = len(self._records)
+            if slot == len(self._at_s):
+                self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
+                self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
+            record = self._records[node] = _Record(slot, Agent(node))
+        return record
+
+    def _refresh_bandwidth(self, node: str, now_s: float) -> None:
+        slot = self._records[node].slot
+        known = self._links.bandwidth_of(node, now_s)
+        self._values[slot, -1], self._at_s[slot, 1] = known or (np.nan, -np.inf)
+
+    def _fresh_values(
+        self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
+    ) -> NDArray[np.float64]:
+        """Rows of values, NaN where unknown, too old, or the slot is -1."""
+        for at in np.flatnonzero(
+            (slots >= 0)
+            & ~np.isnan(self._values[slots, -1])
+            & (now_s - self._at_s[slots, 1] > self.ttl.bandwidth_s)
+        ):
+            self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
+        values = self._values[slots]
+        stale = (slots < 0) | (now_s - self._at_s[slots, 0] > self.ttl.report_s)
+        values[stale, : len(REPORTED)] = np.nan
+        values[slots < 0, -1] = np.nan
+        return values
+
+    def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
+        if self._slots[0] is not table or self._slots[1] != len(self._records):
+            slots = [r.slot if (r := self._records.get(n)) else -1 for n in table.names]
+            self._slots = (table, len(self._records), np.array(slots, dtype=np.int64))
+        return self._slots[2]
