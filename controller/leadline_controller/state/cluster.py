@@ -56,8 +56,12 @@ class ClusterState:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
 
-    def apply(self, change: ClusterChange) -> None:
-        """Fold one change in."""
+    def is_assumed(self, uid: str) -> bool:
+        """Whether the pod was placed and the watch has not shown it yet."""
+        return uid in self._assumed
+
+    def apply(self, change: ClusterChange) -> bool:
+        """Fold one change in. True when it may have made room for a pod that had none."""
         match change:
             case Listed(nodes, pods):
                 self.listed = True
@@ -65,18 +69,27 @@ class ClusterState:
                 self._pods = {pod.uid: pod for pod in pods}
                 self._assumed = {u: n for u, n in self._assumed.items() if u in self._pods}
                 self._table = None
+                return True
             case NodeChanged(node):
-                if self._nodes.get(node.name) != node:
+                changed = self._nodes.get(node.name) != node
+                if changed:
                     self._nodes[node.name] = node
                     self._table = None
+                return changed
             case NodeGone(name):
                 if self._nodes.pop(name, None) is not None:
                     self._table = None
+                return False
             case PodChanged(pod):
+                before = self._pods.get(pod.uid)
                 self._replace(pod.uid, pod)
+                return before is not None and _takes_less(pod, before)
             case PodGone(pod):
+                before = self._pods.get(pod.uid)
                 self._replace(pod.uid, None)
+                on_node = pod.uid in self._assumed or (before or pod).node_name is not None
                 self._assumed.pop(pod.uid, None)
+                return on_node
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count `pod` as being on `node` from now on."""
@@ -154,3 +167,9 @@ class ClusterState:
             for port in pod.host_ports:
                 held.append(port) if sign > 0 else held.remove(port)
             self._ports[at] = tuple(held)
+
+
+def _takes_less(pod: Pod, before: Pod) -> bool:
+    if pod.finished != before.finished:
+        return pod.finished
+    return any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items())

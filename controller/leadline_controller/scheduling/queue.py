@@ -1,0 +1,110 @@
+"""Pending pods in the order in which they are tried: priority first, then age; one that
+failed waits longer each time. Pure: the caller brings the time."""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from leadline_controller.core.model import Pod
+
+# kube-scheduler's figures.
+FIRST_BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 10.0
+LONGEST_PARKED_S = 60.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    pod: Pod
+    order: int
+    attempts: int = 0
+    parked: bool = False
+    token: int = -1  # of the one heap item that counts; others are left behind and skipped
+
+
+class PendingQueue:
+    """Pods by uid. A pod is ready, being tried, backing off, or parked until a change."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._ready: list[tuple[int, int, int, str]] = []
+        self._waiting: list[tuple[float, int, str]] = []
+        self._orders = count()
+        self._tokens = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, pod: Pod) -> None:
+        """A pod is pending, or a pending pod changed. One that was parked is tried anew."""
+        entry = self._entries.get(pod.uid)
+        if entry is None:
+            entry = self._entries[pod.uid] = _Entry(pod, next(self._orders))
+            self._make_ready(entry)
+        elif entry.pod != pod:
+            entry.pod = pod
+            if entry.parked:
+                self._make_ready(entry)
+
+    def remove(self, uid: str) -> None:
+        """The pod is bound, gone, or no longer ours."""
+        self._entries.pop(uid, None)
+
+    def keep_only(self, uids: set[str]) -> None:
+        """Drop the pods that are not among these."""
+        for uid in self._entries.keys() - uids:
+            del self._entries[uid]
+
+    def pop(self, now_s: float) -> Pod | None:
+        """The next pod to try, or None when none is ready. It stays known, being tried,
+        until `failed`, `park` or `remove`."""
+        while self._waiting and self._waiting[0][0] <= now_s:
+            _, token, uid = heappop(self._waiting)
+            if entry := self._valid(uid, token):
+                self._make_ready(entry)
+        while self._ready:
+            _, _, token, uid = heappop(self._ready)
+            if entry := self._valid(uid, token):
+                entry.token = -1
+                entry.attempts += 1
+                return entry.pod
+        return None
+
+    def failed(self, pod: Pod, now_s: float) -> None:
+        """The binding did not work: try again after a while."""
+        self.put(pod)
+        entry = self._entries[pod.uid]
+        self._wait(entry, now_s + _backoff_s(entry), parked=False)
+
+    def park(self, uid: str, now_s: float) -> None:
+        """It fits nowhere: try again when something changes, or after a minute."""
+        if entry := self._entries.get(uid):
+            self._wait(entry, now_s + LONGEST_PARKED_S, parked=True)
+
+    def wake(self, now_s: float) -> None:
+        """Something changed that may let parked pods in; each waits out its back-off."""
+        for entry in self._entries.values():
+            if entry.parked:
+                self._wait(entry, now_s + _backoff_s(entry), parked=False)
+
+    def next_due_s(self) -> float | None:
+        """When a waiting pod is due at the earliest; None when none waits."""
+        while self._waiting and not self._valid(self._waiting[0][2], self._waiting[0][1]):
+            heappop(self._waiting)
+        return self._waiting[0][0] if self._waiting else None
+
+    def _valid(self, uid: str, token: int) -> _Entry | None:
+        entry = self._entries.get(uid)
+        return entry if entry is not None and entry.token == token else None
+
+    def _make_ready(self, entry: _Entry) -> None:
+        entry.token, entry.parked = next(self._tokens), False
+        heappush(self._ready, (-entry.pod.priority, entry.order, entry.token, entry.pod.uid))
+
+    def _wait(self, entry: _Entry, until_s: float, *, parked: bool) -> None:
+        entry.token, entry.parked = next(self._tokens), parked
+        heappush(self._waiting, (until_s, entry.token, entry.pod.uid))
+
+
+def _backoff_s(entry: _Entry) -> float:
+    return min(FIRST_BACKOFF_S * 2.0 ** min(max(entry.attempts - 1, 0), 10), LONGEST_BACKOFF_S)

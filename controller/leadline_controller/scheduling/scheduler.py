@@ -1,0 +1,215 @@
+"""The loop: watch, decide, assume, bind, say why; back off on failure.
+
+It keeps nothing that matters: after a restart the API server says which pods are bound.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
+from leadline_controller.core.model import SCHEDULER_NAME, Pod
+from leadline_controller.core.options import values_of
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    Clock,
+    Cluster,
+    ClusterChange,
+    ClusterError,
+    Listed,
+    PodChanged,
+    PodEvent,
+    PodGone,
+    PodGoneError,
+)
+from leadline_controller.scheduling.queue import PendingQueue
+from leadline_controller.state.cluster import ClusterState
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.telemetry import TelemetryState
+
+log = logging.getLogger(__name__)
+
+_BINDINGS_AT_ONCE = 32
+_RUN_GAP_S = 1.0
+_WARM_UP_POLL_S = 0.2
+_EVENT_LENGTH = 1024  # what the API server takes
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """How pods are placed. warm_up_s: how long the first decision may wait for the metrics
+    of every ready node, since a controller that has just started knows none."""
+
+    strategy: Strategy
+    filters: Mapping[str, Filter]
+    random: Random
+    scheduler_name: str = SCHEDULER_NAME
+    warm_up_s: float = 0.0
+
+
+class Scheduler:
+    """Places the pods of one scheduler name."""
+
+    def __init__(  # the parts that it joins
+        self,
+        cluster: Cluster,
+        state: ClusterState,
+        telemetry: TelemetryState,
+        decisions: DecisionLog,
+        placing: Placing,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._telemetry = telemetry
+        self._decisions = decisions
+        self._placing = placing
+        self._options = values_of(placing.strategy)
+        self._clock = clock
+        self._queue = PendingQueue()
+        self._changed = asyncio.Event()
+        self._slots = asyncio.Semaphore(_BINDINGS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_placed_s = float("-inf")
+
+    async def run(self) -> None:
+        """Run until cancelled; bindings that are under way then are finished first."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch())
+                group.create_task(self._place())
+        finally:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        async for change in self._cluster.watch():
+            made_room = self._state.apply(change)
+            self._queue_up(change)
+            if made_room:
+                self._queue.wake(self._clock.now_s())
+            self._changed.set()
+
+    def _queue_up(self, change: ClusterChange) -> None:
+        match change:
+            case Listed(_, pods):
+                self._queue.keep_only({pod.uid for pod in pods})
+                for pod in pods:
+                    self._consider(pod)
+            case PodChanged(pod):
+                self._consider(pod)
+            case PodGone(pod):
+                self._queue.remove(pod.uid)
+
+    def _consider(self, pod: Pod) -> None:
+        if not self._is_pending(pod):
+            self._queue.remove(pod.uid)
+        elif not self._state.is_assumed(pod.uid):
+            self._queue.put(pod)
+
+    def _is_pending(self, pod: Pod) -> bool:
+        return (
+            pod.scheduler_name == self._placing.scheduler_name
+            and pod.node_name is None
+            and not (pod.finished or pod.terminating or pod.gated)
+        )
+
+    async def _place(self) -> None:
+        await self._warm_up()
+        while True:
+            await self._slots.acquire()
+            pod = self._queue.pop(self._clock.now_s())
+            if pod is None:
+                self._slots.release()
+                due_s = self._queue.next_due_s()
+                await self._change_or(None if due_s is None else due_s - self._clock.now_s())
+            else:
+                self._start(self._try(pod))
+                # The watch needs its turn between two decisions.
+                await asyncio.sleep(0)
+
+    async def _warm_up(self) -> None:
+        while not self._state.listed:
+            await self._change_or(None)
+        deadline_s = self._clock.now_s() + self._placing.warm_up_s
+        while (now_s := self._clock.now_s()) < deadline_s:
+            nodes = [n for n in self._state.nodes().values() if n.ready and not n.unschedulable]
+            if nodes and all(self._telemetry.measurements(node.name, now_s) for node in nodes):
+                return
+            await self._clock.sleep(_WARM_UP_POLL_S)
+
+    async def _change_or(self, timeout_s: float | None) -> None:
+        """Wait for a change in the cluster, at most that long."""
+        waits = [asyncio.create_task(_ended(self._changed.wait()))]
+        if timeout_s is not None:
+            waits.append(asyncio.create_task(_ended(self._clock.sleep(max(timeout_s, 0.0)))))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._changed.clear()
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("placing a pod failed: %s: %s", type(error).__name__, error)
+
+    async def _try(self, pod: Pod) -> None:
+        decision = self._decide(pod)
+        if decision.node is None:
+            self._queue.park(pod.uid, self._clock.now_s())
+            await self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            return
+        self._state.assume(pod, decision.node)
+        try:
+            await self._cluster.bind(pod, decision.node)
+        except (AlreadyBoundError, PodGoneError) as error:
+            self._settle_failure(pod, error)
+            self._queue.remove(pod.uid)
+        except ClusterError as error:
+            self._settle_failure(pod, error)
+            self._queue.failed(pod, self._clock.now_s())
+            self._changed.set()
+            await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
+        else:
+            self._queue.remove(pod.uid)
+            self._decisions.settle(pod.key, BOUND)
+            message = (
+                f"Assigned {pod.key} to {decision.node} by {decision.strategy}: {decision.why}"
+            )
+            await self._say(pod, PodEvent("Normal", "Scheduled", message))
+
+    def _decide(self, pod: Pod) -> Decision:
+        now_s = self._clock.now_s()
+        if now_s - self._last_placed_s > _RUN_GAP_S:
+            self._state.begin_run()
+        self._last_placed_s = now_s
+        view = self._state.view(self._telemetry, now_s)
+        placing = self._placing
+        decision = decide(view, pod, placing.filters, placing.strategy, placing.random)
+        self._decisions.add(decision, now_s, PENDING, self._options)
+        return decision
+
+    def _settle_failure(self, pod: Pod, error: ClusterError) -> None:
+        log.warning("binding %s: %s", pod.key, error)
+        self._state.forget(pod)
+        self._decisions.settle(pod.key, f"failed: {error}")
+
+    async def _say(self, pod: Pod, event: PodEvent) -> None:
+        short = PodEvent(event.type, event.reason, event.message[:_EVENT_LENGTH])
+        try:
+            await self._cluster.record_event(pod, short)
+        except ClusterError as error:
+            log.warning("event on %s: %s", pod.key, error)
+
+
+async def _ended(waiting: Coroutine[object, object, object]) -> None:
+    await waiting
