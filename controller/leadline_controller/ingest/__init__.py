@@ -1,0 +1,1 @@
+"""MQTT -> state, and leases back to the agents."""

@@ -1,0 +1,185 @@
+"""One MQTT message -> the state, or a count of why not. No I/O; nothing gets out of here."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from leadline_wire import topics
+from leadline_wire.codec import MessageError, decode
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_controller.state.sequence import Stamp
+from leadline_controller.state.telemetry import (
+    Agent,
+    BandwidthReading,
+    BoardReading,
+    RttReading,
+    TelemetryState,
+)
+
+log = logging.getLogger(__name__)
+
+_LOGGED_PER_KIND = 5  # then every thousandth: a broken fleet must not fill the journal
+_SHORT = 120
+
+
+class Folder:
+    """Folds messages into one TelemetryState.
+
+    on_birth is told the node of each new birth, on_bandwidth the (lease id, reading outcome)
+    of each finished test; both are called on the thread that folds.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        state: TelemetryState,
+        on_birth: Callable[[str], None],
+        on_bandwidth: Callable[[str, str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._on_birth = on_birth
+        self._on_bandwidth = on_bandwidth
+        self._topics: dict[str, topics.Topic] = {}
+        self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+            topics.Kind.BIRTH: self._birth,
+            topics.Kind.REPORT: self._report,
+            topics.Kind.RTT: self._rtt,
+            topics.Kind.BANDWIDTH: self._bandwidth,
+            topics.Kind.STATUS: self._status,
+        }
+
+    def fold(
+        self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
+    ) -> None:
+        """Take one message in. `sent_s`: when it left the board, on the controller's
+        monotonic clock (its arrival less what the broker held it for)."""
+        try:
+            parsed = self._topics.get(topic) or self._parse(topic)
+            if not payload and retained:
+                return  # the broker's way of saying that a retained message was cleared
+            self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+        except MessageError as error:
+            self._refuse(error.fault.value, topic, str(error))
+        except topics.TopicError as error:
+            self._refuse("topic", topic, str(error))
+
+    def _parse(self, text: str) -> topics.Topic:
+        topic = topics.parse(text)
+        if topic.kind not in self._folds or topic.cluster != self._cluster:
+            raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
+        if len(self._topics) < 100_000:  # who may publish may invent topics
+            self._topics[text] = topic
+        return topic
+
+    def _refuse(self, kind: str, topic: str, reason: str) -> None:
+        self._state.refuse(kind)
+        count = self._state.refused[kind]
+        if count <= _LOGGED_PER_KIND or count % 1000 == 0:
+            log.warning(
+                "refused a message on %s (%d of this kind): %s",
+                topic[:_SHORT],
+                count,
+                reason[:_SHORT],
+            )
+
+    def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
+        agent = Agent(
+            node=topic.node,
+            version=message.agent_version[:_SHORT],
+            hardware_model=message.hardware_model[:_SHORT],
+            address=message.address[:_SHORT],
+            probes=tuple(probe[:_SHORT] for probe in message.probes[:16]),
+            interval_s=message.interval_s,
+            dropped_messages=message.dropped_messages,
+        )
+        if self._state.birth(agent, _stamp(message, retained=retained)):
+            self._on_birth(topic.node)
+
+    def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
+        origin = message.origin
+        self._state.status(topic.node, origin.boot_id, origin.session, online=message.online)
+
+    def _report(
+        self, topic: topics.Topic, message: pb.Report, retained: bool, sent_s: float
+    ) -> None:
+        at_s = _measured_s(message.timing, sent_s)
+        self._state.report(topic.node, _stamp(message, retained=retained), _reading(message), at_s)
+
+    def _rtt(
+        self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
+    ) -> None:
+        readings = [
+            RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
+            for peer in message.peers
+        ]
+        at_s = _measured_s(message.timing, sent_s)
+        self._state.rtts(topic.node, _stamp(message, retained=retained), readings, at_s)
+
+    def _bandwidth(
+        self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
+    ) -> None:
+        done = message.outcome == pb.BandwidthReport.DONE and message.HasField("bandwidth_mbps")
+        mbps = message.bandwidth_mbps if done else None
+        reading = BandwidthReading(message.peer, mbps, message.lower_bound)
+        at_s = _measured_s(message.timing, sent_s)
+        if self._state.bandwidth(topic.node, _stamp(message, retained=retained), reading, at_s):
+            if not done:
+                outcome = pb.BandwidthReport.Outcome.Name(message.outcome).lower()
+                log.info(
+                    "bandwidth test %s of %s with %s: %s: %s",
+                    message.lease_id[:_SHORT],
+                    topic.node,
+                    message.peer[:_SHORT],
+                    outcome,
+                    message.detail[:_SHORT],
+                )
+            self._on_bandwidth(topic.node, message.lease_id)
+
+
+def _stamp(
+    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport, *, retained: bool
+) -> Stamp:
+    origin = message.origin
+    return Stamp(
+        origin.boot_id, origin.session, origin.sequence, message.timing.measured_boot_ms, retained
+    )
+
+
+def _measured_s(timing: pb.Timing, sent_s: float) -> float:
+    """When it was measured, on the controller's clock. Without the time of sending (the
+    board has booted since) nobody knows, so it is as old as can be."""
+    if not timing.HasField("sent_boot_ms"):
+        return float("-inf")
+    return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
+
+
+def _reading(message: pb.Report) -> BoardReading:
+    cpu, memory, disk = message.cpu, message.memory, message.disk
+    known_memory = memory.HasField("total_bytes") and memory.HasField("available_bytes")
+    known_disk = disk.HasField("read_bytes_per_s") and disk.HasField("written_bytes_per_s")
+    sent = received = 0.0
+    known_network = bool(message.network)
+    for interface in message.network:
+        known_network = known_network and interface.HasField("packets_sent_per_s")
+        sent += interface.packets_sent_per_s
+        received += interface.packets_received_per_s
+    return BoardReading(
+        values=(
+            cpu.busy_percent if cpu.HasField("busy_percent") else np.nan,
+            100.0 * (1 - memory.available_bytes / memory.total_bytes)
+            if known_memory and memory.total_bytes
+            else np.nan,
+            sent if known_network else np.nan,
+            received if known_network else np.nan,
+            # NetSched's "disk input and output" is the sum of both.
+            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else np.nan,
+        ),
+        throttled=cpu.throttled if cpu.HasField("throttled") else None,
+        under_voltage=cpu.under_voltage if cpu.HasField("under_voltage") else None,
+        cpu_celsius=message.temperature.cpu_celsius
+        if message.temperature.HasField("cpu_celsius")
+        else None,
+    )
