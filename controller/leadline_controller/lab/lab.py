@@ -11,13 +11,15 @@ from pathlib import Path
 
 from leadline_controller.lab import network, state
 from leadline_controller.lab.errors import LabError
-from leadline_controller.lab.processes import Process, spawn, stop
+from leadline_controller.lab.processes import Process, spawn, stop, wait_logged
+from leadline_controller.lab.relay import READY
 from leadline_controller.lab.spec import SERVER, SWITCH, BoardSpec, LabSpec
 from leadline_controller.lab.state import LabState
 
 Progress = Callable[[str], None]
 
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
+_RELAY_START_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -164,9 +166,13 @@ def _build(spec: LabSpec, progress: Progress) -> None:
         progress(describe_link(host))
         if relay := network.build_host(spec, host, number, netem):
             relays.append(relay)
+    started = []
     for relay in relays:
         progress(f"{relay.host}: delay by relay, as this kernel has no netem")
-        recorded, _ = _start(recorded, SWITCH, f"relay-{relay.host}", relay.argv)
+        recorded, process = _start(recorded, SWITCH, f"relay-{relay.host}", relay.argv)
+        started.append(process)
+    for process in started:
+        wait_logged(process, READY, _RELAY_START_S)
     state.save(replace(recorded, complete=True))
 
 

@@ -37,6 +37,13 @@ class Process:
         """Whether this very process still runs; a zombie does not."""
         return start_ticks(self.pid) == self.start_ticks
 
+    def last_line(self) -> str:
+        """The last line of its log: why it ended, if it has."""
+        with suppress(OSError):
+            lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+        return "nothing"
+
 
 def start_ticks(pid: int) -> int | None:
     """Clock ticks between boot and the process's start; None when it has ended."""
@@ -107,18 +114,29 @@ def stop(processes: Iterable[Process], namespaces: Iterable[str], grace_s: float
 
 def wait_listening(process: Process, port: int, limit_s: float) -> None:
     """Wait until something in the process's network namespace accepts TCP on a port."""
-    listening = _wait_until(lambda: not process.running or _listens(process.pid, port), limit_s)
-    if not listening or not process.running:
-        raise LabError(f"{process.name} does not listen on port {port}: see {process.log}")
+    _wait_ready(process, f"port {port}", lambda: _listens(process.pid, port), limit_s)
+
+
+def wait_logged(process: Process, text: str, limit_s: float) -> None:
+    """Wait until the process has written a text to its log."""
+    _wait_ready(process, text, lambda: text in process.log.read_text("utf-8", "replace"), limit_s)
+
+
+def _wait_ready(process: Process, what: str, ready: Callable[[], bool], limit_s: float) -> None:
+    came = _wait_until(lambda: not process.running or ready(), limit_s)
+    if not came or not process.running:
+        how = "it ended" if came else f"waited {limit_s:g} s"
+        raise LabError(f"{process.name}: no {what} ({how}); it said: {process.last_line()}")
 
 
 def _listens(pid: int, port: int) -> bool:
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-            local, state = line.split()[1], line.split()[3]
-            if state == _TCP_LISTEN and int(local.rsplit(":", 1)[1], 16) == port:
-                return True
-    return False
+    lines: list[str] = []
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii")
+            lines += text.splitlines()[1:]
+    rows = (line.split() for line in lines)
+    return any(row[3] == _TCP_LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows)
 
 
 def _orphans(sessions: set[int], inodes: set[int]) -> list[int]:

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+READY = "carrying frames"
 MAX_QUEUED_FRAMES = 4096
 _MAX_FRAME_BYTES = 65_536
 _READ_AT_ONCE = 64
@@ -103,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         ends = [open_interface(name) for name in (arguments.interface_a, arguments.interface_b)]
+        logging.info(READY)
         relay(ends[0], ends[1], arguments.delay_ms)
     except OSError as error:
         logging.info("%s - %s: %s", arguments.interface_a, arguments.interface_b, error)

@@ -1,0 +1,29 @@
+"""What is on this machine: which processes live in which network namespaces."""
+
+from contextlib import suppress
+from itertools import count
+from os import getpid
+from pathlib import Path
+
+_NUMBERS = count()
+
+
+def fresh_name() -> str:
+    """A lab name that no other test run on this machine uses at the same time."""
+    return f"t{getpid()}x{next(_NUMBERS)}"
+
+
+def namespace_inodes(namespaces: list[str]) -> set[int]:
+    """What identifies named namespaces in /proc, also once their names are gone."""
+    return {Path("/run/netns", one).stat().st_ino for one in namespaces}
+
+
+def processes_inside(inodes: set[int]) -> set[int]:
+    """Pids of the processes whose network namespace is one of these."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if (entry / "ns/net").stat().st_ino in inodes:
+                    found.add(int(entry.name))
+    return found

@@ -1,0 +1,220 @@
+"""Building and ending labs: whole ones, half-built ones, and ones whose builder was killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leadline_controller.lab import lab as labs
+from leadline_controller.lab import network, state
+from leadline_controller.lab.commands import run
+from leadline_controller.lab.errors import CommandError, LabError
+from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.processes import Process, start_ticks
+from leadline_controller.lab.spec import BoardSpec, LabSpec
+
+from tests.lab.inventory import namespace_inodes, processes_inside
+from tests.support.ports import wait_until
+
+pytestmark = pytest.mark.network
+
+BOARDS = (BoardSpec("n1", rate_mbps=8, delay_ms=20), BoardSpec("n2", delay_ms=10))
+
+
+@pytest.fixture
+def no_netem(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delays come from relays, also where the kernel could do better."""
+    monkeypatch.setattr(network, "has_netem", lambda _namespace: False)
+
+
+def _is_clean(name: str, inodes: set[int]) -> bool:
+    nothing_on_record = labs.status(name) is None and not state.directory(name).exists()
+    return nothing_on_record and not network.namespaces(name) and not processes_inside(inodes)
+
+
+def _built(name: str) -> tuple[Lab, set[int]]:
+    lab = labs.up(LabSpec(name, boards=BOARDS))
+    return lab, namespace_inodes(network.namespaces(name))
+
+
+def test_down_leaves_nothing(name: str, no_netem: None) -> None:
+    links_before = run("ip", "-o", "-br", "link")
+    lab, inodes = _built(name)
+    lab.start("server", "idle", ["sleep", "600"])
+    assert len(network.namespaces(name)) == 4
+    assert len(processes_inside(inodes)) == 3  # two relays and idle
+    assert run("ip", "-o", "-br", "link") == links_before
+    labs.down(name)
+    assert _is_clean(name, inodes)
+    labs.down(name)
+
+
+def test_status_tells_what_there_is(name: str, no_netem: None) -> None:
+    lab, _ = _built(name)
+    lab.start("n2", "brief", ["sh", "-c", "echo spoke; exit 3"])
+    status = labs.status(name)
+    assert status is not None
+    assert status.complete
+    assert name in labs.names()
+    assert [(host.link.name, host.address, host.present) for host in status.hosts] == [
+        ("n1", "10.77.0.1", True),
+        ("n2", "10.77.0.2", True),
+        ("server", "10.77.0.254", True),
+    ]
+    by_name = {process.name: process for process in status.processes}
+    assert set(by_name) == {"relay-n1", "relay-n2", "brief"}
+    assert by_name["relay-n1"].running
+    wait_until(lambda: not by_name["brief"].running, "brief ends")
+    assert by_name["brief"].log.read_text() == "spoke\n"
+
+
+def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
+    labs.up(LabSpec(name, boards=BOARDS[:1]))
+    with pytest.raises(LabError, match=f"lab {name} is there already: end it with leadline lab"):
+        labs.up(LabSpec(name))
+    other = name + "b"
+    try:
+        labs.up(LabSpec(other, boards=BOARDS[:1]))
+        labs.down(other)
+        assert len(network.namespaces(name)) == 3
+        assert labs.open_lab(name).command("n1", ["true"])[-1] == "true"
+    finally:
+        labs.down(other)
+
+
+def test_a_process_is_ended_with_all_that_it_left_behind(name: str) -> None:
+    lab, inodes = _built(name)
+    idle = len(processes_inside(inodes))
+    parent = lab.start("n1", "family", ["sh", "-c", "sleep 600 & sleep 601 & wait"])
+    wait_until(lambda: len(processes_inside(inodes)) == idle + 3, "the family is complete")
+    os.kill(parent.pid, signal.SIGKILL)
+    wait_until(lambda: not parent.running, "the parent ends")
+    with pytest.raises(LabError, match=f"lab {name} has no process nobody"):
+        lab.stop("nobody")
+    lab.stop("family")
+    assert len(processes_inside(inodes)) == idle
+
+
+def test_a_process_that_ignores_sigterm_is_killed(name: str) -> None:
+    lab, _ = _built(name)
+    deaf = lab.start(
+        "n1", "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
+    )
+    wait_until(lambda: deaf.log.read_text() == "ready\n", "the trap is set")
+    with pytest.raises(LabError, match="deaf runs already"):
+        lab.start("n1", "deaf", ["true"])
+    lab.stop("deaf")
+    assert not deaf.running
+
+
+def test_a_pid_that_now_belongs_to_another_is_left_alone(name: str) -> None:
+    lab, _ = _built(name)
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        try:
+            ticks = start_ticks(bystander.pid)
+            assert ticks is not None
+            old = Process("old", "n1", bystander.pid, ticks - 1, lab.directory / "old.log")
+            recorded = state.load(name)
+            assert recorded is not None
+            state.save(recorded.with_process(old))
+            labs.down(name)
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+
+
+@pytest.mark.parametrize("stage", ["n2: unshaped", "server: unshaped", "n2: delay by relay"])
+def test_an_interrupted_up_takes_back_what_it_made(name: str, stage: str, no_netem: None) -> None:
+    inodes: set[int] = set()
+
+    def interrupt(step: str) -> None:
+        if step.startswith(stage):
+            inodes.update(namespace_inodes(network.namespaces(name)))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        labs.up(LabSpec(name, boards=BOARDS), interrupt)
+    assert inodes
+    assert _is_clean(name, inodes)
+
+
+def test_an_up_that_the_system_refuses_says_so_and_cleans(name: str) -> None:
+    run("ip", "netns", "add", f"leadline-{name}-n2")
+    with pytest.raises(CommandError, match=f"ip netns add leadline-{name}-n2: exit 1: .*exists"):
+        labs.up(LabSpec(name, boards=BOARDS))
+    assert _is_clean(name, set())
+
+
+@pytest.mark.parametrize("stage", ["n2: unshaped", "n2: delay by relay", "all is up"])
+def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -> None:
+    code = (
+        "import os, sys\n"
+        "from leadline_controller.lab import lab, network\n"
+        "from leadline_controller.lab.spec import parse_spec\n"
+        "network.has_netem = lambda _: False\n"
+        "def die_at(step):\n"
+        "    if step.startswith(sys.argv[1]): os.kill(os.getpid(), 9)\n"
+        "boards = [{'name': 'n1', 'delay_ms': 20}, {'name': 'n2', 'delay_ms': 10}]\n"
+        "built = lab.up(parse_spec({'name': sys.argv[2], 'boards': boards}), die_at)\n"
+        "built.start('server', 'idle', ['sleep', '600'])\n"
+        "die_at('all is up')\n"
+    )
+    died = subprocess.run([sys.executable, "-c", code, stage, name], timeout=60, check=False)
+    assert died.returncode == -signal.SIGKILL
+    inodes = namespace_inodes(network.namespaces(name))
+    assert inodes
+    if stage != "all is up":
+        with pytest.raises(LabError, match=f"lab {name} is not whole: end it with leadline lab"):
+            labs.open_lab(name)
+    labs.down(name)
+    wait_until(lambda: _is_clean(name, inodes), "nothing is left")
+    assert _is_clean(name, inodes)
+
+
+def test_after_a_reboot_recorded_pids_mean_nothing(name: str) -> None:
+    lab, _ = _built(name)
+    path = lab.directory / "state.json"
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    original = path.read_text()
+    path.write_text(original.replace(boot, "another-boot"))
+    status = labs.status(name)
+    assert status is not None
+    assert (status.complete, status.processes) == (False, ())
+    path.write_text(original)
+
+
+def test_a_record_that_cannot_be_read_is_named(name: str) -> None:
+    folder = state.directory(name)
+    folder.mkdir(parents=True)
+    try:
+        (folder / "state.json").write_text("{")
+        with pytest.raises(LabError, match=r"state\.json: is no record of a lab"):
+            labs.status(name)
+    finally:
+        state.forget(name)
+
+
+def test_a_relay_delays_and_ends_when_its_link_vanishes(name: str, no_netem: None) -> None:
+    lab, _ = _built(name)
+    relays = {process.name: process for process in lab.processes()}
+    argv = lab.command("n1", ["ping", "-q", "-c", "5", "-i", "0.1", lab.address("n2")])
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert 30.0 <= float(said.rpartition("=")[2].split("/")[0]) < 60.0
+    run("ip", "-n", f"leadline-{name}-n1", "link", "delete", "dev", "eth0")
+    wait_until(lambda: not relays["relay-n1"].running, "the relay ends by itself")
+    assert relays["relay-n2"].running
+
+
+def test_without_root_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert labs.can_build() is None
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "needs root" in (labs.can_build() or "")
+    with pytest.raises(LabError, match="needs root"):
+        labs.up(LabSpec("never"))
+
+
+def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert labs.can_build() == "the lab needs ip: install iproute2"
