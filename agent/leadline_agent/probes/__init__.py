@@ -1,0 +1,36 @@
+"""Probes load the network, and only under a lease: one line each in PROBES."""
+
+from collections.abc import Mapping
+
+from leadline_agent.probes.base import Probe, Surroundings
+from leadline_agent.probes.iperf3 import Iperf3
+from leadline_agent.probes.ping import Ping
+from leadline_agent.sample import BandwidthWork, PingWork, Work
+
+PROBES: Mapping[type[Work], type[Ping] | type[Iperf3]] = {
+    PingWork: Ping,
+    BandwidthWork: Iperf3,
+}
+
+
+class Probes:
+    """One of each, and the work goes to the one that it is for."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._probes: dict[type[Work], Probe] = {
+            work: probe(around) for work, probe in PROBES.items()
+        }
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """What this board can probe."""
+        return tuple(name for probe in self._probes.values() for name in probe.abilities)
+
+    def take(self, work: Work) -> None:
+        """Hand a lease to its probe."""
+        self._probes[type(work)].take(work)
+
+    def stop(self) -> None:
+        """End all work under way."""
+        for probe in self._probes.values():
+            probe.stop()

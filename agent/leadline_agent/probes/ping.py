@@ -1,0 +1,211 @@
+"""Round-trip times to the peers of a ping lease, with ping3 from one thread.
+
+ping3 times with the wall clock, so a sample during which that clock was set is thrown away.
+Where the system permits no ICMP the board still knows one honest number: how long a message
+takes to the broker and back.
+"""
+
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import ping3
+
+from leadline_agent.probes.base import Surroundings
+from leadline_agent.sample import (
+    BROKER,
+    Peer,
+    PingWork,
+    RttMethod,
+    RttRound,
+    RttSample,
+    boot_ms,
+)
+
+LOG = logging.getLogger(__name__)
+TIMEOUT_S = 1.0
+# A peer that is away costs its round this many time-outs, not `count` of them.
+MAX_TIMEOUTS = 2
+MAX_COUNT = 20
+# Between the readings of the two clocks a thread may lose the processor for a moment.
+CLOCK_TOLERANCE_S = 0.000_2
+CLOCK_TOLERANCE_SHARE = 0.001
+
+Echo = Callable[[str, int], float | None]
+
+
+class ClockSetError(Exception):
+    """Somebody set the wall clock while an echo was under way; there is no measurement."""
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle of the values, or the mean of the two middle ones."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Population standard deviation."""
+    mean = sum(values) / len(values)
+    return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)
+
+
+def summary(peer: str, method: RttMethod, replies: Sequence[float | None]) -> RttSample:
+    """One peer's round; each reply is in milliseconds, or None if none came in time."""
+    times_ms = [reply for reply in replies if reply is not None]
+    return RttSample(
+        peer=peer,
+        method=method,
+        sent=len(replies),
+        received=len(times_ms),
+        rtt_ms=median(times_ms) if times_ms else None,
+        deviation_ms=deviation(times_ms) if times_ms else None,
+    )
+
+
+def icmp_permitted() -> bool:
+    """Whether this process may send ICMP echoes, by capability or by ping_group_range."""
+    for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM):
+        try:
+            socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP).close()
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def echo_ms(address: str, sequence: int) -> float | None:
+    """One echo: milliseconds, or None if no answer came. Raises ClockSetError."""
+    wall_s, steady_s = time.time(), time.monotonic()
+    try:
+        reply_s = ping3.ping(address, timeout=TIMEOUT_S, seq=sequence)
+    except (OSError, ValueError, struct.error):
+        return None  # no route, a name that cannot be one, a torn packet of somebody else
+    wall_s, steady_s = time.time() - wall_s, time.monotonic() - steady_s
+    if clock_was_set(wall_s, steady_s):
+        raise ClockSetError
+    # None is a time-out and False an error. The time of sending is what the packet says it is.
+    return reply_s * 1000 if reply_s and 0 < reply_s <= steady_s else None
+
+
+def clock_was_set(wall_s: float, steady_s: float) -> bool:
+    """Whether the two clocks disagree by more than their reading and a slewing NTP explain."""
+    return abs(wall_s - steady_s) > CLOCK_TOLERANCE_S + CLOCK_TOLERANCE_SHARE * steady_s
+
+
+def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[float | None]:
+    """Up to `count` echoes to one peer; those that were thrown away are not among them."""
+    replies: list[float | None] = []
+    for number in range(count):
+        try:
+            replies.append(echo(peer.address, (sequence + number) & 0xFFFF))
+        except ClockSetError:
+            continue
+        if replies.count(None) >= MAX_TIMEOUTS:
+            break
+    return replies
+
+
+class Ping:
+    """Keeps one ping lease at a time; a newer one replaces it."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        permitted: Callable[[], bool] = icmp_permitted,
+        echo: Echo = echo_ms,
+    ) -> None:
+        self._around = around
+        self._echo = echo
+        self._sequence = 0
+        self._work: PingWork | None = None
+        self._expires_s = 0.0
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._has_icmp = permitted()
+        if not self._has_icmp:
+            LOG.warning(
+                "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
+                "closed): measuring the round trip to the broker instead"
+            )
+        self._thread = threading.Thread(target=self._run, name="ping", daemon=True)
+        self._thread.start()
+
+    @property
+    def abilities(self) -> tuple[str, ...]:
+        """By which method it measures here."""
+        return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
+
+    def take(self, work: PingWork) -> None:
+        """Begin with this lease at once, or go on if it asks for the same as the one before.
+
+        One that is over the board's caps is refused.
+        """
+        max_peers = self._around.max_ping_peers
+        if len(work.peers) > max_peers or not 1 <= work.count <= MAX_COUNT:
+            LOG.warning(
+                "ping: refused a lease of %d peers and %d echoes: %d and %d are allowed here",
+                *(len(work.peers), work.count, max_peers, MAX_COUNT),
+            )
+            return
+        with self._changed:
+            self._expires_s = work.expires_s
+            if self._work is None or _asks(work) != _asks(self._work):
+                self._work = work
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """End; a round under way is given up after its current echo."""
+        with self._changed:
+            self._stopped, self._work = True, None
+            self._changed.notify()
+        self._thread.join(2 * TIMEOUT_S)
+
+    def _run(self) -> None:
+        round_number = 0
+        while (work := self._wait_for_work()) is not None:
+            start_s = time.monotonic()
+            if samples := self._round(work, round_number):
+                self._around.report(RttRound(boot_ms(), tuple(samples)))
+            round_number += 1
+            self._sleep(start_s + max(work.interval_s, 1), work)
+
+    def _wait_for_work(self) -> PingWork | None:
+        with self._changed:
+            while not self._stopped:
+                if self._work and time.monotonic() < self._expires_s:
+                    return self._work
+                self._work = None
+                self._changed.wait()
+        return None
+
+    def _sleep(self, until_s: float, work: PingWork) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._work is not work, max(0.0, until_s - time.monotonic())
+            )
+
+    def _round(self, work: PingWork, round_number: int) -> list[RttSample]:
+        if not self._has_icmp:
+            replies = self._around.broker_rtts_ms()
+            return [summary(BROKER, RttMethod.MQTT, replies)] if replies else []
+        # Peers that time out may use up the round: each time another one is first.
+        first = round_number % len(work.peers) if work.peers else 0
+        deadline_s = time.monotonic() + max(work.interval_s, 1)
+        samples = []
+        for peer in work.peers[first:] + work.peers[:first]:
+            if self._work is not work or time.monotonic() > deadline_s:
+                break
+            replies = echoes(peer, work.count, self._sequence, self._echo)
+            self._sequence += work.count
+            if replies:
+                samples.append(summary(peer.node, RttMethod.ICMP, replies))
+        return samples
+
+
+def _asks(work: PingWork) -> tuple[object, ...]:
+    return work.peers, work.interval_s, work.count
