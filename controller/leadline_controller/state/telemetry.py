@@ -172,6 +172,14 @@ class TelemetryState:
                 return None
             return record.board
 
+    def report_age_s(self, node: str, now_s: float) -> float | None:
+        """Seconds since the node's newest report was measured; None when none came."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None or record.board is None:
+                return None
+            return now_s - float(self._at_s[record.slot, 0])
+
     def lost_messages(self, node: str) -> int:
         """Messages of this node that never came."""
         with self._lock:

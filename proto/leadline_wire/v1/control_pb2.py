@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eleadline_wire/v1/control.proto\x12\x0bleadline.v1\"\x13\n\x11GetVersionRequest\"H\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\"\x12\n\x10ListNodesRequest\";\n\x11ListNodesResponse\x12&\n\x05nodes\x18\x01 \x03(\x0b\x32\x17.leadline.v1.NodeStatus\"9\n\x0bMeasurement\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\r\n\x05\x61ge_s\x18\x03 \x01(\x01\"\xe6\x02\n\nNodeStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nin_cluster\x18\x02 \x01(\x08\x12\x13\n\x0bschedulable\x18\x03 \x01(\x08\x12\r\n\x05ready\x18\x04 \x01(\x08\x12\x0c\n\x04tier\x18\x05 \x01(\t\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x15\n\ragent_version\x18\x07 \x01(\t\x12\x16\n\x0ehardware_model\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12)\n\x07metrics\x18\n \x03(\x0b\x32\x18.leadline.v1.Measurement\x12\x15\n\rlost_messages\x18\x0b \x01(\x04\x12\x0c\n\x04pods\x18\x0c \x01(\r\x12+\n\x0b\x61llocatable\x18\r \x01(\x0b\x32\x16.leadline.v1.Resources\x12)\n\trequested\x18\x0e \x01(\x0b\x32\x16.leadline.v1.Resources\x12\r\n\x05notes\x18\x0f \x03(\t\"B\n\tResources\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04pods\x18\x03 \x01(\x03\"\x1e\n\x0eGetNodeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"u\n\x0fGetNodeResponse\x12%\n\x04node\x18\x01 \x01(\x0b\x32\x17.leadline.v1.NodeStatus\x12&\n\x05links\x18\x02 \x03(\x0b\x32\x17.leadline.v1.LinkStatus\x12\x13\n\x0bplaced_pods\x18\x03 \x03(\t\"\x80\x02\n\nLinkStatus\x12\t\n\x01\x61\x18\x01 \x01(\t\x12\t\n\x01\x62\x18\x02 \x01(\t\x12\x13\n\x06rtt_ms\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\trtt_age_s\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x1b\n\x0e\x62\x61ndwidth_mbps\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61ndwidth_age_s\x18\x06 \x01(\x01H\x03\x88\x01\x01\x12 \n\x18\x62\x61ndwidth_is_lower_bound\x18\x07 \x01(\x08\x12\x12\n\nrtt_method\x18\x08 \x01(\tB\t\n\x07_rtt_msB\x0c\n\n_rtt_age_sB\x11\n\x0f_bandwidth_mbpsB\x12\n\x10_bandwidth_age_s\"\x12\n\x10GetMatrixRequest\"J\n\x11GetMatrixResponse\x12\r\n\x05nodes\x18\x01 \x03(\t\x12&\n\x05links\x18\x02 \x03(\x0b\x32\x17.leadline.v1.LinkStatus\"(\n\x15ListPlacementsRequest\x12\x0f\n\x07since_s\x18\x01 \x01(\x01\"D\n\x16ListPlacementsResponse\x12*\n\nplacements\x18\x01 \x03(\x0b\x32\x16.leadline.v1.Placement\"e\n\tPlacement\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\x12\x0b\n\x03why\x18\x04 \x01(\t\x12\r\n\x05\x61ge_s\x18\x05 \x01(\x01\x12\x0f\n\x07outcome\x18\x06 \x01(\t\" \n\x11\x45xplainPodRequest\x12\x0b\n\x03pod\x18\x01 \x01(\t\"\x94\x02\n\x12\x45xplainPodResponse\x12)\n\tplacement\x18\x01 \x01(\x0b\x32\x16.leadline.v1.Placement\x12\x0e\n\x06\x62\x65tter\x18\x02 \x01(\t\x12=\n\x07options\x18\x03 \x03(\x0b\x32,.leadline.v1.ExplainPodResponse.OptionsEntry\x12&\n\x06scores\x18\x04 \x03(\x0b\x32\x16.leadline.v1.NodeScore\x12,\n\x08rejected\x18\x05 \x03(\x0b\x32\x1a.leadline.v1.NodeRejection\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x97\x01\n\tNodeScore\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\x05total\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x30\n\x05parts\x18\x03 \x03(\x0b\x32!.leadline.v1.NodeScore.PartsEntry\x1a,\n\nPartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_total\".\n\rNodeRejection\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07reasons\x18\x02 \x03(\t\"\x0e\n\x0cWatchRequest\"j\n\nWatchEvent\x12\'\n\x04node\x18\x01 \x01(\x0b\x32\x17.leadline.v1.NodeStatusH\x00\x12+\n\tplacement\x18\x02 \x01(\x0b\x32\x16.leadline.v1.PlacementH\x00\x42\x06\n\x04what2\xa2\x04\n\nInspection\x12M\n\nGetVersion\x12\x1e.leadline.v1.GetVersionRequest\x1a\x1f.leadline.v1.GetVersionResponse\x12J\n\tListNodes\x12\x1d.leadline.v1.ListNodesRequest\x1a\x1e.leadline.v1.ListNodesResponse\x12\x44\n\x07GetNode\x12\x1b.leadline.v1.GetNodeRequest\x1a\x1c.leadline.v1.GetNodeResponse\x12J\n\tGetMatrix\x12\x1d.leadline.v1.GetMatrixRequest\x1a\x1e.leadline.v1.GetMatrixResponse\x12Y\n\x0eListPlacements\x12\".leadline.v1.ListPlacementsRequest\x1a#.leadline.v1.ListPlacementsResponse\x12M\n\nExplainPod\x12\x1e.leadline.v1.ExplainPodRequest\x1a\x1f.leadline.v1.ExplainPodResponse\x12=\n\x05Watch\x12\x19.leadline.v1.WatchRequest\x1a\x17.leadline.v1.WatchEvent0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eleadline_wire/v1/control.proto\x12\x0bleadline.v1\"\x13\n\x11GetVersionRequest\"H\n\x12GetVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0f\n\x07\x63luster\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\"\x12\n\x10ListNodesRequest\";\n\x11ListNodesResponse\x12&\n\x05nodes\x18\x01 \x03(\x0b\x32\x17.leadline.v1.NodeStatus\"N\n\x0bMeasurement\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01\x12\r\n\x05\x61ge_s\x18\x03 \x01(\x01\x12\x13\n\x0blower_bound\x18\x04 \x01(\x08\"\x92\x03\n\nNodeStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nin_cluster\x18\x02 \x01(\x08\x12\x13\n\x0bschedulable\x18\x03 \x01(\x08\x12\r\n\x05ready\x18\x04 \x01(\x08\x12\x0c\n\x04tier\x18\x05 \x01(\t\x12\r\n\x05\x61gent\x18\x06 \x01(\t\x12\x15\n\ragent_version\x18\x07 \x01(\t\x12\x16\n\x0ehardware_model\x18\x08 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12)\n\x07metrics\x18\n \x03(\x0b\x32\x18.leadline.v1.Measurement\x12\x15\n\rlost_messages\x18\x0b \x01(\x04\x12\x0c\n\x04pods\x18\x0c \x01(\r\x12+\n\x0b\x61llocatable\x18\r \x01(\x0b\x32\x16.leadline.v1.Resources\x12)\n\trequested\x18\x0e \x01(\x0b\x32\x16.leadline.v1.Resources\x12\r\n\x05notes\x18\x0f \x03(\t\x12\x19\n\x0creport_age_s\x18\x10 \x01(\x01H\x00\x88\x01\x01\x42\x0f\n\r_report_age_s\"B\n\tResources\x12\x11\n\tcpu_milli\x18\x01 \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04pods\x18\x03 \x01(\x03\"\x1e\n\x0eGetNodeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"u\n\x0fGetNodeResponse\x12%\n\x04node\x18\x01 \x01(\x0b\x32\x17.leadline.v1.NodeStatus\x12&\n\x05links\x18\x02 \x03(\x0b\x32\x17.leadline.v1.LinkStatus\x12\x13\n\x0bplaced_pods\x18\x03 \x03(\t\"\x80\x02\n\nLinkStatus\x12\t\n\x01\x61\x18\x01 \x01(\t\x12\t\n\x01\x62\x18\x02 \x01(\t\x12\x13\n\x06rtt_ms\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\trtt_age_s\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x1b\n\x0e\x62\x61ndwidth_mbps\x18\x05 \x01(\x01H\x02\x88\x01\x01\x12\x1c\n\x0f\x62\x61ndwidth_age_s\x18\x06 \x01(\x01H\x03\x88\x01\x01\x12 \n\x18\x62\x61ndwidth_is_lower_bound\x18\x07 \x01(\x08\x12\x12\n\nrtt_method\x18\x08 \x01(\tB\t\n\x07_rtt_msB\x0c\n\n_rtt_age_sB\x11\n\x0f_bandwidth_mbpsB\x12\n\x10_bandwidth_age_s\"\x12\n\x10GetMatrixRequest\"J\n\x11GetMatrixResponse\x12\r\n\x05nodes\x18\x01 \x03(\t\x12&\n\x05links\x18\x02 \x03(\x0b\x32\x17.leadline.v1.LinkStatus\"(\n\x15ListPlacementsRequest\x12\x0f\n\x07since_s\x18\x01 \x01(\x01\"D\n\x16ListPlacementsResponse\x12*\n\nplacements\x18\x01 \x03(\x0b\x32\x16.leadline.v1.Placement\"e\n\tPlacement\x12\x0b\n\x03pod\x18\x01 \x01(\t\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\x12\x0b\n\x03why\x18\x04 \x01(\t\x12\r\n\x05\x61ge_s\x18\x05 \x01(\x01\x12\x0f\n\x07outcome\x18\x06 \x01(\t\" \n\x11\x45xplainPodRequest\x12\x0b\n\x03pod\x18\x01 \x01(\t\"\x94\x02\n\x12\x45xplainPodResponse\x12)\n\tplacement\x18\x01 \x01(\x0b\x32\x16.leadline.v1.Placement\x12\x0e\n\x06\x62\x65tter\x18\x02 \x01(\t\x12=\n\x07options\x18\x03 \x03(\x0b\x32,.leadline.v1.ExplainPodResponse.OptionsEntry\x12&\n\x06scores\x18\x04 \x03(\x0b\x32\x16.leadline.v1.NodeScore\x12,\n\x08rejected\x18\x05 \x03(\x0b\x32\x1a.leadline.v1.NodeRejection\x1a.\n\x0cOptionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x97\x01\n\tNodeScore\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\x05total\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x30\n\x05parts\x18\x03 \x03(\x0b\x32!.leadline.v1.NodeScore.PartsEntry\x1a,\n\nPartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x08\n\x06_total\".\n\rNodeRejection\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0f\n\x07reasons\x18\x02 \x03(\t\"\x0e\n\x0cWatchRequest\"\x7f\n\nWatchEvent\x12\'\n\x04node\x18\x01 \x01(\x0b\x32\x17.leadline.v1.NodeStatusH\x00\x12+\n\tplacement\x18\x02 \x01(\x0b\x32\x16.leadline.v1.PlacementH\x00\x12\x13\n\tnode_gone\x18\x03 \x01(\tH\x00\x42\x06\n\x04what2\xa2\x04\n\nInspection\x12M\n\nGetVersion\x12\x1e.leadline.v1.GetVersionRequest\x1a\x1f.leadline.v1.GetVersionResponse\x12J\n\tListNodes\x12\x1d.leadline.v1.ListNodesRequest\x1a\x1e.leadline.v1.ListNodesResponse\x12\x44\n\x07GetNode\x12\x1b.leadline.v1.GetNodeRequest\x1a\x1c.leadline.v1.GetNodeResponse\x12J\n\tGetMatrix\x12\x1d.leadline.v1.GetMatrixRequest\x1a\x1e.leadline.v1.GetMatrixResponse\x12Y\n\x0eListPlacements\x12\".leadline.v1.ListPlacementsRequest\x1a#.leadline.v1.ListPlacementsResponse\x12M\n\nExplainPod\x12\x1e.leadline.v1.ExplainPodRequest\x1a\x1f.leadline.v1.ExplainPodResponse\x12=\n\x05Watch\x12\x19.leadline.v1.WatchRequest\x1a\x17.leadline.v1.WatchEvent0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,43 +44,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTNODESRESPONSE']._serialized_start=162
   _globals['_LISTNODESRESPONSE']._serialized_end=221
   _globals['_MEASUREMENT']._serialized_start=223
-  _globals['_MEASUREMENT']._serialized_end=280
-  _globals['_NODESTATUS']._serialized_start=283
-  _globals['_NODESTATUS']._serialized_end=641
-  _globals['_RESOURCES']._serialized_start=643
-  _globals['_RESOURCES']._serialized_end=709
-  _globals['_GETNODEREQUEST']._serialized_start=711
-  _globals['_GETNODEREQUEST']._serialized_end=741
-  _globals['_GETNODERESPONSE']._serialized_start=743
-  _globals['_GETNODERESPONSE']._serialized_end=860
-  _globals['_LINKSTATUS']._serialized_start=863
-  _globals['_LINKSTATUS']._serialized_end=1119
-  _globals['_GETMATRIXREQUEST']._serialized_start=1121
-  _globals['_GETMATRIXREQUEST']._serialized_end=1139
-  _globals['_GETMATRIXRESPONSE']._serialized_start=1141
-  _globals['_GETMATRIXRESPONSE']._serialized_end=1215
-  _globals['_LISTPLACEMENTSREQUEST']._serialized_start=1217
-  _globals['_LISTPLACEMENTSREQUEST']._serialized_end=1257
-  _globals['_LISTPLACEMENTSRESPONSE']._serialized_start=1259
-  _globals['_LISTPLACEMENTSRESPONSE']._serialized_end=1327
-  _globals['_PLACEMENT']._serialized_start=1329
-  _globals['_PLACEMENT']._serialized_end=1430
-  _globals['_EXPLAINPODREQUEST']._serialized_start=1432
-  _globals['_EXPLAINPODREQUEST']._serialized_end=1464
-  _globals['_EXPLAINPODRESPONSE']._serialized_start=1467
-  _globals['_EXPLAINPODRESPONSE']._serialized_end=1743
-  _globals['_EXPLAINPODRESPONSE_OPTIONSENTRY']._serialized_start=1697
-  _globals['_EXPLAINPODRESPONSE_OPTIONSENTRY']._serialized_end=1743
-  _globals['_NODESCORE']._serialized_start=1746
-  _globals['_NODESCORE']._serialized_end=1897
-  _globals['_NODESCORE_PARTSENTRY']._serialized_start=1843
-  _globals['_NODESCORE_PARTSENTRY']._serialized_end=1887
-  _globals['_NODEREJECTION']._serialized_start=1899
-  _globals['_NODEREJECTION']._serialized_end=1945
-  _globals['_WATCHREQUEST']._serialized_start=1947
-  _globals['_WATCHREQUEST']._serialized_end=1961
-  _globals['_WATCHEVENT']._serialized_start=1963
-  _globals['_WATCHEVENT']._serialized_end=2069
-  _globals['_INSPECTION']._serialized_start=2072
-  _globals['_INSPECTION']._serialized_end=2618
+  _globals['_MEASUREMENT']._serialized_end=301
+  _globals['_NODESTATUS']._serialized_start=304
+  _globals['_NODESTATUS']._serialized_end=706
+  _globals['_RESOURCES']._serialized_start=708
+  _globals['_RESOURCES']._serialized_end=774
+  _globals['_GETNODEREQUEST']._serialized_start=776
+  _globals['_GETNODEREQUEST']._serialized_end=806
+  _globals['_GETNODERESPONSE']._serialized_start=808
+  _globals['_GETNODERESPONSE']._serialized_end=925
+  _globals['_LINKSTATUS']._serialized_start=928
+  _globals['_LINKSTATUS']._serialized_end=1184
+  _globals['_GETMATRIXREQUEST']._serialized_start=1186
+  _globals['_GETMATRIXREQUEST']._serialized_end=1204
+  _globals['_GETMATRIXRESPONSE']._serialized_start=1206
+  _globals['_GETMATRIXRESPONSE']._serialized_end=1280
+  _globals['_LISTPLACEMENTSREQUEST']._serialized_start=1282
+  _globals['_LISTPLACEMENTSREQUEST']._serialized_end=1322
+  _globals['_LISTPLACEMENTSRESPONSE']._serialized_start=1324
+  _globals['_LISTPLACEMENTSRESPONSE']._serialized_end=1392
+  _globals['_PLACEMENT']._serialized_start=1394
+  _globals['_PLACEMENT']._serialized_end=1495
+  _globals['_EXPLAINPODREQUEST']._serialized_start=1497
+  _globals['_EXPLAINPODREQUEST']._serialized_end=1529
+  _globals['_EXPLAINPODRESPONSE']._serialized_start=1532
+  _globals['_EXPLAINPODRESPONSE']._serialized_end=1808
+  _globals['_EXPLAINPODRESPONSE_OPTIONSENTRY']._serialized_start=1762
+  _globals['_EXPLAINPODRESPONSE_OPTIONSENTRY']._serialized_end=1808
+  _globals['_NODESCORE']._serialized_start=1811
+  _globals['_NODESCORE']._serialized_end=1962
+  _globals['_NODESCORE_PARTSENTRY']._serialized_start=1908
+  _globals['_NODESCORE_PARTSENTRY']._serialized_end=1952
+  _globals['_NODEREJECTION']._serialized_start=1964
+  _globals['_NODEREJECTION']._serialized_end=2010
+  _globals['_WATCHREQUEST']._serialized_start=2012
+  _globals['_WATCHREQUEST']._serialized_end=2026
+  _globals['_WATCHEVENT']._serialized_start=2028
+  _globals['_WATCHEVENT']._serialized_end=2155
+  _globals['_INSPECTION']._serialized_start=2158
+  _globals['_INSPECTION']._serialized_end=2704
 # @@protoc_insertion_point(module_scope)

@@ -31,17 +31,19 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("name", "value", "age_s")
+    __slots__ = ("name", "value", "age_s", "lower_bound")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
+    LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: float
     age_s: float
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ...) -> None: ...
+    lower_bound: bool
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes")
+    __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s")
     NAME_FIELD_NUMBER: _ClassVar[int]
     IN_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     SCHEDULABLE_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +59,7 @@ class NodeStatus(_message.Message):
     ALLOCATABLE_FIELD_NUMBER: _ClassVar[int]
     REQUESTED_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     in_cluster: bool
     schedulable: bool
@@ -72,7 +75,8 @@ class NodeStatus(_message.Message):
     allocatable: Resources
     requested: Resources
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    report_age_s: float
+    def __init__(self, name: _Optional[str] = ..., in_cluster: _Optional[bool] = ..., schedulable: _Optional[bool] = ..., ready: _Optional[bool] = ..., tier: _Optional[str] = ..., agent: _Optional[str] = ..., agent_version: _Optional[str] = ..., hardware_model: _Optional[str] = ..., address: _Optional[str] = ..., metrics: _Optional[_Iterable[_Union[Measurement, _Mapping]]] = ..., lost_messages: _Optional[int] = ..., pods: _Optional[int] = ..., allocatable: _Optional[_Union[Resources, _Mapping]] = ..., requested: _Optional[_Union[Resources, _Mapping]] = ..., notes: _Optional[_Iterable[str]] = ..., report_age_s: _Optional[float] = ...) -> None: ...
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_bytes", "pods")
@@ -217,9 +221,11 @@ class WatchRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchEvent(_message.Message):
-    __slots__ = ("node", "placement")
+    __slots__ = ("node", "placement", "node_gone")
     NODE_FIELD_NUMBER: _ClassVar[int]
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    NODE_GONE_FIELD_NUMBER: _ClassVar[int]
     node: NodeStatus
     placement: Placement
-    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ...) -> None: ...
+    node_gone: str
+    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., placement: _Optional[_Union[Placement, _Mapping]] = ..., node_gone: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,101 @@
+"""Where the controller answers, and to whom: this machine alone, or those with a certificate.
+
+Whoever reads the inspection service learns the whole cluster, so an address that others
+can reach is refused unless both sides show certificates.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+DEFAULT_ADDRESS = "127.0.0.1:50505"
+UNIX_PREFIX = "unix:"
+MAX_REQUEST_BYTES = 64 * 1024
+# All decisions and nodes of the largest cluster that is held; far over gRPC's own 4 MiB.
+MAX_ANSWER_BYTES = 32 * 1024 * 1024
+
+
+class ServeError(Exception):
+    """The service can't be offered as asked; str() is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the authority that clients' certificates must come from, and our own."""
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """Credentials of a server that takes no client without a certificate. Raises ServeError."""
+        pair = (_read(self.key_file), _read(self.cert_file))
+        return grpc.ssl_server_credentials(
+            [pair], root_certificates=_read(self.ca_file), require_client_auth=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Where to listen. address: host:port, [ipv6]:port (port 0: any that is free) or
+    unix:/path. Raises ServeError when the address can't be read, or when it can be reached
+    from other machines and there is no `tls`."""
+
+    address: str = DEFAULT_ADDRESS
+    tls: TlsFiles | None = None
+
+    def __post_init__(self) -> None:
+        if self.unix_path is not None:
+            if self.tls is not None:
+                raise ServeError(
+                    f"grpc address {self.address}: a unix socket takes no TLS; "
+                    "leave the certificates out, or listen on host:port"
+                )
+            return
+        if self.tls is None and not _is_loopback(self.host):
+            raise ServeError(
+                f"grpc address {self.address}: other machines can reach it, so it needs TLS with "
+                "client certificates; configure them, or listen on 127.0.0.1"
+            )
+
+    @property
+    def unix_path(self) -> Path | None:
+        """The socket's path, None where it listens on TCP."""
+        path = self.address.removeprefix(UNIX_PREFIX)
+        if path == self.address:
+            return None
+        if not path.startswith("/"):
+            raise ServeError(f"grpc address {self.address}: expected unix:/path, an absolute path")
+        return Path(path)
+
+    @property
+    def host(self) -> str:
+        """The host of a TCP address, without brackets."""
+        host, colon, port = self.address.rpartition(":")
+        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        if not (colon and bare and port.isdecimal() and int(port) < 65536) or (
+            ":" in host and bare == host
+        ):
+            raise ServeError(
+                f"grpc address {self.address!r}: expected host:port, [ipv6]:port or unix:/path"
+            )
+        return bare
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise ServeError(f"grpc certificates: cannot read {path}: {reason}") from None

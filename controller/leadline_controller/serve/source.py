@@ -1,0 +1,25 @@
+"""What the services answer from: the controller's state, read and never changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from leadline_controller.state.cluster import ClusterState
+from leadline_controller.state.decisions import DecisionLog
+from leadline_controller.state.telemetry import TelemetryState
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionSource:
+    """A running controller. now_s: the monotonic clock by which the states were written;
+    cluster_name: the cluster in the topics; strategy: the name of the one in force.
+
+    `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
+    """
+
+    telemetry: TelemetryState
+    cluster: ClusterState
+    decisions: DecisionLog
+    now_s: Callable[[], float]
+    version: str
+    cluster_name: str
+    strategy: str

@@ -1,0 +1,49 @@
+"""What changed since a watcher last looked.
+
+A watcher is told of states, not of every step between them: whatever happened while it was
+slow is one event, so nothing is queued for it and its memory is bounded by the cluster's
+size.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from leadline_wire.v1 import control_pb2 as pb
+
+from leadline_controller.serve.placements import placement
+from leadline_controller.serve.source import InspectionSource
+
+
+class Changes:
+    """One watcher's view of the past."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, bytes] = {}
+        self._number = 0
+
+    def of_nodes(self, statuses: Sequence[pb.NodeStatus]) -> Iterator[pb.WatchEvent]:
+        """The nodes that differ in more than their ages, and those that are gone."""
+        for status in statuses:
+            looks = _timeless(status)
+            if self._nodes.get(status.name) != looks:
+                self._nodes[status.name] = looks
+                yield pb.WatchEvent(node=status)
+        for name in self._nodes.keys() - {status.name for status in statuses}:
+            del self._nodes[name]
+            yield pb.WatchEvent(node_gone=name)
+
+    def of_placements(self, source: InspectionSource) -> Iterator[pb.WatchEvent]:
+        """The decisions that are new, or whose outcome is, in the order of their numbers."""
+        now_s = source.now_s()
+        news = [x for x in source.decisions.all() if x.number > self._number]
+        for record in sorted(news, key=lambda x: x.number):
+            self._number = record.number
+            yield pb.WatchEvent(placement=placement(record, now_s))
+
+
+def _timeless(status: pb.NodeStatus) -> bytes:
+    bare = pb.NodeStatus()
+    bare.CopyFrom(status)
+    bare.ClearField("report_age_s")
+    for metric in bare.metrics:
+        metric.ClearField("age_s")
+    return bare.SerializeToString(deterministic=True)
