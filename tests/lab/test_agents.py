@@ -1,20 +1,49 @@
-"""Agents of the lab: their configuration files."""
+"""Agents of the lab: files that the agent itself accepts, and nothing else that it listens to."""
 
-import tomllib
+import subprocess
+from pathlib import Path
 
-from leadline_controller.lab.agents import AgentSettings, agent_toml
+import pytest
+from leadline_agent.config import load
+from leadline_controller.lab.agents import AgentSettings, agent_toml, start_agents
+from leadline_controller.lab.broker import start_broker
 from leadline_controller.lab.lab import Lab
 from leadline_controller.lab.spec import LabSpec
 
 
-def test_each_host_gets_its_own_configuration() -> None:
-    settings = AgentSettings(cluster='a"b', broker_host="10.77.0.254", interval_s=0.5)
-    parsed = tomllib.loads(agent_toml(Lab(LabSpec("attic")), "n2", settings))
-    assert parsed == {
-        "node": "n2",
-        "cluster": 'a"b',
-        "state_dir": "/run/leadline-lab/attic/n2",
-        "interval_s": 0.5,
-        "broker": {"host": "10.77.0.254", "port": 1883, "plaintext": True},
-        "probe": {"address": "10.77.0.2"},
-    }
+def test_the_agent_accepts_its_file(tmp_path: Path) -> None:
+    settings = AgentSettings(cluster="attic", broker_host="10.77.0.254", interval_s=1)
+    path = tmp_path / "agent.toml"
+    path.write_text(agent_toml(Lab(LabSpec("attic")), "n2", settings))
+    read = load(path, {})
+    assert (read.node, read.cluster, read.interval_s) == ("n2", "attic", 1)
+    assert read.state_dir == Path("/run/leadline-lab/attic/n2")
+    assert (read.broker.host, read.broker.port, read.broker.tls) == ("10.77.0.254", 1883, None)
+    assert read.probe.address == "10.77.0.2"
+
+
+@pytest.mark.network
+def test_a_real_agent_reports_from_its_board(
+    shaped_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADLINE_NODE", "somebody-else")
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/not-yours")
+    host, port = start_broker(shaped_lab, port=1885)
+    settings = AgentSettings("attic", host, port, interval_s=1)
+    (agent,) = start_agents(shaped_lab, settings, ["n1"])
+    words = ["mosquitto_sub", "-h", host, "-p", str(port), "-V", "mqttv5", "-W", "20"]
+    topics = ["-t", "leadline/v1/attic/n1/report", "-C", "1", "-F", "%t"]
+    heard = subprocess.run(
+        shaped_lab.command("server", words + topics),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert heard.stdout == "leadline/v1/attic/n1/report\n", agent.last_line()
+    environment = Path(f"/proc/{agent.pid}/environ").read_bytes()
+    assert b"LEADLINE_NODE" not in environment
+    assert b"NOTIFY_SOCKET" not in environment
+    shaped_lab.stop("agent-n1")
+    shaped_lab.stop("broker")
+    assert not agent.running

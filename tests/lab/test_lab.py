@@ -218,3 +218,12 @@ def test_without_root_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert labs.can_build() == "the lab needs ip: install iproute2"
+
+
+def test_a_folder_that_may_not_be_written_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(state, "RUN_DIR", tmp_path / "file/lab")
+    with pytest.raises(LabError, match="file/lab: Not a directory: labs belong to root; use sudo"):
+        labs.down("any")

@@ -1,6 +1,7 @@
 """Agents of a lab: each host gets a configuration of its own and a real ``leadline_agent``."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from pathlib import Path
 
 from leadline_controller.lab.lab import Lab
 from leadline_controller.lab.processes import Process
+
+_PREFIX = "LEADLINE_"
+_FROM_SYSTEMD = ("NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class AgentSettings:
     cluster: str
     broker_host: str
     broker_port: int = 1883
-    interval_s: float = 2.0
+    interval_s: int = 2
 
 
 def agent_toml(lab: Lab, host: str, settings: AgentSettings) -> str:
@@ -27,7 +31,7 @@ def agent_toml(lab: Lab, host: str, settings: AgentSettings) -> str:
             f"node = {json.dumps(host)}",
             f"cluster = {json.dumps(settings.cluster)}",
             f"state_dir = {json.dumps(str(_folder(lab, host)))}",
-            f"interval_s = {settings.interval_s:g}",
+            f"interval_s = {settings.interval_s}",
             "",
             "[broker]",
             f"host = {json.dumps(settings.broker_host)}",
@@ -58,7 +62,13 @@ def _start_agent(lab: Lab, host: str, settings: AgentSettings) -> Process:
     config = folder / "agent.toml"
     config.write_text(agent_toml(lab, host, settings), encoding="utf-8")
     argv = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
-    return lab.start(host, f"agent-{host}", argv)
+    return lab.start(host, f"agent-{host}", ["env", *_unset(), *argv])
+
+
+def _unset() -> list[str]:
+    """Settings meant for another process, which would otherwise win over the file."""
+    ours = [name for name in os.environ if name.startswith(_PREFIX) or name in _FROM_SYSTEMD]
+    return [f"--unset={name}" for name in ours]
 
 
 def _folder(lab: Lab, host: str) -> Path:

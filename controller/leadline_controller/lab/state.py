@@ -46,8 +46,12 @@ def directory(name: str) -> Path:
 @contextmanager
 def locked() -> Iterator[None]:
     """Only one process at a time changes labs; the kernel frees the lock if that one dies."""
-    RUN_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (RUN_DIR / ".lock").open("w") as lock:
+    try:
+        RUN_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (RUN_DIR / ".lock").open("w")
+    except OSError as error:
+        raise LabError(f"{RUN_DIR}: {error.strerror}: labs belong to root; use sudo") from None
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
