@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 Better = Literal["lower", "higher"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """What one filter says. passes: shape (n,). reason: why the node with this index does
     not pass, without the filter's name."""
@@ -30,30 +30,34 @@ class Verdict:
 Filter = Callable[[ClusterView, Pod], Verdict]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Scores:
     """What a strategy makes of the candidates; every column has shape (len(candidates),).
 
-    total: NaN where the strategy can't tell. parts: what the total is made of. finalists:
-    positions in `candidates` between which the strategy sees no difference. why: one
-    sentence on the candidate at this position.
+    total: finite, or NaN where the strategy can't tell. parts: what the total is made of.
+    finalists: positions in `candidates` between which the strategy sees no difference, one
+    at least. why: one sentence on the candidate at this position.
     """
 
     candidates: Ints
     total: Floats
-    better: Better
     finalists: Ints
     why: Callable[[int], str]
     parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Strategy(Protocol):
-    """A paper's rule, with its options set."""
+    """A paper's rule, with its options set.
 
-    @property
-    def name(self) -> str:
-        """The name in STRATEGIES."""
-        ...
+    name: as in STRATEGIES. better: which way its totals are read. paper: where the rule is
+    from. needs: what should be measured for it (columns of NodeMetrics, or "rtt_ms" of
+    links); nothing else that is measured plays a part.
+    """
+
+    name: ClassVar[str]
+    better: ClassVar[Better]
+    paper: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]]
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Score the nodes with these indexes; there is at least one."""
@@ -73,7 +77,7 @@ def best(total: Floats, better: Better) -> Ints:
     return np.flatnonzero(total == extreme)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Decision:
     """Where a pod goes and why; node is None when it goes nowhere."""
 
@@ -81,7 +85,7 @@ class Decision:
     node: str | None
     why: str
     strategy: str
-    better: Better = "higher"
+    better: Better
     _view: ClusterView | None = field(default=None, repr=False)
     _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
@@ -123,33 +127,24 @@ def decide(
     random: Random,
 ) -> Decision:
     """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
-    problem = pod.problem or _unknown_user(view, pod)
+    problem = pod.problem or _held(pod) or _unknown_user(view, pod)
     if problem is not None:
-        return Decision(pod, None, problem, strategy.name)
+        return Decision(pod, None, problem, strategy.name, strategy.better)
     verdicts = {name: test(view, pod) for name, test in filters.items()}
     feasible = np.ones(len(view), dtype=np.bool_)
     for verdict in verdicts.values():
         feasible &= verdict.passes
     candidates = np.flatnonzero(feasible)
     if not candidates.size:
-        return Decision(
-            pod, None, _nowhere(len(view), verdicts), strategy.name, _view=view, _verdicts=verdicts
-        )
+        why = _nowhere(len(view), verdicts)
+        return Decision(pod, None, why, strategy.name, strategy.better, view, verdicts)
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
     why = scores.why(at)
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
-    return Decision(
-        pod,
-        view.table.names[candidates[at]],
-        why,
-        strategy.name,
-        scores.better,
-        _view=view,
-        _verdicts=verdicts,
-        _scores=scores,
-    )
+    node = view.table.names[candidates[at]]
+    return Decision(pod, node, why, strategy.name, strategy.better, view, verdicts, scores)
 
 
 def decide_in_turn(
@@ -168,6 +163,10 @@ def decide_in_turn(
             node = view.table.index[decision.node]
             view = view.with_placement(pod, node, strategy.charge(view, pod, node))
     return decisions, view
+
+
+def _held(pod: Pod) -> str | None:
+    return "the pod's scheduling gates hold it back" if pod.gated else None
 
 
 def _unknown_user(view: ClusterView, pod: Pod) -> str | None:

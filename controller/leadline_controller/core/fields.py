@@ -14,7 +14,10 @@ class Fields:
 
     def __init__(self, data: object, path: str) -> None:
         if not isinstance(data, Mapping):
-            raise FieldError(f"{path or 'file'}: expected an object, got {_shown(data)}")
+            raise FieldError(f"{path or 'file'}: expected an object, got {shown(data)}")
+        for name in data:
+            if not isinstance(name, str):
+                raise FieldError(f"{path or 'file'}: expected names in text, got {shown(name)}")
         self._data: Mapping[str, Any] = data
         self.path = path
 
@@ -30,11 +33,16 @@ class Fields:
         """The field as it is."""
         return self._data.get(name)
 
+    def error(self, name: str, expected: str) -> FieldError:
+        """To be raised when a field is not as expected."""
+        return FieldError(f"{self.at(name)}: expected {expected}, got {shown(self.raw(name))}")
+
     def only(self, *names: str) -> None:
         """Raise FieldError when there is a field that is none of these."""
         for name in self._data:
             if name not in names:
-                raise FieldError(f"{self.at(str(name))}: unknown field; known: {', '.join(names)}")
+                where = self.at(name[:_SHOWN])
+                raise FieldError(f"{where}: unknown field; known: {', '.join(names)}")
 
     def text(self, name: str, default: str | None = None) -> str:
         """A string; required when there is no default."""
@@ -42,7 +50,7 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, str):
-            raise FieldError(f"{self.at(name)}: expected text, got {_shown(value)}")
+            raise self.error(name, "text")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -51,19 +59,33 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise FieldError(f"{self.at(name)}: expected true or false, got {_shown(value)}")
+            raise self.error(name, "true or false")
         return value
 
-    def number(self, name: str) -> float | None:
+    def number(self, name: str, highest: float = math.inf) -> float | None:
         """A finite number of 0 or more, or None when it is missing."""
         value = self._data.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise FieldError(f"{self.at(name)}: expected a number, got {_shown(value)}")
-        if not math.isfinite(value) or value < 0:
-            raise FieldError(f"{self.at(name)}: expected a finite number of 0 or more, got {value}")
-        return float(value)
+            raise self.error(name, "a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number) or not 0 <= number <= highest:
+            limit = "0 or more" if math.isinf(highest) else f"0 to {highest:g}"
+            raise self.error(name, f"a finite number of {limit}")
+        return number
+
+    def integer(self, name: str, lowest: int, highest: int) -> int | None:
+        """A whole number in this range, or None when it is missing."""
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+            raise self.error(name, f"a whole number from {lowest} to {highest}")
+        return value
 
     def object(self, name: str) -> "Fields":
         """A nested object, empty when it is missing."""
@@ -80,7 +102,7 @@ class Fields:
         values = self._list(name)
         for i, value in enumerate(values):
             if not isinstance(value, str):
-                raise FieldError(f"{self.at(name)}[{i}]: expected text, got {_shown(value)}")
+                raise FieldError(f"{self.at(name)}[{i}]: expected text, got {shown(value)}")
         return tuple(values)
 
     def text_map(self, name: str) -> dict[str, str]:
@@ -97,9 +119,29 @@ class Fields:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise FieldError(f"{self.at(name)}: expected a list, got {_shown(value)}")
+            raise self.error(name, "a list")
         return value
 
 
-def _shown(value: object) -> str:
-    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:60]!r}"
+_SHOWN = 60
+
+
+def shown(value: object) -> str:
+    """A value in an error message: short, on one line, whatever it is."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"text {value[:_SHOWN]!r}"
+        case int() if abs(value) >= 10**_SHOWN:
+            return "a huge number"  # Python refuses to print some of these
+        case int() | float():
+            return str(value)
+        case list():
+            return "a list"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"{type(value).__name__} {str(value)[:_SHOWN]!r}"

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
+from leadline_controller.core.fields import shown
 from leadline_controller.core.model import Hints
 
 PREFIX = "leadline.dev/"
@@ -15,6 +16,7 @@ _NUMBERS = {
     "qos-edge-ratio": "qos_edge_ratio",
 }
 _MAX_PROFILE = 4096
+_MAX_NUMBER = 1e12  # so that no sum or product of hints leaves the finite numbers
 
 
 class HintError(ValueError):
@@ -42,22 +44,24 @@ def read_hints(annotations: Mapping[str, str]) -> Hints:
 
 def _number(key: str, text: object) -> float:
     try:
-        value = float(str(text))
+        value = math.nan if isinstance(text, bool) else float(str(text))
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value < 0:
-        raise HintError(f"annotation {key}: expected a number of 0 or more, got {str(text)[:60]!r}")
+    if not 0 <= value <= _MAX_NUMBER:
+        raise HintError(
+            f"annotation {key}: expected a number from 0 to {_MAX_NUMBER:g}, got {shown(text)}"
+        )
     return value
 
 
 def _profile(key: str, text: str) -> dict[str, float]:
     try:
         profile = json.loads(text)
-    except (json.JSONDecodeError, TypeError, RecursionError):
+    except (ValueError, RecursionError):  # no JSON, a number too long to read, nested too deep
         profile = None
     if not isinstance(profile, dict) or len(profile) > _MAX_PROFILE:
         raise HintError(
             f"annotation {key}: expected a JSON object of node or class to milliseconds, "
-            f"got {str(text)[:60]!r}"
+            f"got {shown(text)}"
         )
-    return {node: _number(key, value) for node, value in profile.items()}
+    return {node: _number(f"{key}: {node[:60]!r}", value) for node, value in profile.items()}

@@ -4,6 +4,7 @@ One bandwidth test at a time in the whole cluster, because two at once measure e
 (perfSONAR's rule: throughput tests are exclusive, latency tests run in the background).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -114,7 +115,8 @@ class RoundRobin:
         if self._running is not None and now_s < self._running.ends_s:
             return None
         self._running = None
-        self._last_s = {pair: at for pair, at in self._last_s.items() if pair in set(wanted)}
+        kept = set(wanted)
+        self._last_s = {pair: at for pair, at in self._last_s.items() if pair in kept}
         ready = [pair for pair in wanted if pair[0] in addresses and pair[1] in addresses]
         if now_s < self._next_s or not ready:
             return None
@@ -148,8 +150,8 @@ def ping_peers(
     """Whom `node` pings: the anchors first, then its successors on the ring of sorted
     names, so that every node also has as many that ping it (kubenurse's ring)."""
     ring = sorted(addresses)
-    at = ring.index(node) if node in addresses else 0
-    others = ring[at + 1 :] + ring[:at]
+    after = bisect_right(ring, node)
+    others = ring[after:] + ring[:after]
     ordered = [a for a in anchors if a in addresses and a != node]
     ordered += [other for other in others if other not in ordered and other != node]
     peers = tuple(Peer(name, addresses[name]) for name in ordered[: limits.ping_peers])

@@ -4,14 +4,18 @@ One reader for API objects and for the manifests in snapshot files. What it meet
 can't model becomes the pod's `problem`, so that the pod is refused and not guessed at.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from leadline_controller.core.fields import FieldError, Fields
+from leadline_controller.core.amounts import (
+    is_sidecar,
+    pod_limits,
+    pod_requests,
+    read_amounts,
+)
+from leadline_controller.core.fields import Fields
 from leadline_controller.core.hints import HintError, read_hints
 from leadline_controller.core.model import (
-    CPU,
     PODS,
     Hints,
     HostPort,
@@ -21,7 +25,6 @@ from leadline_controller.core.model import (
     Taint,
     Toleration,
 )
-from leadline_controller.core.quantity import QuantityError, parse_quantity
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _PLAIN_VOLUMES = (
@@ -33,19 +36,6 @@ _PLAIN_VOLUMES = (
     "hostPath",
     "image",
 )
-
-
-def read_amounts(amounts: Fields) -> dict[str, int]:
-    """A resource list ("cpu": "500m") in base units. Raises FieldError."""
-    found = {}
-    for name, value in amounts.items():
-        try:
-            found[name] = parse_quantity(str(value), per_unit=1000 if name == CPU else 1)
-        except QuantityError as error:
-            raise FieldError(f"{amounts.at(name)}: {error}") from None
-        if found[name] < 0:
-            raise FieldError(f"{amounts.at(name)}: expected 0 or more, got {value}")
-    return found
 
 
 def read_taints(parent: Fields) -> tuple[Taint, ...]:
@@ -75,8 +65,8 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
 
 
 def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
-    """A v1 Pod. Raises FieldError when it is no pod at all; whatever else can't be read or
-    modelled is said in the pod's `problem`."""
+    """A v1 Pod. Raises FieldError when the API server would not have taken it; annotations
+    that can't be read and demands that are not modelled are said in the pod's `problem`."""
     pod = Fields(manifest, path)
     metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
     hints, problem = _read_hints(metadata)
@@ -85,8 +75,8 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         namespace=metadata.text("namespace", "default"),
         name=metadata.text("name"),
         uid=metadata.text("uid", ""),
-        requests={**_effective(spec, "requests"), PODS: 1},
-        limits=_limits(spec),
+        requests={**pod_requests(spec, status), PODS: 1},
+        limits=pod_limits(spec),
         node_selector=spec.text_map("nodeSelector"),
         required_affinity=_required_affinity(spec),
         tolerations=tuple(_toleration(t) for t in spec.objects("tolerations")),
@@ -95,7 +85,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         hints=hints,
         labels=metadata.text_map("labels"),
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
-        priority=int(spec.raw("priority") or 0),
+        priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         node_name=spec.text("nodeName", "") or None,
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
@@ -119,50 +109,10 @@ def _read_hints(metadata: Fields) -> tuple[Hints, str | None]:
         return Hints(), str(error)
 
 
-def _container_amounts(container: Fields, which: str) -> Counter[str]:
-    resources = container.object("resources")
-    amounts = read_amounts(resources.object(which))
-    if which == "requests":
-        # As the API server defaults it: who states only a limit asks for that much.
-        amounts = {**read_amounts(resources.object("limits")), **amounts}
-    return Counter(amounts)
-
-
-def _effective(spec: Fields, which: str) -> dict[str, int]:
-    """The pod's effective amounts: its containers and sidecars together, or the peak while
-    an init container runs beside the sidecars started before it; plus overhead."""
-    total: Counter[str] = Counter()
-    for container in spec.objects("containers"):
-        total += _container_amounts(container, which)
-    sidecars: Counter[str] = Counter()
-    peak: Counter[str] = Counter()
-    for container in spec.objects("initContainers"):
-        amounts = _container_amounts(container, which)
-        if container.text("restartPolicy", "") == "Always":
-            sidecars += amounts
-            peak |= sidecars
-        else:
-            peak |= amounts + sidecars
-    total = (total + sidecars) | peak
-    total = Counter({**total, **_container_amounts(spec, which)})  # pod-level resources win
-    return dict(total + Counter(read_amounts(spec.object("overhead"))))
-
-
-def _limits(spec: Fields) -> dict[str, int]:
-    """Limits of the whole pod: only a resource that every container limits is limited."""
-    pod_level = read_amounts(spec.object("resources").object("limits"))
-    each = [
-        read_amounts(c.object("resources").object("limits")) for c in spec.objects("containers")
-    ]
-    shared = set.intersection(*(set(limits) for limits in each)) if each else set()
-    summed = {name: sum(limits[name] for limits in each) for name in shared}
-    return {**summed, **pod_level}
-
-
 def _toleration(toleration: Fields) -> Toleration:
     return Toleration(
         key=toleration.text("key", ""),
-        operator=toleration.text("operator", "Equal"),
+        operator=toleration.text("operator", "") or "Equal",
         value=toleration.text("value", ""),
         effect=toleration.text("effect", ""),
     )
@@ -172,15 +122,15 @@ def _host_ports(spec: Fields) -> Iterable[HostPort]:
     on_host = spec.flag("hostNetwork", default=False)
     for kind in ("containers", "initContainers"):
         for container in spec.objects(kind):
-            if kind == "initContainers" and container.text("restartPolicy", "") != "Always":
+            if kind == "initContainers" and not is_sidecar(container):
                 continue
             for port in container.objects("ports"):
-                number = port.number("hostPort")
+                number = port.integer("hostPort", 0, 65535)
                 if not number and on_host:
-                    number = port.number("containerPort")
+                    number = port.integer("containerPort", 1, 65535)
                 if number:
                     ip = port.text("hostIP", "") or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
-                    yield HostPort(ip, port.text("protocol", "TCP"), int(number))
+                    yield HostPort(ip, port.text("protocol", "") or "TCP", number)
 
 
 def _required_affinity(spec: Fields) -> tuple[tuple[Requirement, ...], ...] | None:
@@ -200,13 +150,12 @@ def _required_affinity(spec: Fields) -> tuple[tuple[Requirement, ...], ...] | No
 
 
 def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
-    operator = expression.text("operator")
+    key, operator = expression.text("key"), expression.text("operator")
     if operator not in _OPERATORS:
-        raise FieldError(
-            f"{expression.at('operator')}: expected one of {', '.join(_OPERATORS)}, "
-            f"got {operator!r}"
-        )
-    return Requirement(expression.text("key"), operator, expression.texts("values"), on_name)
+        raise expression.error("operator", f"one of {', '.join(_OPERATORS)}")
+    if on_name and key != "metadata.name":
+        raise expression.error("key", "metadata.name, the only field there is")
+    return Requirement(key, operator, expression.texts("values"), on_name)
 
 
 def _not_modelled(spec: Fields) -> str | None:

@@ -30,7 +30,8 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; an empty key tolerates every key, an empty effect every effect."""
+    """A pod's toleration; an empty key (only with Exists) tolerates every key, an empty effect
+    every effect."""
 
     key: str = ""
     operator: str = "Equal"

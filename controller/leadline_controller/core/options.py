@@ -77,7 +77,7 @@ def _checked(option: Option, value: object) -> float:
         number = math.nan if isinstance(value, bool) else float(str(value))
     except ValueError:
         number = math.nan
-    if not option.minimum <= number <= option.maximum:
+    if not math.isfinite(number) or not option.minimum <= number <= option.maximum:
         upto = "" if math.isinf(option.maximum) else f" to {option.maximum:g}"
         raise OptionError(
             f"option {option.name}: expected a number from {option.minimum:g}{upto}"

@@ -1,19 +1,22 @@
 """Kubernetes quantities ("500m", "4Gi", "1e3") as exact integers."""
 
+import math
 import re
-from decimal import Decimal
+from fractions import Fraction
 from functools import lru_cache
 
-_QUANTITY = re.compile(
-    r"([+-]?[0-9]*\.?[0-9]+|[+-]?[0-9]+\.)(e[+-]?[0-9]+|E[+-]?[0-9]+|[a-zA-Z]{0,2})"
-)
+# Larger amounts count as this much, as Kubernetes caps them at 2^63 - 1: far more than any
+# machine has, and small enough that a column of sums never overflows.
+MAX_AMOUNT = 2**53
+_MAX_TEXT = 64
+_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]{1,3}|[a-zA-Z]{0,2})")
 _SUFFIXES = {
-    "": Decimal(1),
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", start=1)},
-    **{f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", start=1)},
+    "": Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{unit: Fraction(1000**n) for n, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Fraction(1024**n) for n, unit in enumerate("KMGTPE", start=1)},
 }
 
 
@@ -22,20 +25,30 @@ class QuantityError(ValueError):
 
 
 @lru_cache(maxsize=4096)
-def parse_quantity(text: str | int | float, *, per_unit: int = 1) -> int:
-    """The quantity times `per_unit`, rounded up as Kubernetes does.
+def parse_quantity(text: str, *, per_unit: int = 1) -> int:
+    """The quantity times `per_unit`, rounded up as Kubernetes does, at most MAX_AMOUNT.
 
     `parse_quantity("1.5", per_unit=1000)` is 1500 thousandths. Raises QuantityError.
     """
-    match = _QUANTITY.fullmatch(str(text).strip())
-    if match is None:
-        raise QuantityError(f"{text!r} is no quantity: expected a number like 500m, 4Gi or 2")
-    number, suffix = match.groups()
-    scale = Decimal(f"1{suffix}") if suffix[:1] in ("e", "E") and len(suffix) > 1 else None
-    if scale is None and suffix not in _SUFFIXES:
-        raise QuantityError(f"{text!r} is no quantity: {suffix!r} is no unit that Kubernetes has")
-    value = Decimal(number) * (scale if scale is not None else _SUFFIXES[suffix]) * per_unit
-    return int(value.to_integral_value("ROUND_CEILING"))
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    sign, whole, decimals, suffix = match.groups(default="") if match else ("", "", "", "")
+    if not whole + decimals:
+        raise QuantityError(
+            f"{text[:_MAX_TEXT]!r} is no quantity: expected a number like 500m, 4Gi or 2"
+        )
+    number = Fraction(int(whole + decimals), 10 ** len(decimals)) * _scale(text, suffix) * per_unit
+    return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(-number if sign == "-" else number)))
+
+
+def _scale(text: str, suffix: str) -> Fraction:
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    try:
+        return Fraction(10) ** int(suffix[1:]) if suffix[0] in "eE" else _SUFFIXES[suffix]
+    except (KeyError, ValueError):
+        raise QuantityError(
+            f"{text!r} is no quantity: {suffix!r} is no unit that Kubernetes has"
+        ) from None
 
 
 def format_quantity(resource: str, value: int) -> str:
@@ -48,3 +61,12 @@ def format_quantity(resource: str, value: int) -> str:
             if abs(value) >= size:
                 return f"{value / size:.4g}{unit}"
     return str(value)
+
+
+def format_shortage(resource: str, needed: int, free: int) -> str:
+    """ "needs 5Gi, has 3Gi"; exact where the rounded amounts would look the same."""
+    shown = format_quantity(resource, needed), format_quantity(resource, free)
+    if shown[0] == shown[1]:
+        unit = "m" if resource == "cpu" else ""
+        shown = f"{needed}{unit}", f"{free}{unit}"
+    return f"needs {shown[0]}, has {shown[1]}"

@@ -38,7 +38,9 @@ class NodeTable:
         column = self._allocatable.get(resource)
         if column is None:
             column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
-            self._allocatable[resource] = column
+            column.flags.writeable = False
+            if column.any():  # pods make names up; memory must not grow with them
+                self._allocatable[resource] = column
         return column
 
     def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
@@ -49,6 +51,7 @@ class NodeTable:
             if len(self._masks) > 4096:  # pods choose the keys; memory must not grow with them
                 self._masks.clear()
             mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
+            mask.flags.writeable = False
             self._masks[key] = mask
         return mask
 
@@ -61,7 +64,7 @@ class NodeTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
     """What the agents measured, one column each, shape (n,), NaN where unknown or too old."""
 
@@ -125,7 +128,7 @@ class LinkTable:
             return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClusterView:
     """Everything that a decision may look at. Placing a pod gives a new view.
 

@@ -1,11 +1,13 @@
 """NodeAffinity: nodeSelector and required node affinity."""
 
+import re
 from collections.abc import Mapping
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Node, Pod, Requirement
 from leadline_controller.core.view import ClusterView
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 Terms = tuple[tuple[Requirement, ...], ...]
 
 
@@ -52,8 +54,8 @@ def _matches(node: Node, requirement: Requirement) -> bool:
 
 def _compares(value: str | None, requirement: Requirement) -> bool:
     """Gt and Lt, over integers; anything else does not match."""
-    try:
-        have, bound = int(value or ""), int(requirement.values[0])
-    except (ValueError, IndexError):
+    bound = requirement.values[0] if len(requirement.values) == 1 else ""
+    if value is None or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(bound):
         return False
-    return have > bound if requirement.operator == "Gt" else have < bound
+    have, limit = int(value), int(bound)
+    return have > limit if requirement.operator == "Gt" else have < limit

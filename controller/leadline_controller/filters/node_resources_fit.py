@@ -5,7 +5,7 @@ import numpy as np
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
-from leadline_controller.core.quantity import format_quantity
+from leadline_controller.core.quantity import format_shortage
 from leadline_controller.core.view import ClusterView
 
 
@@ -18,8 +18,8 @@ def node_resources_fit(view: ClusterView, pod: Pod) -> Verdict:
 
     def reason(i: int) -> str:
         short = [
-            f"insufficient {resource}: needs {format_quantity(resource, amount)}, "
-            f"has {format_quantity(resource, int(view.free(resource)[i]))}"
+            f"insufficient {resource}: "
+            f"{format_shortage(resource, amount, int(view.free(resource)[i]))}"
             for resource, amount in wanted.items()
             if view.free(resource)[i] < amount
         ]

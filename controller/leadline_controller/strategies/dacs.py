@@ -1,6 +1,6 @@
 """dacs: delay-aware container scheduling.
 
-Lai, Wang, Chen, "Delay-Aware Container Scheduling in Kubernetes", Algorithms 1 and 2.
+Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Algorithms 1 and 2.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Scores
+from leadline_controller.core.cycle import Better, Scores
 from leadline_controller.core.model import CPU, MEMORY, Node, Pod
 from leadline_controller.core.options import option
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
@@ -17,6 +17,12 @@ from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 CLASS_LABEL = "leadline.dev/class"
+# The least that a pod gets of a processor or a link that is taken up: what Kubernetes
+# counts in, and a trickle. So every delay is finite and nodes in want still compare.
+_LEAST_CORES = 0.001
+_LEAST_MBPS = 0.001
+_LONGEST_S = 1e6
+_MAX_EXPONENT = 1000
 
 
 def granted(request: float, limit: float, residual: Floats, phi: float) -> Floats:
@@ -27,8 +33,7 @@ def granted(request: float, limit: float, residual: Floats, phi: float) -> Float
 def contention_s(placed: Ints, beta_cs: float, beta_rc: float) -> Floats:
     """Gamma = beta_CS + 2^(zeta - 1) * beta_RC in seconds where zeta > 0, else 0 (Eq. 18 with
     Algorithm 2, lines 8-9)."""
-    with np.errstate(over="ignore"):  # a node with a thousand pods is infinitely contended
-        gamma = beta_cs + np.exp2(placed - 1.0) * beta_rc
+    gamma = beta_cs + np.exp2(np.minimum(placed - 1.0, _MAX_EXPONENT)) * beta_rc
     return np.where(placed > 0, gamma, 0.0)
 
 
@@ -57,6 +62,9 @@ class Dacs:
     a placed pod is charged A (Eq. 14-15), not its request. On a live cluster only requests
     are charged, because nothing else survives a restart.
 
+    A pod that asks for no CPU, on a node that has none left, still gets a thousandth of a
+    core, and data over a link that is taken up still trickles.
+
     What the pod's annotations leave open: without `data-mb` the option of that name stands
     in; without `bandwidth-mbps`, f_v / c^NET uses what the link has left; without
     `user-node` the user may be anywhere, and the mean round trip to the other workers
@@ -70,19 +78,34 @@ class Dacs:
     """
 
     name: ClassVar[str] = "dacs"
+    better: ClassVar[Better] = "lower"
+    paper: ClassVar[str] = "DACS, Algorithms 1-2"
+    needs: ClassVar[tuple[str, ...]] = ("rtt_ms", "bandwidth_mbps")
 
     alpha: float = option(0.5, unit="", maximum=1.0, help="weight of processing over network delay")
     phi: float = option(
         0.5, unit="", minimum=1e-6, maximum=1.0, help="share of the residual a pod may get"
     )
-    lambda_s: float = option(0.05, unit="s", name="lambda", help="delays this close are equal")
-    beta_cs: float = option(1e-6, unit="s", help="delay of a context switch")
-    beta_rc: float = option(5e-6, unit="s", help="delay of resource competition")
-    rate: float = option(1.0, unit="MB/s", minimum=1e-9, help="data one core handles a second")
-    image_s: float = option(0.0, unit="s", help="time to download the image, t^IM")
-    data_mb: float = option(1.0, unit="MB", help="data of a pod that does not say")
+    lambda_s: float = option(
+        0.05, unit="s", maximum=_LONGEST_S, name="lambda", help="delays this close are equal"
+    )
+    beta_cs: float = option(1e-6, unit="s", maximum=_LONGEST_S, help="delay of a context switch")
+    beta_rc: float = option(
+        5e-6, unit="s", maximum=_LONGEST_S, help="delay of resource competition"
+    )
+    rate: float = option(
+        1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
+    )
+    image_s: float = option(
+        0.0, unit="s", maximum=_LONGEST_S, help="time to download the image, t^IM"
+    )
+    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
     unknown_rtt_ms: float = option(
-        100.0, unit="ms", name="unknown_rtt", help="round trip when none was ever measured"
+        100.0,
+        unit="ms",
+        maximum=1e9,
+        name="unknown_rtt",
+        help="round trip when none was ever measured",
     )
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
@@ -107,7 +130,7 @@ class Dacs:
             "network_s": network_s,
             "contention_s": contention,
         }
-        return Scores(candidates, omega_s, "lower", finalists, why, parts)
+        return Scores(candidates, omega_s, finalists, why, parts)
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""
@@ -128,9 +151,8 @@ class Dacs:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.hints.profile_ms:
             return _profiled_s([view.nodes[i] for i in nodes], pod.hints.profile_ms)
-        cores = self._granted(view, pod, CPU, nodes) / 1000
-        with np.errstate(divide="ignore"):  # no core at all takes for ever
-            return np.float64(self._volume_mb(pod)) / (cores * self.rate)
+        cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _LEAST_CORES)
+        return self._volume_mb(pod) / (cores * self.rate)
 
     def _network_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_n: Eq. 10 for a local pod, Eq. 11 for a remote one."""
@@ -139,13 +161,12 @@ class Dacs:
     def _transfer_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         megabits = self._volume_mb(pod) * 8
         if pod.hints.bandwidth_mbps:
-            return np.full(nodes.size, megabits / pod.hints.bandwidth_mbps)
+            return np.full(nodes.size, megabits / max(pod.hints.bandwidth_mbps, _LEAST_MBPS))
         free_mbps = view.bandwidth_free_mbps()[nodes]
         if np.isnan(free_mbps).all():
             return np.zeros(nodes.size)
         free_mbps = np.where(np.isnan(free_mbps), np.nanmin(free_mbps), free_mbps)
-        with np.errstate(divide="ignore"):  # a link that is taken up takes for ever
-            return np.where(megabits > 0, megabits / np.maximum(free_mbps, 0.0), 0.0)
+        return megabits / np.maximum(free_mbps, _LEAST_MBPS)
 
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""

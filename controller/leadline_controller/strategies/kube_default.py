@@ -1,6 +1,6 @@
 """kube-default: kube-scheduler's spreading score as the DACS paper gives it.
 
-Lai, Wang, Chen, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, Eq. 1-2.
+Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, Eq. 1-2.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Scores, best
+from leadline_controller.core.cycle import Better, Scores, best
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.view import ClusterView, Floats, Ints
 
@@ -25,6 +25,9 @@ class KubeDefault:
     """
 
     name: ClassVar[str] = "kube-default"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "DACS, Eq. 1-2 (kube-scheduler)"
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """Eq. 1 with Eq. 2 for every candidate."""
@@ -33,16 +36,12 @@ class KubeDefault:
         total = (cpu_share + memory_share) / 2 * 10
 
         def why(at: int) -> str:
+            if np.isnan(total[at]):
+                return "no candidate's capacity is known"
             return f"{cpu_share[at]:.0%} of its CPU and {memory_share[at]:.0%} of its memory free"
 
-        return Scores(
-            candidates,
-            total,
-            "higher",
-            best(total, "higher"),
-            why,
-            {"cpu_free_share": cpu_share, "memory_free_share": memory_share},
-        )
+        parts = {"cpu_free_share": cpu_share, "memory_free_share": memory_share}
+        return Scores(candidates, total, best(total, self.better), why, parts)
 
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
         """The pod's requests."""

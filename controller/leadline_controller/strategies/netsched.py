@@ -45,6 +45,9 @@ class NetSched:
     """
 
     name: ClassVar[str] = "netsched"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "NetSched, Algorithm 1"
+    needs: ClassVar[tuple[str, ...]] = tuple(metric.column for metric in _METRICS)
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """Sum the points of every candidate; parts are the points of each metric."""
@@ -58,7 +61,7 @@ class NetSched:
                 return "no candidate's metrics are known" if np.isnan(total[at]) else "0 points"
             return f"best in {', '.join(won)}: {total[at]:g} of 10 points"
 
-        return Scores(candidates, total, "higher", best(total, "higher"), why, parts)
+        return Scores(candidates, total, best(total, self.better), why, parts)
 
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
         """The pod's requests."""
