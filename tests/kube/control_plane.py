@@ -31,6 +31,7 @@ START_S = 120.0
 STOP_S = 30.0
 POLL_S = 0.05
 LOG_LINES = 3
+ENDING = {signal.SIGINT, signal.SIGTERM}
 
 
 class ControlPlane:
@@ -160,8 +161,10 @@ def main() -> None:
 
 def _run() -> None:
     with control_plane() as plane:
+        # Only now, because the servers would inherit the mask.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         print(plane.kubeconfig, flush=True)
-        signal.sigwait({signal.SIGINT, signal.SIGTERM})
+        signal.sigwait(ENDING)
 
 
 if __name__ == "__main__":
