@@ -12,24 +12,25 @@ import numpy as np
 
 from leadline_controller.core.cycle import Better, Scores, best
 from leadline_controller.core.model import Pod
+from leadline_controller.core.options import option
 from leadline_controller.core.view import ClusterView, Floats, Ints
 
 
 class _Metric(NamedTuple):
     column: str
-    points: float
+    weight: str
     better: Better
     shown: str
 
 
 # Algorithm 1, lines 3-27, in the order of its comparisons.
 _METRICS = (
-    _Metric("cpu_percent", 3, "lower", "CPU"),
-    _Metric("memory_percent", 2, "lower", "memory"),
-    _Metric("packets_received_per_s", 1, "lower", "packets received"),
-    _Metric("packets_sent_per_s", 1, "lower", "packets sent"),
-    _Metric("bandwidth_mbps", 2, "higher", "bandwidth"),
-    _Metric("disk_bytes_per_s", 1, "lower", "disk I/O"),
+    _Metric("cpu_percent", "cpu", "lower", "CPU"),
+    _Metric("memory_percent", "memory", "lower", "memory"),
+    _Metric("packets_received_per_s", "packets_received", "lower", "packets received"),
+    _Metric("packets_sent_per_s", "packets_sent", "lower", "packets sent"),
+    _Metric("bandwidth_mbps", "bandwidth", "higher", "bandwidth"),
+    _Metric("disk_bytes_per_s", "disk", "lower", "disk I/O"),
 )
 
 
@@ -39,7 +40,8 @@ class NetSched:
     packets sent 1, disk input and output together 1. The most points win.
 
     Comparisons are strict, so the first of the equal nodes holds a metric's points; a tie
-    in the sum is broken at random. Unknown: a node without a metric does not compete for
+    in the sum is broken at random. The points are options, 0 leaves a metric out: boards that
+    share one machine, as in the lab, share its CPU, memory and disk. Unknown: a node without a metric does not compete for
     that metric's points, points of a metric that nobody has go to nobody, and a node
     without any metric has no total and is chosen only when none has.
     """
@@ -49,17 +51,29 @@ class NetSched:
     paper: ClassVar[str] = "NetSched, Algorithm 1"
     needs: ClassVar[tuple[str, ...]] = tuple(metric.column for metric in _METRICS)
 
+    cpu: float = option(3, unit="points", help="least CPU in use")
+    memory: float = option(2, unit="points", help="least memory in use")
+    packets_received: float = option(1, unit="points", help="fewest packets received")
+    packets_sent: float = option(1, unit="points", help="fewest packets sent")
+    bandwidth: float = option(2, unit="points", help="most bandwidth measured")
+    disk: float = option(1, unit="points", help="least disk input and output")
+
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """Sum the points of every candidate; parts are the points of each metric."""
-        parts = {m.column: _points(view, m, candidates) for m in _METRICS}
-        columns = np.array(list(parts.values()))
+        weights = {m.column: float(getattr(self, m.weight)) for m in _METRICS}
+        parts = {
+            m.column: _points(view, m, weights[m.column], candidates)
+            for m in _METRICS
+            if weights[m.column] > 0
+        }
+        columns = np.array([np.full(candidates.size, np.nan), *parts.values()])
         total = np.where(np.isnan(columns).all(axis=0), np.nan, np.nansum(columns, axis=0))
 
         def why(at: int) -> str:
-            won = [m.shown for m in _METRICS if parts[m.column][at] > 0]
+            won = [m.shown for m in _METRICS if m.column in parts and parts[m.column][at] > 0]
             if not won:
                 return "no candidate's metrics are known" if np.isnan(total[at]) else "0 points"
-            return f"best in {', '.join(won)}: {total[at]:g} of 10 points"
+            return f"best in {', '.join(won)}: {total[at]:g} of {sum(weights.values()):g} points"
 
         return Scores(candidates, total, best(total, self.better), why, parts)
 
@@ -68,11 +82,11 @@ class NetSched:
         return pod.requests
 
 
-def _points(view: ClusterView, metric: _Metric, candidates: Ints) -> Floats:
+def _points(view: ClusterView, metric: _Metric, weight: float, candidates: Ints) -> Floats:
     values: Floats = getattr(view.metrics, metric.column)[candidates]
     points = np.where(np.isnan(values), np.nan, 0.0)
     if not np.isnan(values).all():
         # argmin and argmax return the first of equals, as strict comparisons do.
         pick = np.nanargmin if metric.better == "lower" else np.nanargmax
-        points[pick(values)] = metric.points
+        points[pick(values)] = weight
     return points

@@ -1,0 +1,61 @@
+"""`leadline-controller`: argv, signals and exit codes."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from leadline_controller import __version__, config, wiring
+from leadline_controller.core.options import OptionError
+from leadline_controller.kube.connection import KubeConfigError
+from leadline_controller.serve.settings import ServeError
+
+_EXAMPLE = "example: leadline-controller run --config /etc/leadline/controller.toml"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the controller; 0 after a clean stop, 1 when it failed, 2 on bad usage or settings."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        settings = config.load(arguments.config)
+        asyncio.run(_run_until_signal(settings))
+    except (config.ConfigError, OptionError, KubeConfigError) as error:
+        return _fail(error, 2)
+    except (ServeError, OSError) as error:
+        return _fail(error, 1)
+    except Exception as error:  # noqa: BLE001  # no traceback reaches a user
+        logging.getLogger(__name__).debug("unexpected", exc_info=True)
+        return _fail(f"unexpected {type(error).__name__}: {error}; please report it", 1)
+    return 0
+
+
+async def _run_until_signal(settings: config.Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await wiring.run(settings, stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="leadline-controller",
+        description="Scores nodes and tells Kubernetes where to bind each pod.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument("command", nargs="?", choices=["run"], default="run")
+    parser.add_argument("--config", type=Path, help=f"settings (default {config.DEFAULT_PATH})")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _fail(error: object, code: int) -> int:
+    sys.stderr.write(f"leadline-controller: {error}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
