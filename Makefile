@@ -1,22 +1,77 @@
+# Two targets do everything on a fresh machine: `make demo` and `make test`.
+# What they need they install: Python packages into .venv, locked by hash, and Debian
+# packages where root or sudo is there.
+
 VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
+PACKAGES := mosquitto iperf3 iputils-ping iproute2 ethtool openssl
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+PYTEST := $(PY) -m pytest
+SLOW := broker or network or cluster or package
 
-.PHONY: env lock proto
+.PHONY: help env lock proto lint test test-unit test-parts bench demo packages control-plane clean
 
-env: $(SYNCED)
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-# The three distributions are installed in place; all that they need is locked by hash.
+demo: env ## See the main job on this machine: agents measure, pods are placed, every choice explained
+	@$(VENV)/bin/leadline lab run
+
+test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
+
+test-unit: env ## Unit and contract tests: under a minute
+	$(PYTEST) -q -m "not ($(SLOW))"
+
+test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
+
+bench: env packages control-plane ## Speed and size, side by side in one run
+	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
+
+lint: env ## Format, lint, types and the house's walls
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire tests
+	$(VENV)/bin/lint-imports
+
+env: $(SYNCED) ## Build .venv
+
 $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/pyproject.toml requirements.lock
-	@test -x $(UV) || { python3 -m venv $(VENV) && $(PY) -m pip install --quiet --disable-pip-version-check uv; }
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Leadline needs Python 3.11 or newer; this is $$(python3 --version)" >&2; exit 1; }
+	@test -x $(PY) || python3 -m venv $(VENV) 2>/dev/null || \
+		{ $(SUDO) apt-get install -y -q python3-venv >/dev/null && python3 -m venv --clear $(VENV); } || \
+		{ echo "python3 -m venv does not work here: install python3-venv" >&2; exit 1; }
+	@test -x $(UV) || $(PY) -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements.lock
 	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller
 	@touch $@
 
-lock: env
-	$(UV) lock
-	$(UV) export --quiet --all-groups --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+packages: ## Install the Debian packages that tests need
+	@missing=$$(for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+	test -z "$$missing" && exit 0; \
+	if $(if $(SUDO),sudo -n,) true 2>/dev/null; then \
+		$(SUDO) apt-get update -q >/dev/null && \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q $$missing >/dev/null; \
+	else \
+		echo "the tests need these Debian packages, and neither root nor sudo is there:" $$missing >&2; exit 1; \
+	fi
 
-proto: env
+# The Go modules build in some minutes, once; the result stays in the user's cache folder.
+control-plane: env ## Build the test control plane, unless a cluster is given (see CONTRIBUTING.md)
+	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
+		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock
+	@$(PY) -m tests.kube.control_plane build
+
+lock: env ## Resolve the dependencies anew
+	$(UV) lock --upgrade
+	$(UV) export --quiet --no-group go --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
+
+proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
+
+clean: ## Remove what was built here
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -40,10 +40,12 @@ class NetSched:
     packets sent 1, disk input and output together 1. The most points win.
 
     Comparisons are strict, so the first of the equal nodes holds a metric's points; a tie
-    in the sum is broken at random. The points are options, 0 leaves a metric out: boards that
-    share one machine, as in the lab, share its CPU, memory and disk. Unknown: a node without a metric does not compete for
-    that metric's points, points of a metric that nobody has go to nobody, and a node
-    without any metric has no total and is chosen only when none has.
+    in the sum is broken at random. The points are options, and 0 leaves a metric out:
+    boards that share one machine, as in the lab, share its CPU, memory and disk.
+
+    Unknown: a node without a metric does not compete for that metric's points, points of a
+    metric that nobody has go to nobody, and a node without any metric has no total and is
+    chosen only when none has.
     """
 
     name: ClassVar[str] = "netsched"
