@@ -4,7 +4,7 @@ Filters and strategies work on whole columns; what they say of a single node is 
 when somebody asks, so that deciding over thousands of nodes stays cheap.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
@@ -149,20 +149,19 @@ def decide(
 
 def decide_in_turn(
     view: ClusterView,
-    pods: Sequence[Pod],
+    pods: Iterable[Pod],
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
-) -> tuple[list[Decision], ClusterView]:
-    """Place pods one after the other, each seeing what the ones before it took."""
-    decisions = []
+) -> Iterator[tuple[Decision, ClusterView]]:
+    """Place pods one after the other, each seeing what the ones before it took. Each decision
+    comes with the view after it."""
     for pod in pods:
         decision = decide(view, pod, filters, strategy, random)
-        decisions.append(decision)
         if decision.node is not None:
             node = view.table.index[decision.node]
             view = view.with_placement(pod, node, strategy.charge(view, pod, node))
-    return decisions, view
+        yield decision, view
 
 
 def _held(pod: Pod) -> str | None:
