@@ -59,7 +59,7 @@ class Settings:
     node: str
     cluster: str
     state_dir: Path
-    interval_s: int
+    interval_s: float
     buffer_max_bytes: int
     broker: Broker
     probe: Probe

@@ -106,7 +106,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What this board is and can do; it changes with a restart only."""
+    """What this board is and can do; it changes with a restart only.
+
+    `address` is where peers reach it by its settings; empty means by the way to the broker.
+    """
 
     agent_version: str
     hardware_model: str
@@ -114,7 +117,8 @@ class Board:
     kernel: str
     cores: int | None
     memory_bytes: int | None
-    interval_s: int
+    address: str
+    interval_s: float
     probes: tuple[str, ...]
 
 

@@ -7,6 +7,8 @@ from leadline_agent.probes.iperf3 import Iperf3
 from leadline_agent.probes.ping import Ping
 from leadline_agent.sample import BandwidthWork, PingWork, Work
 
+__all__ = ["PROBES", "Probes", "Surroundings"]
+
 PROBES: Mapping[type[Work], type[Ping] | type[Iperf3]] = {
     PingWork: Ping,
     BandwidthWork: Iperf3,

@@ -1,0 +1,229 @@
+"""The agent at work: when each reader runs, and where each thing goes that happens.
+
+One thread decides; all others (MQTT, ping, iperf3, signals) put what they have into one
+inbox. Reports keep to a monotonic schedule, so a slow one delays none of those after it.
+"""
+
+import logging
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from enum import Enum
+from queue import Empty, SimpleQueue
+
+from leadline_agent import __version__
+from leadline_agent.collectors import SYS_ROOT, Collectors
+from leadline_agent.collectors.board import read_board
+from leadline_agent.config import Broker, ConfigError, Settings
+from leadline_agent.notify import Notifier
+from leadline_agent.probes import Probes, Surroundings
+from leadline_agent.publish import Endpoint, Event, Session, StateError, tls_context
+from leadline_agent.sample import BandwidthResult, CollectorOutcome, Result, RttRound
+
+LOG = logging.getLogger(__name__)
+FLUSH_S = 30.0
+FIRST_REPORT_S = (1.0, 10.0)  # drawn from here: boards that start together do not stay in step
+GOODBYE_S = 2.0
+
+
+class Order(Enum):
+    """What a signal asks of the loop."""
+
+    STOP = "stop"
+    RELOAD = "reload"
+
+
+Message = Event | Result | Order
+
+
+class Every:
+    """Something that is due again and again, on a grid: being late once shifts nothing."""
+
+    def __init__(self, period_s: float, first_s: float) -> None:
+        self.period_s, self.due_s = period_s, first_s
+
+    def take(self, now_s: float) -> bool:
+        """Whether it is due; then it is due again at the next point of the grid after now."""
+        if now_s < self.due_s:
+            return False
+        self.due_s += self.period_s * ((now_s - self.due_s) // self.period_s + 1)
+        return True
+
+
+class Agent:
+    """Everything that depends on the settings; a reload makes a new one."""
+
+    def __init__(
+        self, settings: Settings, endpoint: Endpoint, inbox: SimpleQueue[Message], notify: Notifier
+    ) -> None:
+        """Start to measure. Raises StateError."""
+        self._settings = settings
+        self._inbox = inbox
+        self._notify = notify
+        self._collectors = Collectors()
+        self._collectors.collect()  # the rates count from here
+        self._probes = Probes(self._surroundings())
+        try:
+            self._session = self._open(endpoint)
+        except StateError:
+            self._probes.stop()
+            raise
+        now_s = time.monotonic()
+        first_s = random.uniform(*(min(bound, settings.interval_s) for bound in FIRST_REPORT_S))  # noqa: S311 - a jitter, no secret
+        self._report = Every(settings.interval_s, now_s + first_s)
+        self._flush = Every(FLUSH_S, now_s + FLUSH_S)
+        period_s = (notify.watchdog_s or float("inf")) / 2
+        self._watchdog = Every(period_s, now_s + period_s)
+        self._progress_s = now_s
+        self._is_ready = False
+
+    def due_s(self) -> float:
+        """When to call `tick` again, on the monotonic clock."""
+        own = min(self._report.due_s, self._flush.due_s, self._watchdog.due_s)
+        return min(own, self._session.due_s())
+
+    def tick(self, now_s: float) -> None:
+        """Do what is due."""
+        if self._report.take(now_s):
+            self._hand_over_a_report(now_s)
+        if self._flush.take(now_s):
+            self._session.flush()
+        if self._watchdog.take(now_s) and self._has_progressed(now_s):
+            self._notify.progress()
+        self._session.tick(now_s)
+
+    def handle(self, message: Event | Result) -> None:
+        """Take in what happened elsewhere."""
+        if isinstance(message, RttRound | BandwidthResult):
+            self._session.publish(message)
+        elif work := self._session.handle(message):
+            self._probes.take(work)
+
+    def close(self) -> None:
+        """End the probes, say goodbye to the broker, keep what is not confirmed."""
+        self._probes.stop()
+        self._session.close(self._next_event, GOODBYE_S)
+
+    def _hand_over_a_report(self, now_s: float) -> None:
+        report = self._collectors.collect()
+        self._session.publish(report)
+        if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
+            self._progress_s = now_s
+            if not self._is_ready:
+                self._is_ready = True
+                self._notify.ready()
+
+    def _has_progressed(self, now_s: float) -> bool:
+        return now_s - self._progress_s < 1.5 * self._settings.interval_s + FIRST_REPORT_S[1]
+
+    def _next_event(self, timeout_s: float) -> Event | None:
+        try:
+            message = self._inbox.get(timeout=timeout_s)
+        except Empty:
+            return None
+        return None if isinstance(message, RttRound | BandwidthResult | Order) else message
+
+    def _surroundings(self) -> Surroundings:
+        caps = self._settings.probe
+        return Surroundings(
+            max_ping_peers=caps.max_ping_peers,
+            max_bandwidth_bytes=caps.max_bandwidth_bytes,
+            max_bandwidth_duration_ms=caps.max_bandwidth_duration_ms,
+            own_address=lambda: self._session.address,
+            broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
+            report=self._inbox.put,
+        )
+
+    def _open(self, endpoint: Endpoint) -> Session:
+        settings = self._settings
+        board = read_board(
+            SYS_ROOT,
+            __version__,
+            settings.probe.address,
+            settings.interval_s,
+            self._probes.abilities,
+        )
+        return Session(
+            endpoint,
+            cluster=settings.cluster,
+            node=settings.node,
+            board=board,
+            state_dir=settings.state_dir,
+            buffer_max_bytes=settings.buffer_max_bytes,
+            post=self._inbox.put,
+        )
+
+
+def endpoint_of(broker: Broker) -> Endpoint:
+    """The broker with its files loaded. Raises ConfigError when they do not belong together."""
+    if broker.tls is None:
+        return Endpoint(broker.host, broker.port, None)
+    files = broker.tls
+    try:
+        context = tls_context(files.ca_file, files.cert_file, files.key_file)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
+            f"certificate: {error}"
+        ) from None
+    return Endpoint(broker.host, broker.port, context)
+
+
+def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
+    """Measure and report until SIGTERM or SIGINT; SIGHUP takes new settings from `reload`.
+
+    Returns the exit code. Raises ConfigError, StateError, before anything has begun.
+    """
+    inbox: SimpleQueue[Message] = SimpleQueue()
+    for number, order in (
+        (signal.SIGTERM, Order.STOP),
+        (signal.SIGINT, Order.STOP),
+        (signal.SIGHUP, Order.RELOAD),
+    ):
+        signal.signal(number, lambda *_, order=order: inbox.put(order))
+    notify = Notifier(os.environ)
+    agent = Agent(settings, endpoint_of(settings.broker), inbox, notify)
+    LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
+    while (message := _next(inbox, agent.due_s())) is not Order.STOP:
+        if message is Order.RELOAD:
+            notify.reloading()
+            agent, settings = _reloaded(agent, settings, reload, inbox, notify)
+            notify.ready()
+        elif message is not None:
+            agent.handle(message)
+        agent.tick(time.monotonic())
+    notify.stopping()
+    agent.close()
+    return 0
+
+
+def _next(inbox: SimpleQueue[Message], until_s: float) -> Message | None:
+    try:
+        return inbox.get(timeout=max(0.0, until_s - time.monotonic()))
+    except Empty:
+        return None
+
+
+def _reloaded(
+    agent: Agent,
+    settings: Settings,
+    reload: Callable[[], Settings] | None,
+    inbox: SimpleQueue[Message],
+    notify: Notifier,
+) -> tuple[Agent, Settings]:
+    try:
+        wanted = reload() if reload else settings
+        endpoint = endpoint_of(wanted.broker)
+    except ConfigError as error:
+        LOG.error("reload: the settings stay as they were: %s", error)
+        return agent, settings
+    agent.close()
+    try:
+        agent = Agent(wanted, endpoint, inbox, notify)
+    except StateError as error:
+        LOG.error("reload: the settings stay as they were: %s", error)
+        return Agent(settings, endpoint_of(settings.broker), inbox, notify), settings
+    LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
+    return agent, wanted

@@ -1,0 +1,233 @@
+"""The bounded queue of messages that no broker has confirmed yet.
+
+It lives in memory. Only while the broker is away does it go to disk too, appended to one
+file, so that a healthy board writes nothing to its SD card and an outage survives a restart
+and a power cut. When it is full the oldest message is dropped and counted.
+
+The file is a log of records: length and CRC-32 of the body, then the body. A message record
+adds to the queue; a mark removes what was confirmed or dropped up to a number. Reading ends
+at the first record that is not whole: a power cut loses what was being written and nothing
+before it.
+"""
+
+import logging
+import os
+import struct
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from errno import ENOSPC
+from io import BufferedReader, FileIO
+from itertools import islice
+from pathlib import Path
+
+LOG = logging.getLogger(__name__)
+_FRAME = struct.Struct(">II")  # bytes of the body, CRC-32 of the body
+_HEAD = struct.Struct(">cQQ")  # kind, number, messages dropped so far
+_MESSAGE = struct.Struct(">16sH")  # boot id, bytes of the topic; then topic and payload
+_ADD, _MARK = b"M", b"A"
+_MAX_BODY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message: its number in the queue, and in which boot of this board it was made."""
+
+    number: int
+    topic: str
+    boot_id: bytes
+    payload: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts against the bound."""
+        return _FRAME.size + _HEAD.size + _MESSAGE.size + len(self.topic) + len(self.payload)
+
+
+class Buffer:
+    """A queue, oldest first. Numbers are contiguous; one thread only."""
+
+    def __init__(self, path: Path, max_bytes: int) -> None:
+        """Take up what an earlier run left at `path`. A file that cannot be used is logged."""
+        self._path = path
+        self.max_bytes = max_bytes
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+        self._last = 0  # number of the newest entry ever
+        self._last_on_disk = 0
+        self._file: FileIO | None = None
+        self._file_bytes = 0
+        self._is_dirty = False
+        self.dropped = 0
+        self._read()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest entry, or of the next one if there is none."""
+        return self._last + 1 - len(self._entries)
+
+    def append(self, topic: str, boot_id: bytes, payload: bytes) -> int:
+        """Add a message, in memory, dropping the oldest ones if it is full. Returns its number."""
+        self.dropped += self._push(Entry(self._last + 1, topic, boot_id, payload))
+        return self._last
+
+    def after(self, number: int) -> Entry | None:
+        """The oldest entry that comes after `number`."""
+        index = max(0, number + 1 - self.first)
+        return self._entries[index] if index < len(self._entries) else None
+
+    def confirm(self, number: int) -> None:
+        """Forget the messages up to `number`: the broker has them."""
+        were_on_disk = self.first <= min(number, self._last_on_disk)
+        while self._entries and self._entries[0].number <= number:
+            self._pop()
+        if not were_on_disk:
+            return
+        if self.first <= self._last_on_disk:
+            self._write(self._mark())
+        else:
+            self._clear_disk()
+
+    def spill(self) -> None:
+        """Write to disk what is in memory only. Not synchronised, see `flush`."""
+        start = max(self._last_on_disk + 1, self.first) - self.first
+        missing = list(islice(self._entries, start, None))
+        if missing and self._write(b"".join(self._record(entry) for entry in missing)):
+            self._last_on_disk = self._last
+        if self._file_bytes > 2 * self.max_bytes:
+            self._compact()
+
+    def flush(self) -> None:
+        """Make sure that what was written survives a power cut."""
+        if self._file and self._is_dirty:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                self._complain(error)
+            self._is_dirty = False
+
+    def close(self) -> None:
+        """Write, synchronise and close."""
+        self.spill()
+        self.flush()
+        self._close_file()
+
+    def _push(self, entry: Entry) -> int:
+        """Add an entry and drop what no longer fits. Returns how many were dropped."""
+        self._entries.append(entry)
+        self._bytes += entry.size_bytes
+        self._last = entry.number
+        count = 0
+        while self._bytes > self.max_bytes and len(self._entries) > 1:
+            self._pop()
+            count += 1
+        return count
+
+    def _pop(self) -> None:
+        self._bytes -= self._entries.popleft().size_bytes
+
+    def _record(self, entry: Entry) -> bytes:
+        topic = entry.topic.encode()
+        head = _HEAD.pack(_ADD, entry.number, self.dropped)
+        return _framed(head + _MESSAGE.pack(entry.boot_id, len(topic)) + topic + entry.payload)
+
+    def _mark(self) -> bytes:
+        return _framed(_HEAD.pack(_MARK, self.first - 1, self.dropped))
+
+    def _write(self, data: bytes) -> bool:
+        """Append to the file; what half a write left is written over by the next."""
+        try:
+            if self._file is None:
+                self._file = FileIO(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+            self._file.seek(self._file_bytes)
+            if self._file.write(data) != len(data):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+        except OSError as error:
+            self._complain(error)
+            return False
+        self._file_bytes += len(data)
+        self._is_dirty = True
+        return True
+
+    def _clear_disk(self) -> None:
+        try:
+            os.truncate(self._path, 0)
+        except OSError as error:
+            self._complain(error)
+            return
+        self._file_bytes = 0
+        self._is_dirty = True
+        if self.dropped:
+            self._write(self._mark())
+
+    def _compact(self) -> None:
+        """Write the file anew with what still counts, so that a power cut leaves old or new."""
+        data = self._mark() + b"".join(self._record(entry) for entry in self._entries)
+        temporary = self._path.with_suffix(".new")
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+        except OSError as error:
+            self._complain(error)
+            return
+        self._close_file()
+        self._file_bytes, self._last_on_disk = len(data), self._last
+
+    def _close_file(self) -> None:
+        if self._file:
+            self._file.close()
+        self._file = None
+
+    def _complain(self, error: OSError) -> None:
+        LOG.warning("buffer %s: %s; keeping messages in memory only", self._path, error.strerror)
+
+    def _read(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                for body in _bodies(file):
+                    self._replay(body)
+                    self._file_bytes += _FRAME.size + len(body)
+            torn_bytes = self._path.stat().st_size - self._file_bytes
+            if torn_bytes:
+                LOG.warning("buffer %s: cut off %d torn bytes", self._path, torn_bytes)
+                os.truncate(self._path, self._file_bytes)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._complain(error)
+        self._last_on_disk = self._last
+
+    def _replay(self, body: bytes) -> None:
+        kind, number, self.dropped = _HEAD.unpack_from(body)
+        if kind == _ADD:
+            boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
+            start = _HEAD.size + _MESSAGE.size
+            topic = body[start : start + topic_bytes].decode()
+            self._push(Entry(number, topic, boot_id, body[start + topic_bytes :]))
+            return
+        while self._entries and self._entries[0].number <= number:
+            self._pop()
+        self._last = max(self._last, number)
+
+
+def _framed(body: bytes) -> bytes:
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _bodies(file: BufferedReader) -> Iterator[bytes]:
+    """The bodies of the whole records at the beginning of the file."""
+    while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+        length, checksum = _FRAME.unpack(frame)
+        if not _HEAD.size <= length <= _MAX_BODY_BYTES:
+            return
+        body = file.read(length)
+        if len(body) < length or zlib.crc32(body) != checksum:
+            return
+        yield body

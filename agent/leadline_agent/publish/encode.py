@@ -1,0 +1,185 @@
+"""Samples into messages of the wire, and leases out of them: the only place that knows both."""
+
+from typing import Any
+
+from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_agent.sample import (
+    BandwidthOutcome,
+    BandwidthResult,
+    BandwidthWork,
+    Board,
+    CollectorOutcome,
+    Peer,
+    PingWork,
+    Report,
+    Role,
+    RttMethod,
+    RttRound,
+    RttSample,
+    Work,
+)
+
+LeaseError = codec.MessageError
+
+_COLLECTOR_OUTCOMES = {
+    CollectorOutcome.OK: pb.CollectorRun.OK,
+    CollectorOutcome.ABSENT: pb.CollectorRun.ABSENT,
+    CollectorOutcome.FAILED: pb.CollectorRun.FAILED,
+}
+_METHODS = {RttMethod.ICMP: pb.Rtt.ICMP, RttMethod.MQTT: pb.Rtt.MQTT}
+_BANDWIDTH_OUTCOMES = {
+    BandwidthOutcome.DONE: pb.BandwidthReport.DONE,
+    BandwidthOutcome.REFUSED: pb.BandwidthReport.REFUSED,
+    BandwidthOutcome.FAILED: pb.BandwidthReport.FAILED,
+    BandwidthOutcome.ABSENT: pb.BandwidthReport.ABSENT,
+}
+_ROLES = {pb.BandwidthLease.SERVER: Role.SERVER, pb.BandwidthLease.CLIENT: Role.CLIENT}
+Numbered = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
+
+
+class Encoder:
+    """Makes the messages of one session, numbered from 1."""
+
+    def __init__(self, cluster: str, node: str, boot_id: bytes, session: int) -> None:
+        self._cluster, self._node = cluster, node
+        self._boot_id, self._session = boot_id, session
+        self._sequence = 0
+
+    def topic(self, kind: topics.Kind) -> str:
+        """This node's topic of one kind."""
+        return topics.topic(self._cluster, self._node, kind)
+
+    def sample(self, sample: Report | RttRound | BandwidthResult) -> tuple[str, bytes]:
+        """(topic, payload) of what was measured."""
+        message = _MESSAGES[type(sample)](sample)
+        return self._numbered(message, sample.measured_boot_ms)
+
+    def birth(self, board: Board, address: str, dropped: int, now_ms: int) -> tuple[str, bytes]:
+        """(topic, payload) of what this board is."""
+        message = pb.Birth(
+            agent_version=board.agent_version,
+            hardware_model=board.hardware_model,
+            architecture=board.architecture,
+            kernel=board.kernel,
+            cores=board.cores,
+            memory_bytes=board.memory_bytes,
+            address=address,
+            interval_s=round(board.interval_s),
+            probes=board.probes,
+            dropped_messages=dropped,
+        )
+        return self._numbered(message, now_ms)
+
+    def status(self, *, online: bool) -> tuple[str, bytes]:
+        """(topic, payload) of the session's life or death, which have no number."""
+        message = pb.Status(origin=self._origin(), online=online)
+        return self.topic(topics.Kind.STATUS), codec.encode(message)
+
+    def _numbered(self, message: Numbered, measured_boot_ms: int) -> tuple[str, bytes]:
+        self._sequence += 1
+        message.origin.CopyFrom(self._origin())
+        message.origin.sequence = self._sequence
+        message.timing.measured_boot_ms = measured_boot_ms
+        return self.topic(codec.kind_of(message)), codec.encode(message)
+
+    def _origin(self) -> pb.Origin:
+        return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
+
+
+def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Work:
+    """The work in a message of the lease topic. Raises LeaseError.
+
+    Its time to live counts from `received_s` on the monotonic clock: nobody's wall clock
+    has to be right.
+    """
+    message = codec.decode(topics.parse(topic), payload, schema)
+    if isinstance(message, pb.Lease) and message.WhichOneof("work") == "ping":
+        return _ping_work(message.ping, received_s)
+    if isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES:
+        return _bandwidth_work(message.bandwidth, received_s)
+    raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
+
+
+def _ping_work(message: pb.PingLease, received_s: float) -> PingWork:
+    return PingWork(
+        peers=tuple(_peer(peer) for peer in message.peers),
+        interval_s=message.interval_s,
+        count=message.count,
+        expires_s=received_s + message.ttl_s,
+    )
+
+
+def _bandwidth_work(message: pb.BandwidthLease, received_s: float) -> BandwidthWork:
+    return BandwidthWork(
+        lease_id=message.lease_id,
+        role=_ROLES[message.role],
+        peer=_peer(message.peer),
+        port=message.port,
+        duration_ms=message.duration_ms,
+        max_bytes=message.max_bytes,
+        expires_s=received_s + message.ttl_ms / 1000,
+    )
+
+
+def _peer(message: pb.Peer) -> Peer:
+    return Peer(message.node, message.address)
+
+
+def _report(report: Report) -> pb.Report:
+    return pb.Report(
+        cpu=_fields(pb.Cpu, report.cpu),
+        memory=_fields(pb.Memory, report.memory),
+        disk=_fields(pb.Disk, report.disk),
+        network=[_fields(pb.NetworkInterface, i) for i in report.network or ()],
+        temperature=_fields(pb.Temperature, report.temperature),
+        collectors=[
+            pb.CollectorRun(
+                name=run.name, outcome=_COLLECTOR_OUTCOMES[run.outcome], duration_us=run.duration_us
+            )
+            for run in report.collectors
+        ],
+    )
+
+
+def _rtt_report(rtt: RttRound) -> pb.RttReport:
+    return pb.RttReport(peers=[_rtt(sample) for sample in rtt.peers])
+
+
+def _rtt(sample: RttSample) -> pb.Rtt:
+    return pb.Rtt(
+        peer=sample.peer,
+        rtt_ms=sample.rtt_ms,
+        deviation_ms=sample.deviation_ms,
+        sent=sample.sent,
+        received=sample.received,
+        method=_METHODS[sample.method],
+    )
+
+
+def _bandwidth_report(result: BandwidthResult) -> pb.BandwidthReport:
+    return pb.BandwidthReport(
+        lease_id=result.lease_id,
+        peer=result.peer,
+        outcome=_BANDWIDTH_OUTCOMES[result.outcome],
+        bandwidth_mbps=result.bandwidth_mbps,
+        lower_bound=result.lower_bound,
+        transferred_bytes=result.transferred_bytes,
+        duration_ms=result.duration_ms,
+        detail=result.detail,
+    )
+
+
+def _fields(message: Any, reading: Any) -> Any:
+    """The message whose fields are named as the reading's; None stays unset."""
+    if reading is None:
+        return None
+    return message(**{name: getattr(reading, name) for name in reading.__slots__})
+
+
+_MESSAGES: dict[type, Any] = {
+    Report: _report,
+    RttRound: _rtt_report,
+    BandwidthResult: _bandwidth_report,
+}
