@@ -113,8 +113,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         )
 
     async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
-        reader = NodeReader(self._source)
-        return pb.GetMatrixResponse(nodes=reader.names, links=reader.link_statuses())
+        return NodeReader(self._source).matrix()
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

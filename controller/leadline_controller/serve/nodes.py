@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.core.model import CPU, MEMORY, PODS, SCHEDULER_NAME, Node
+from leadline_controller.core.model import CPU, MEMORY, PODS, Node
 from leadline_controller.core.view import ClusterView
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.links import LinkReading
@@ -77,12 +77,21 @@ class NodeReader:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
 
+    def matrix(self) -> pb.GetMatrixResponse:
+        """All nodes, and the pairs of which something is known."""
+        return pb.GetMatrixResponse(nodes=self.names, links=self.link_statuses())
+
+    def statuses(self) -> pb.ListNodesResponse:
+        """All nodes at once; a server makes them in slices instead."""
+        return pb.ListNodesResponse(nodes=[self.status(name) for name in self.names])
+
     def placed_pods(self, name: str) -> list[str]:
         """namespace/name of the unfinished pods of our scheduler on this node, sorted."""
+        ours = self._source.scheduler_name
         return sorted(
             pod.key
             for pod, node in self._source.cluster.pods()
-            if node == name and pod.scheduler_name == SCHEDULER_NAME and not pod.finished
+            if node == name and pod.scheduler_name == ours and not pod.finished
         )
 
     def link_statuses(self, only: str | None = None) -> list[pb.LinkStatus]:

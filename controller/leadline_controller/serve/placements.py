@@ -4,7 +4,6 @@ import math
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.decisions import Record
 
@@ -62,10 +61,10 @@ def why_unexplained(source: InspectionSource, key: str) -> str:
     pod = next((pod for pod, _ in source.cluster.pods() if pod.key == key), None)
     if pod is None:
         return f"no decision about pod {shown} is remembered, and the cluster has no such pod"
-    if pod.scheduler_name != SCHEDULER_NAME:
+    if pod.scheduler_name != source.scheduler_name:
         return (
             f"pod {shown} is not ours to place: its schedulerName is {pod.scheduler_name}, "
-            f"not {SCHEDULER_NAME}"
+            f"not {source.scheduler_name}"
         )
     if pod.node_name is None:
         return f"pod {shown} is pending and nothing is decided about it yet"

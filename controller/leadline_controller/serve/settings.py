@@ -5,6 +5,7 @@ can reach is refused unless both sides show certificates.
 """
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:50505"
 UNIX_PREFIX = "unix:"
+_HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
 # All decisions and nodes of the largest cluster that is held; far over gRPC's own 4 MiB.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
@@ -47,44 +49,33 @@ class ServeSettings:
     tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
-        if self.unix_path is not None:
-            if self.tls is not None:
-                raise ServeError(
-                    f"grpc address {self.address}: a unix socket takes no TLS; "
-                    "leave the certificates out, or listen on host:port"
-                )
-            return
-        if self.tls is None and not _is_loopback(self.host):
+        if self.tls is None and not is_local(self.address):
             raise ServeError(
-                f"grpc address {self.address}: other machines can reach it, so it needs TLS with "
-                "client certificates; configure them, or listen on 127.0.0.1"
+                f"{self.address}: other machines can reach it, so it needs TLS with client "
+                "certificates; configure them, or listen on 127.0.0.1"
+            )
+        if self.tls is not None and self.unix_path is not None:
+            raise ServeError(
+                f"{self.address}: a unix socket takes no TLS; leave the certificates out, "
+                "or listen on host:port"
             )
 
     @property
     def unix_path(self) -> Path | None:
         """The socket's path, None where it listens on TCP."""
         path = self.address.removeprefix(UNIX_PREFIX)
-        if path == self.address:
-            return None
-        if not path.startswith("/"):
-            raise ServeError(f"grpc address {self.address}: expected unix:/path, an absolute path")
-        return Path(path)
-
-    @property
-    def host(self) -> str:
-        """The host of a TCP address, without brackets."""
-        host, colon, port = self.address.rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        if not (colon and bare and port.isdecimal() and int(port) < 65536) or (
-            ":" in host and bare == host
-        ):
-            raise ServeError(
-                f"grpc address {self.address!r}: expected host:port, [ipv6]:port or unix:/path"
-            )
-        return bare
+        return None if path == self.address else Path(path)
 
 
-def _is_loopback(host: str) -> bool:
+def is_local(address: str) -> bool:
+    """Whether only this machine can be at the other end. Raises ServeError when the address
+    is none."""
+    if address.startswith(f"{UNIX_PREFIX}/"):
+        return True
+    found = _HOST_PORT.fullmatch(address)
+    if found is None or int(found["port"]) > 65535:
+        raise ServeError(f"{address!r}: expected host:port, [ipv6]:port or unix:/path")
+    host = found["ipv6"] or found["host"]
     if host == "localhost":
         return True
     try:

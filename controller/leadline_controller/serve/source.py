@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
@@ -11,7 +12,8 @@ from leadline_controller.state.telemetry import TelemetryState
 @dataclass(frozen=True, slots=True)
 class InspectionSource:
     """A running controller. now_s: the monotonic clock by which the states were written;
-    cluster_name: the cluster in the topics; strategy: the name of the one in force.
+    cluster_name: the cluster in the topics; strategy: the name of the one in force;
+    scheduler_name: whose pods are ours.
 
     `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
     """
@@ -23,3 +25,4 @@ class InspectionSource:
     version: str
     cluster_name: str
     strategy: str
+    scheduler_name: str = SCHEDULER_NAME

@@ -1,0 +1,34 @@
+"""A running inspection service over the scene, on a loopback port of its own."""
+
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from leadline_controller.serve.grpc import InspectionServer
+from leadline_controller.serve.settings import ServeSettings
+from leadline_wire.v1 import control_pb2_grpc
+
+from tests.controller.serve.scene import Scene, filled
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return filled()
+
+
+@pytest.fixture
+async def address(scene: Scene) -> AsyncIterator[str]:
+    server = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source, poll_s=0.02)
+    yield await server.start()
+    await server.stop()
+
+
+@pytest.fixture
+async def channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield channel
+
+
+@pytest.fixture
+def stub(channel: grpc.aio.Channel) -> "control_pb2_grpc.InspectionAsyncStub":
+    return control_pb2_grpc.InspectionStub(channel)
