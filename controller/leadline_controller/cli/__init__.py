@@ -1,0 +1,1 @@
+"""leadline: what people and scripts call. One module per group of commands."""

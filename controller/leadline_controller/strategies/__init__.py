@@ -7,6 +7,7 @@ from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.netsched import NetSched
 
+DEFAULT_STRATEGY = "dacs"
 STRATEGIES: Mapping[str, type[Strategy]] = {
     "netsched": NetSched,
     "dacs": Dacs,

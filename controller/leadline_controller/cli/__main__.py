@@ -1,0 +1,102 @@
+"""The `leadline` command. Commands are imported when they are called, so that `leadline
+score` needs no gRPC and help comes up at once on a slow board."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+from leadline_controller import __version__
+
+INTERRUPTED = 130
+
+
+class Lazy(NamedTuple):
+    """Where a command is ("module:attribute" in this package), and its line in the help."""
+
+    target: str
+    help: str
+
+
+COMMANDS: Mapping[str, Lazy] = {
+    "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
+    "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
+    "version": Lazy("version:version", "Print the versions of leadline and its parts."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command only when it is called."""
+
+    def list_commands(self, _: click.Context) -> list[str]:
+        """The names, in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name].target.split(":")
+        command = getattr(importlib.import_module(f"leadline_controller.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101  # COMMANDS would be wrong
+        return command
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: leadline score --snapshot cluster.yaml --strategy dacs -o wide",
+)
+@click.version_option(__version__, message="leadline %(version)s")
+def leadline() -> None:
+    """See what Leadline measured, where pods went and why, and try strategies offline."""
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text stream
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away; keep the interpreter from flushing into the pipe once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; errors are one line on standard error."""
+    try:
+        code = leadline.main(list(arguments), prog_name="leadline", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"; see '{context.command_path} --help'" if context else ""
+        return _complain(f"{error.format_message()}{hint}", error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:  # the last resort: users never see a traceback
+        if os.environ.get("LEADLINE_DEBUG"):
+            raise
+        told = f"{type(error).__name__}: {error}"
+        return _complain(f"internal error, please report it: {told} (LEADLINE_DEBUG=1 shows more)")
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str, code: int = 1) -> int:
+    click.echo(f"leadline: {' '.join(message.split())}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

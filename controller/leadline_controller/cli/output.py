@@ -1,0 +1,116 @@
+"""How every command shows what it found: tables for people, JSON and YAML for scripts."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+Item = TypeVar("Item")
+Format = Literal["table", "wide", "json", "yaml"]
+UNKNOWN = "unknown"
+_PATIENCE_S = 1.0
+_UNBOUNDED = 100_000
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="Format; wide is a table that shows more.",
+)
+
+
+def emit(
+    output: Format,
+    data: Callable[[], object],
+    tables: Callable[[bool], Iterable["RenderableType"]],
+) -> None:
+    """Print in the format asked for; only the one of `data` and `tables` that is needed is
+    made. `tables` is told whether the wide form is wanted."""
+    if output == "json":
+        click.echo(json.dumps(data(), indent=2, ensure_ascii=False, allow_nan=False))
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        show(*tables(output == "wide"))
+
+
+def show(*renderables: "RenderableType") -> None:
+    """Print for a person: fitted to the terminal, or uncut and uncoloured into a file."""
+    console = _console(stderr=False)
+    if console.is_terminal:
+        console.print(*renderables, sep="\n")
+        return
+    with console.capture() as captured:
+        console.print(*renderables, sep="\n")
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
+    """A table of these columns. A cell that is None reads "unknown"."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(clean(cell), style="dim" if cell is None else "") for cell in row))
+    return made
+
+
+def clean(cell: object) -> str:
+    """Text that is safe on a terminal: names and reasons come from files and the network, and
+    escape sequences in them could rewrite the screen."""
+    if cell is None:
+        return UNKNOWN
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(cell))
+
+
+def track(items: Collection[Item], label: str) -> Iterator[Item]:
+    """The items, with a progress bar on standard error when that is a terminal and going
+    through them takes a while."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    from rich.progress import Progress
+
+    started_s = time.monotonic()
+    with Progress(console=_console(stderr=True), transient=True, auto_refresh=False) as bar:
+        task = bar.add_task(label, total=len(items), visible=False)
+        for item in items:
+            yield item
+            late = time.monotonic() - started_s > _PATIENCE_S
+            bar.update(task, advance=1, visible=late)
+            if late:
+                bar.refresh()
+
+
+def working(label: str) -> AbstractContextManager[Any]:
+    """A spinner on standard error, when that is a terminal, around work of unknown length."""
+    return _console(stderr=True).status(label) if sys.stderr.isatty() else nullcontext()
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else _UNBOUNDED,
+        force_terminal=stream.isatty(),
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )

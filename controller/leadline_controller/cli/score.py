@@ -1,0 +1,101 @@
+"""`leadline score`: where a snapshot's pods would go, with no server at all."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline_controller.cli.errors import BadInput
+from leadline_controller.cli.output import Format, emit, output_option, table, track, working
+from leadline_controller.core.fields import FieldError
+from leadline_controller.core.options import OptionError, build
+from leadline_controller.filters import FILTERS
+from leadline_controller.sim.score import score as score_snapshot
+from leadline_controller.sim.snapshot import load_snapshot
+from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+
+_SHOWN = 3
+
+
+@click.command(
+    epilog="Example: leadline score --snapshot docs/examples/dacs-fig2.yaml --strategy dacs "
+    "--option beta_cs=0.1 --option beta_rc=0 -o wide"
+)
+@click.option(
+    "--snapshot",
+    "path",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A ClusterSnapshot, YAML or JSON.",
+)
+@click.option(
+    "--strategy",
+    "name",
+    type=click.Choice(list(STRATEGIES)),
+    default=DEFAULT_STRATEGY,
+    show_default=True,
+    help="How to choose among the nodes that fit.",
+)
+@click.option(
+    "--option",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set an option of the strategy; repeatable. See 'leadline strategies'.",
+)
+@click.option("--seed", default=0, show_default=True, help="Repeats how ties are broken.")
+@output_option
+@click.pass_context
+def score(
+    ctx: click.Context, path: Path, name: str, given: tuple[str, ...], seed: int, output: Format
+) -> None:
+    """Place the pods of a snapshot file one after the other, each seeing what the ones before
+    it took, and say why. Exit code 1 when a pod fits nowhere."""
+    try:
+        strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
+        with working(f"reading {path}"):
+            snapshot = load_snapshot(path)
+    except (FieldError, OptionError) as error:
+        raise BadInput(str(error)) from None
+    pods = track(snapshot.pods, "placing pods")
+    result = score_snapshot(snapshot, strategy, FILTERS, seed, pods)
+    emit(output, lambda: result, lambda wide: _tables(result, wide=wide))
+    if any(decision["node"] is None for decision in result["decisions"]):
+        ctx.exit(1)
+
+
+def _option(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise OptionError(f"option {text!r}: expected KEY=VALUE")
+    return key, value
+
+
+def _tables(result: dict[str, Any], *, wide: bool) -> Iterable[Any]:
+    decisions = result["decisions"]
+    columns = ("POD", "NODE", "WHY", *(("TOTALS", "REJECTED") if wide else ()))
+    rows = [
+        (d["pod"], d["node"] or "none", d["why"], *(_more(d, result["better"]) if wide else ()))
+        for d in decisions
+    ]
+    yield table(columns, rows)
+    placed = Counter(d["node"] for d in decisions if d["node"] is not None)
+    told = ", ".join(f"{node} {count}" for node, count in placed.most_common())
+    yield f"\n{placed.total()} of {len(decisions)} pods placed{': ' if told else ''}{told}"
+
+
+def _more(decision: dict[str, Any], better: str) -> tuple[str, str]:
+    known = {n: s["total"] for n, s in decision["scores"].items() if s["total"] is not None}
+    ordered = sorted(known, key=lambda node: known[node], reverse=better == "higher")
+    totals = [f"{node} {known[node]:.6g}" for node in ordered]
+    totals += [f"{node} unknown" for node in decision["scores"] if node not in known]
+    rejected = [f"{node} {'; '.join(why)}" for node, why in decision["rejected"].items()]
+    return _few(totals, ", "), _few(rejected, " | ")
+
+
+def _few(texts: Sequence[str], separator: str) -> str:
+    left = len(texts) - _SHOWN
+    return separator.join(texts[:_SHOWN]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,69 @@
+"""`leadline strategies`: what can be chosen, and what each can be told."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from leadline_controller.cli.output import Format, emit, output_option, table
+from leadline_controller.core.options import Option, options_of
+from leadline_controller.strategies import STRATEGIES
+
+_BEST = {"lower": "lowest", "higher": "highest"}
+
+
+@click.command(epilog="Example: leadline strategies -o json")
+@output_option
+def strategies(output: Format) -> None:
+    """List the strategies: where each is from, what should be measured for it, its options."""
+    emit(output, _listed, _tables)
+
+
+def _listed() -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "paper": strategy.paper,
+            "better": strategy.better,
+            "needs": list(strategy.needs),
+            "options": [_option(option) for option in options_of(strategy)],
+        }
+        for name, strategy in STRATEGIES.items()
+    ]
+
+
+def _option(option: Option) -> dict[str, Any]:
+    return {
+        "name": option.name,
+        "default": option.default,
+        "unit": option.unit,
+        "minimum": option.minimum,
+        "maximum": option.maximum if math.isfinite(option.maximum) else None,
+        "help": option.help,
+    }
+
+
+def _tables(_: bool) -> Iterable[Any]:
+    yield table(
+        ("STRATEGY", "PAPER", "BEST TOTAL", "NEEDS MEASURED"),
+        [
+            (name, s.paper, _BEST[s.better], ", ".join(s.needs) or "nothing")
+            for name, s in STRATEGIES.items()
+        ],
+    )
+    yield ""
+    yield table(
+        ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING"),
+        [
+            (name, o.name, f"{o.default:g}", _range(o), o.unit, o.help)
+            for name, strategy in STRATEGIES.items()
+            for o in options_of(strategy)
+        ],
+    )
+
+
+def _range(option: Option) -> str:
+    if math.isinf(option.maximum):
+        return f"from {option.minimum:g}"
+    return f"{option.minimum:g} to {option.maximum:g}"
