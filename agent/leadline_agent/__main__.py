@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _fail(1, "standard output was closed")
-    except Exception as error:  # noqa: BLE001 - the last line of defence: no traceback for users
+    except Exception as error:
         logging.debug("unexpected", exc_info=True)
         return _fail(1, f"unexpected {type(error).__name__}, please report it: {error}")
 
