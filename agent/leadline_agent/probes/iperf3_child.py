@@ -4,7 +4,6 @@ The Python wrapper redirects the whole process's standard output and blocks in C
 not run in the agent. This process says what iperf3 said, as iperf3's own JSON, and ends.
 """
 
-import ctypes
 import json
 import os
 import shutil
@@ -22,6 +21,8 @@ def main(argument: str) -> int:
     spec = json.loads(argument)
     # Should the agent die, nobody else is left to end this. An alarm survives exec.
     signal.alarm(spec["limit_s"])
+    import ctypes  # here, because the agent imports this module for its constants
+
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
