@@ -83,8 +83,12 @@ def _tables(result: dict[str, Any], *, wide: bool) -> Iterable[Any]:
     ]
     yield table(columns, rows)
     placed = Counter(d["node"] for d in decisions if d["node"] is not None)
-    told = ", ".join(f"{node} {count}" for node, count in placed.most_common())
+    told = ", ".join(f"{node} {n}" for node, n in sorted(placed.items(), key=_most_first))
     yield f"\n{placed.total()} of {len(decisions)} pods placed{': ' if told else ''}{told}"
+
+
+def _most_first(placed: tuple[str, int]) -> tuple[int, str]:
+    return -placed[1], placed[0]
 
 
 def _more(decision: dict[str, Any], better: str) -> tuple[str, str]:
@@ -92,7 +96,10 @@ def _more(decision: dict[str, Any], better: str) -> tuple[str, str]:
     ordered = sorted(known, key=lambda node: known[node], reverse=better == "higher")
     totals = [f"{node} {known[node]:.6g}" for node in ordered]
     totals += [f"{node} unknown" for node in decision["scores"] if node not in known]
-    rejected = [f"{node} {'; '.join(why)}" for node, why in decision["rejected"].items()]
+    nodes_of: dict[str, list[str]] = {}
+    for node, why in decision["rejected"].items():
+        nodes_of.setdefault("; ".join(why), []).append(node)
+    rejected = [f"{_few(nodes, ', ')}: {why}" for why, nodes in nodes_of.items()]
     return _few(totals, ", "), _few(rejected, " | ")
 
 
