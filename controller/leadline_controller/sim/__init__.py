@@ -1,0 +1,1 @@
+"""Clusters that are not there: from a file, or simulated."""

@@ -1,0 +1,217 @@
+"""JSON to and from the API server, and what its answers mean in the port's words.
+
+Objects stay plain dictionaries: building the client library's generated models takes longer
+than everything else that is done with a pod.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes_asyncio.client import ApiClient
+
+from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    ClusterError,
+    PodGoneError,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.kube.connection import KubeConfigError, Login
+
+Json = dict[str, Any]
+
+_REQUEST = aiohttp.ClientTimeout(total=30, sock_connect=10)
+_LONGEST_WAIT_S = 30.0
+_LOG_IN_AGAIN_S = 10.0
+_MESSAGE_LENGTH = 400
+_log = logging.getLogger(__name__)
+
+
+class ExpiredError(ClusterError):
+    """The server no longer keeps the changes since then: list again (410)."""
+
+
+_KINDS: Mapping[int, type[ClusterError]] = {
+    # A token that ran out is renewed before the next request, so asking again may help.
+    401: UnavailableError,
+    404: PodGoneError,
+    408: UnavailableError,
+    409: AlreadyBoundError,
+    410: ExpiredError,
+    429: UnavailableError,
+}
+
+
+def error_for(status: int, message: str) -> ClusterError:
+    """The port's error for an HTTP status of 400 or more."""
+    kind = _KINDS.get(status, UnavailableError if status >= 500 else RefusedError)
+    return kind(f"{status}: {' '.join(message.split())[:_MESSAGE_LENGTH]}")
+
+
+def pod_path(pod: Pod) -> str:
+    """The path of a pod's API object."""
+    return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+
+
+class ApiServer:
+    """One API server. Close it after use.
+
+    Every call raises ClusterError's kinds. When the server said "Retry-After", every further
+    request waits that long first (30 s at most), whoever makes it.
+    """
+
+    def __init__(self, client: ApiClient, login: Login) -> None:
+        self._client = client
+        self._login = login
+        self._not_before_s = 0.0
+        self._logged_in_s = float("-inf")
+
+    @classmethod
+    async def connect(cls, login: Login) -> "ApiServer":
+        """Read the login; no request is made yet. Raises KubeConfigError."""
+        return cls(await login.open(), login)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    @property
+    def url(self) -> str:
+        """Where the server is, for messages."""
+        return str(self._client.configuration.host)
+
+    async def get(self, path: str, **query: str) -> Json:
+        """Read an object or a list."""
+        return await self._json("GET", path, query)
+
+    async def post(self, path: str, body: Json) -> Json:
+        """Create an object or a subresource."""
+        return await self._json("POST", path, {}, body)
+
+    async def patch(self, path: str, body: Json) -> Json:
+        """Merge `body` into an object (RFC 7386)."""
+        return await self._json("PATCH", path, {}, body, "application/merge-patch+json")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], silence_s: float
+    ) -> AsyncIterator[AsyncIterator[Json]]:
+        """Open a watch: yields its events, one JSON object a line.
+
+        The events end when the server ends them, the connection breaks, or nothing came for
+        `silence_s`; only opening raises, and what is said in an event is for the caller.
+        """
+        limits = aiohttp.ClientTimeout(sock_connect=10, sock_read=silence_s)
+        response = await self._request("GET", path, query, limits=limits)
+        try:
+            yield _events(response)
+        finally:
+            response.close()
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        response = await self._request(method, path, query, body, content_type)
+        try:
+            answer = json.loads(await response.read())
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise UnavailableError(f"{method} {path}: {_reason(error)}") from None
+        finally:
+            response.release()
+        if not isinstance(answer, dict):
+            raise UnavailableError(f"{method} {path}: the answer is no JSON object")
+        return answer
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | None = None,
+        content_type: str = "application/json",
+        limits: aiohttp.ClientTimeout = _REQUEST,
+    ) -> aiohttp.ClientResponse:
+        wait_s = self._not_before_s - _now_s()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        try:
+            response: aiohttp.ClientResponse = await self._client.call_api(
+                path,
+                method,
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=limits,
+            )
+            if response.status >= 400:
+                raise await self._refusal(response, f"{method} {path}")
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
+        return response
+
+    async def _refusal(self, response: aiohttp.ClientResponse, what: str) -> ClusterError:
+        text = await response.text(errors="replace")
+        response.release()
+        if response.status in (429, 503):
+            wait_s = _retry_after_s(response.headers.get("Retry-After"))
+            self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
+        if response.status == 401:
+            await self._log_in_again()
+        return error_for(response.status, f"{_message(text)} ({what})")
+
+    async def _log_in_again(self) -> None:
+        if _now_s() < self._logged_in_s + _LOG_IN_AGAIN_S:
+            return
+        self._logged_in_s = _now_s()
+        try:
+            await self._login.refresh(self._client.configuration)
+        except KubeConfigError as error:
+            _log.warning("can't renew the credentials: %s", error)
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+    try:
+        async for line in response.content:
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        # The line that a broken connection cut in two is no JSON either.
+        _log.debug("the watch of %s ended: %s", response.url.path, _reason(error))
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _retry_after_s(text: str | None) -> float:
+    try:
+        return min(max(float(text or 0), 0.0), _LONGEST_WAIT_S)
+    except ValueError:
+        return 1.0
+
+
+def _message(text: str) -> str:
+    """The sentence in a Status object, or whatever a proxy said instead."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, TypeError, KeyError):
+        return text
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

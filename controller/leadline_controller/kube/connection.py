@@ -1,0 +1,83 @@
+"""Where the API server is and how to prove who we are, from a kubeconfig or from inside a pod.
+
+kubernetes_asyncio reads both, runs exec plugins and re-reads a pod's token as it is rotated.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from leadline_controller import __version__
+
+
+class KubeConfigError(Exception):
+    """The way to the API server is not stated, or not safe; str() is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A kubeconfig and one of its contexts (None: the current one), or, without a kubeconfig,
+    the service account of the pod that we run in."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+    async def open(self) -> ApiClient:
+        """A client for this login. Raises KubeConfigError."""
+        configuration = Configuration()
+        # Kubernetes' own certificates often lack the key identifiers that Python 3.13 asks for
+        # by default. The chain and the server's name are verified all the same.
+        configuration.disable_strict_ssl_verification = True
+        await self.refresh(configuration)
+        _refuse_unverified(configuration, self._place())
+        try:
+            client = ApiClient(configuration)
+        except (OSError, ssl.SSLError) as error:
+            raise KubeConfigError(f"{self._place()}: certificate or key: {error}") from None
+        client.user_agent = f"leadline-controller/{__version__}"
+        return client
+
+    async def refresh(self, configuration: Configuration) -> None:
+        """Read server and credentials again, for tokens that expire. Raises KubeConfigError."""
+        try:
+            if self.kubeconfig is None:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the library leaves it untyped
+            elif not self.kubeconfig.is_file():
+                raise KubeConfigError(f"{self.kubeconfig}: no such kubeconfig file")
+            else:
+                await load_kube_config(
+                    config_file=str(self.kubeconfig),
+                    context=self.context,
+                    client_configuration=configuration,
+                    persist_config=False,
+                )
+        except (ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
+            raise KubeConfigError(f"{self._place()}: can't log in: {_one_line(error)}") from None
+        except yaml.YAMLError as error:
+            raise KubeConfigError(f"{self._place()}: not YAML: {_one_line(error)}") from None
+
+    def _place(self) -> str:
+        return str(self.kubeconfig or "the pod's service account")
+
+
+def _refuse_unverified(configuration: Configuration, place: str) -> None:
+    server = urlsplit(configuration.host)
+    if not configuration.verify_ssl:
+        raise KubeConfigError(
+            f"{place}: insecure-skip-tls-verify is set: remove it and give "
+            "certificate-authority-data instead"
+        )
+    local = server.hostname in ("localhost", "127.0.0.1", "::1")
+    if server.scheme != "https" and not local:
+        raise KubeConfigError(
+            f"{place}: cluster.server: expected https://HOST, got {configuration.host!r}"
+        )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

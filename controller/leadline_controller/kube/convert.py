@@ -1,0 +1,79 @@
+"""API objects -> the core's Node and Pod, whatever the objects are like.
+
+core/manifest.py reads them. What it can't read must neither end the watch nor be used: such a
+node takes no pods, and such a pod says what is wrong in its `problem`.
+"""
+
+import logging
+from typing import Any
+
+from leadline_controller.core.fields import FieldError
+from leadline_controller.core.manifest import read_node, read_pod
+from leadline_controller.core.model import PODS, Node, Pod
+
+Json = dict[str, Any]
+_MOST_SAID = 1000
+_log = logging.getLogger(__name__)
+
+
+class Converter:
+    """Converts the objects of one cluster and says once of each what could not be read."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str] = {}
+
+    def node(self, manifest: Json) -> Node | None:
+        """The node, closed to pods when it can't be read; None when not even its name can."""
+        name = _text(manifest, "metadata", "name")
+        try:
+            node = read_node(manifest)
+        except FieldError as error:
+            self._say(f"node {name}", f"{error}; it takes no pods until that is mended")
+            return Node(name=name, unschedulable=True, ready=False) if name else None
+        self._said.pop(f"node {name}", None)
+        return node
+
+    def pod(self, manifest: Json) -> Pod | None:
+        """The pod, with a `problem` when it can't be read; None when not even its name can."""
+        namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
+        key = f"pod {namespace}/{name}"
+        try:
+            pod = read_pod(manifest)
+        except FieldError as error:
+            pod = _unreadable(manifest, str(error))
+            if not pod.name:
+                self._say(key, f"{error}; left out")
+                return None
+            if pod.node_name and not pod.finished:
+                self._say(key, f"{error}; what it takes of node {pod.node_name} is not counted")
+            return pod
+        self._said.pop(key, None)
+        return pod
+
+    def _say(self, what: str, problem: str) -> None:
+        if self._said.get(what) != problem:
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()  # most of these objects are long gone
+            self._said[what] = problem
+            _log.warning("%s: %s", what, problem)
+
+
+def _unreadable(manifest: Json, problem: str) -> Pod:
+    """What can be said of a pod without trusting anything in it to have the right type."""
+    return Pod(
+        namespace=_text(manifest, "metadata", "namespace"),
+        name=_text(manifest, "metadata", "name"),
+        uid=_text(manifest, "metadata", "uid"),
+        requests={PODS: 1},
+        scheduler_name=_text(manifest, "spec", "schedulerName"),
+        node_name=_text(manifest, "spec", "nodeName") or None,
+        finished=_text(manifest, "status", "phase") in ("Succeeded", "Failed"),
+        terminating=bool(_text(manifest, "metadata", "deletionTimestamp")),
+        problem=problem,
+    )
+
+
+def _text(manifest: Json, section: str, name: str) -> str:
+    inside = manifest.get(section)
+    value = inside.get(name) if isinstance(inside, dict) else None
+    return value if isinstance(value, str) else ""
