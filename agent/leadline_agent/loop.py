@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from queue import Empty, SimpleQueue
 
@@ -76,7 +77,7 @@ class Agent:
         self._flush = Every(FLUSH_S, now_s + FLUSH_S)
         period_s = (notify.watchdog_s or float("inf")) / 2
         self._watchdog = Every(period_s, now_s + period_s)
-        self._progress_s = now_s
+        self._collected_s = self._progress_s = now_s
         self._is_ready = False
 
     def due_s(self) -> float:
@@ -108,6 +109,10 @@ class Agent:
 
     def _hand_over_a_report(self, now_s: float) -> None:
         report = self._collectors.collect()
+        if self._probes.has_loaded_since(self._collected_s):
+            # Our own test's packets are not what this board's users do.
+            report = replace(report, network=None)
+        self._collected_s = now_s
         self._session.publish(report)
         if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
             self._progress_s = now_s

@@ -32,6 +32,10 @@ class Probes:
         """Hand a lease to its probe."""
         self._probes[type(work)].take(work)
 
+    def has_loaded_since(self, since_s: float) -> bool:
+        """Whether the network counters show our own load since then (monotonic)."""
+        return any(probe.has_loaded_since(since_s) for probe in self._probes.values())
+
     def stop(self) -> None:
         """End all work under way."""
         for probe in self._probes.values():

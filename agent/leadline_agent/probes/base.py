@@ -33,5 +33,8 @@ class Probe(Protocol):
     def take(self, work: Any) -> None:
         """Start this lease, or refuse it. Returns at once."""
 
+    def has_loaded_since(self, since_s: float) -> bool:
+        """Whether its own traffic shows in the network counters since then (monotonic)."""
+
     def stop(self) -> None:
         """End what is under way, within seconds."""

@@ -123,6 +123,7 @@ class Iperf3:
         self._lease_id = ""
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
+        self._ended_s = float("-inf")
 
     @property
     def abilities(self) -> tuple[str, ...]:
@@ -145,6 +146,10 @@ class Iperf3:
         )
         self._thread.start()
 
+    def has_loaded_since(self, since_s: float) -> bool:
+        """Whether a test is running or ended after that."""
+        return bool(self._thread and self._thread.is_alive()) or self._ended_s >= since_s
+
     def stop(self) -> None:
         """End a test under way."""
         self._stopped.set()
@@ -163,6 +168,8 @@ class Iperf3:
             self._around.report(ended(work, BandwidthOutcome.ABSENT, reason))
         except (IperfError, OSError) as error:
             self._around.report(ended(work, BandwidthOutcome.FAILED, str(error)))
+        finally:
+            self._ended_s = time.monotonic()
 
     def _measure(self, work: BandwidthWork) -> str:
         """iperf3's JSON. The other end may come up later: a client tries until it expires."""

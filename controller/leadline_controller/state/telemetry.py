@@ -7,6 +7,7 @@ the controller's monotonic clock; a value older than its time to live is unknown
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from threading import RLock
 
 import numpy as np
@@ -20,6 +21,7 @@ _MAX_NODES = 20_000
 _MAX_PEERS = 256
 BROKER = "@broker"
 REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
+_COLUMNS = (*REPORTED, "bandwidth_mbps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class _Record:
     slot: int
     agent: Agent
     board: BoardReading | None = None
+    board_at_s: float = -np.inf
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
@@ -91,8 +94,9 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
-        self._values = np.full((64, len(METRICS)), np.nan)
-        self._at_s = np.full((64, 2), -np.inf)  # when reported, when the bandwidth was measured
+        self._values = np.full((64, len(_COLUMNS)), np.nan)
+        self._at_s = np.full((64, len(_COLUMNS)), -np.inf)
+        self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
 
     # Writing: the ingest thread.
@@ -126,9 +130,8 @@ class TelemetryState:
             record = self._accept(node, stamp)
             if record is None:
                 return False
-            self._values[record.slot, : len(REPORTED)] = reading.values
-            self._at_s[record.slot, 0] = at_s
-            record.board = reading
+            self._set_reported(record.slot, reading.values, at_s)
+            record.board, record.board_at_s = reading, at_s
             return True
 
     def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
@@ -168,7 +171,7 @@ class TelemetryState:
         """The last report of a node that is still fresh."""
         with self._lock:
             record = self._records.get(node)
-            if record is None or now_s - self._at_s[record.slot, 0] > self.ttl.report_s:
+            if record is None or now_s - record.board_at_s > self.ttl.report_s:
                 return None
             return record.board
 
@@ -178,7 +181,7 @@ class TelemetryState:
             record = self._records.get(node)
             if record is None or record.board is None:
                 return None
-            return now_s - float(self._at_s[record.slot, 0])
+            return now_s - record.board_at_s
 
     def lost_messages(self, node: str) -> int:
         """Messages of this node that never came."""
@@ -192,10 +195,10 @@ class TelemetryState:
             if record is None:
                 return {}
             values = self._fresh_values(np.array([record.slot]), (node,), now_s)[0]
-            reported_s, tested_s = self._at_s[record.slot]
+            ages_s = now_s - self._at_s[record.slot]
         return {
-            name: (float(value), now_s - float(tested_s if name not in REPORTED else reported_s))
-            for name, value in zip((*REPORTED, "bandwidth_mbps"), values, strict=True)
+            name: (float(value), float(age_s))
+            for name, value, age_s in zip(_COLUMNS, values, ages_s, strict=True)
             if not np.isnan(value)
         }
 
@@ -208,8 +211,7 @@ class TelemetryState:
         """The columns of a view over `table`, NaN where unknown now."""
         with self._lock:
             values = self._fresh_values(self._slots_of(table), table.names, now_s)
-        names = (*REPORTED, "bandwidth_mbps")
-        return NodeMetrics(**{name: values[:, at] for at, name in enumerate(names)})
+        return NodeMetrics(**{name: values[:, at] for at, name in enumerate(_COLUMNS)})
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips of a view over `table`."""
@@ -242,22 +244,29 @@ class TelemetryState:
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._links.bandwidth_of(node, now_s)
-        self._values[slot, -1], self._at_s[slot, 1] = known or (np.nan, -np.inf)
+        self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
+
+    def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
+        """What this report leaves out keeps its older value, and that one's age."""
+        end = len(REPORTED)
+        if isnan(sum(values)):
+            known = ~np.isnan(values)
+            self._values[slot, :end][known] = np.array(values)[known]
+            self._at_s[slot, :end][known] = at_s
+        else:
+            self._values[slot, :end] = values
+            self._at_s[slot, :end] = at_s
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
     ) -> NDArray[np.float64]:
         """Rows of values, NaN where unknown, too old, or the slot is -1."""
-        for at in np.flatnonzero(
-            (slots >= 0)
-            & ~np.isnan(self._values[slots, -1])
-            & (now_s - self._at_s[slots, 1] > self.ttl.bandwidth_s)
-        ):
+        old = now_s - self._at_s[slots] > self._ttl_s
+        for at in np.flatnonzero(old[:, -1] & (slots >= 0) & ~np.isnan(self._values[slots, -1])):
             self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
+            old[at, -1] = False
         values = self._values[slots]
-        stale = (slots < 0) | (now_s - self._at_s[slots, 0] > self.ttl.report_s)
-        values[stale, : len(REPORTED)] = np.nan
-        values[slots < 0, -1] = np.nan
+        values[old | (slots < 0)[:, np.newaxis]] = np.nan
         return values
 
     def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
