@@ -1,0 +1,60 @@
+"""One collector never stops another, and each run is accounted for."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from leadline_agent.collectors import Collectors
+from leadline_agent.collectors.board import hardware_model
+from leadline_agent.sample import AbsentError, CollectorOutcome, Memory
+
+
+class Broken:
+    def __init__(self, sys_root: Path) -> None:
+        pass
+
+    def collect(self) -> object:
+        raise RuntimeError("the card is loose")
+
+
+class Missing(Broken):
+    def collect(self) -> object:
+        raise AbsentError("no such thing")
+
+
+class Works(Broken):
+    def collect(self) -> object:
+        return Memory(2, 1)
+
+
+def test_the_others_still_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    registry = {"cpu": Broken, "disk": Missing, "memory": Works}
+    with caplog.at_level(logging.WARNING):
+        report = Collectors(registry, tmp_path).collect()
+    assert (report.cpu, report.disk, report.memory) == (None, None, Memory(2, 1))
+    assert {run.name: run.outcome for run in report.collectors} == {
+        "cpu": CollectorOutcome.FAILED,
+        "disk": CollectorOutcome.ABSENT,
+        "memory": CollectorOutcome.OK,
+    }
+    assert "collector cpu: failed" in caplog.text
+    assert "disk" not in caplog.text  # hardware that is not there is no complaint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        (
+            "firmware/devicetree/base/model",
+            b"Raspberry Pi 4 Model B Rev 1.4\0",
+            "Raspberry Pi 4 Model B Rev 1.4",
+        ),
+        ("class/dmi/id/product_name", b"NUC8i3BEK\n", "NUC8i3BEK"),
+        ("nothing", b"", ""),
+    ],
+)
+def test_the_hardware_has_a_name(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    assert hardware_model(tmp_path) == expected

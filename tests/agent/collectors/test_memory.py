@@ -1,0 +1,31 @@
+"""The memory collector on a /proc/meminfo that is text."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+from leadline_agent.collectors.memory import MemoryCollector, memory
+from leadline_agent.sample import Memory
+
+MEMINFO = """\
+MemTotal:        3884380 kB
+MemFree:          210036 kB
+MemAvailable:    2964400 kB
+Buffers:           85000 kB
+Cached:          2600000 kB
+Shmem:             12000 kB
+Active:          1200000 kB
+Inactive:        1900000 kB
+Slab:              90000 kB
+SReclaimable:      60000 kB
+"""
+
+
+def test_total_and_available_are_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "meminfo").write_text(MEMINFO)
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    assert MemoryCollector(tmp_path).collect() == Memory(3884380 * 1024, 2964400 * 1024)
+
+
+def test_available_is_never_more_than_the_total() -> None:
+    assert memory(total_bytes=100, available_bytes=150) == Memory(100, 100)

@@ -1,0 +1,71 @@
+"""The network collector: which interfaces matter, and their rates."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+from leadline_agent.collectors.network import Counters, NetworkCollector, choose, rates
+from leadline_agent.sample import AbsentError, Interface
+
+NET_DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo: 999 9 0 0 0 0 0 0 999 9 0 0 0 0 0 0
+  eth0: {received} 30 0 0 0 0 0 0 {sent} 20 0 0 0 0 0 0
+"""
+
+
+def up(*names: str) -> object:
+    stats = next(iter(psutil.net_if_stats().values()))
+    return lambda: {name: stats._replace(isup=not name.startswith("down")) for name in names}
+
+
+def test_rates_are_per_interface_and_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_ms = iter((1_000, 5_000))
+    monkeypatch.setattr("leadline_agent.collectors.network.boot_ms", lambda: next(clock_ms))
+    monkeypatch.setattr(psutil, "net_if_stats", up("lo", "eth0"))
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "net").mkdir()
+    collector = NetworkCollector(tmp_path / "sys")
+    (tmp_path / "net/dev").write_text(NET_DEV.format(received=1000, sent=2000))
+    assert collector.collect() == (Interface("eth0"),)
+    (tmp_path / "net/dev").write_text(NET_DEV.format(received=5000, sent=2400))
+    assert collector.collect() == (Interface("eth0", 0.0, 0.0, 100.0, 1000.0),)
+
+
+def test_loopback_alone_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "net_if_stats", up("lo", "down0"))
+    with pytest.raises(AbsentError):
+        NetworkCollector(tmp_path / "sys").collect()
+
+
+@pytest.mark.parametrize(
+    ("names", "physical", "expected"),
+    [
+        pytest.param(
+            ["lo", "cni0", "flannel.1", "veth12ab", "wg0", "wlan0", "eth0"],
+            {"eth0", "wlan0"},
+            ["eth0", "wlan0", "wg0"],
+            id="a node of a cluster",
+        ),
+        pytest.param(["lo", "veth0"], set(), ["veth0"], id="a namespace that has nothing else"),
+        pytest.param(
+            ["a0", "b0", "c0", "d0", "e0", "z0"],
+            {"z0"},
+            ["z0", "a0", "b0", "c0"],
+            id="more than fit in a report",
+        ),
+        pytest.param(["lo"], set(), [], id="no network"),
+    ],
+)
+def test_hardware_comes_first_and_plumbing_only_alone(
+    names: list[str], physical: set[str], expected: list[str]
+) -> None:
+    assert choose(names, physical) == expected
+
+
+def test_a_counter_that_was_reset_is_unknown_and_not_negative() -> None:
+    before, after = Counters(10, 10, 4_000_000_000, 10), Counters(20, 20, 7, 20)
+    assert rates("eth0", before, after, 1000) == Interface("eth0", 10.0, 10.0, None, 10.0)

@@ -1,0 +1,59 @@
+"""The temperature collector below a /sys that is text."""
+
+from pathlib import Path
+
+import pytest
+from leadline_agent.collectors.temperature import TemperatureCollector, hottest
+from leadline_agent.sample import AbsentError, Temperature, TransientError
+
+
+def write(root: Path, name: str, text: str) -> Path:
+    path = root / "class" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_pi_is_measured_by_cpu_thermal(tmp_path: Path) -> None:
+    write(tmp_path, "hwmon/hwmon0/name", "rp1_adc\n")
+    write(tmp_path, "hwmon/hwmon0/temp1_input", "31000\n")
+    write(tmp_path, "hwmon/hwmon1/name", "cpu_thermal\n")
+    write(tmp_path, "hwmon/hwmon1/temp1_input", "48312\n")
+    assert TemperatureCollector(tmp_path).collect() == Temperature(48.312)
+
+
+def test_a_thermal_zone_serves_where_there_is_no_hwmon(tmp_path: Path) -> None:
+    write(tmp_path, "thermal/thermal_zone0/type", "gpu-thermal\n")
+    write(tmp_path, "thermal/thermal_zone0/temp", "90000\n")
+    write(tmp_path, "thermal/thermal_zone1/type", "cpu-thermal\n")
+    write(tmp_path, "thermal/thermal_zone1/temp", "50500\n")
+    assert TemperatureCollector(tmp_path).collect() == Temperature(50.5)
+
+
+def test_the_hottest_core_counts() -> None:
+    assert hottest(["41000\n", "63000\n", "44000\n"]) == Temperature(63.0)
+
+
+def test_a_reading_that_no_processor_has_is_refused() -> None:
+    with pytest.raises(TransientError):
+        hottest(["-274000\n"])
+
+
+def test_no_sensor_is_absent(tmp_path: Path) -> None:
+    write(tmp_path, "hwmon/hwmon0/name", "nvme\n")
+    with pytest.raises(AbsentError):
+        TemperatureCollector(tmp_path).collect()
+
+
+def test_a_sensor_that_moves_is_found_again(tmp_path: Path) -> None:
+    name = write(tmp_path, "hwmon/hwmon0/name", "coretemp\n")
+    sensor = write(tmp_path, "hwmon/hwmon0/temp1_input", "40000\n")
+    collector = TemperatureCollector(tmp_path)
+    collector.collect()
+    name.unlink()
+    sensor.unlink()
+    write(tmp_path, "hwmon/hwmon3/name", "coretemp\n")
+    write(tmp_path, "hwmon/hwmon3/temp1_input", "42000\n")
+    with pytest.raises(FileNotFoundError):
+        collector.collect()
+    assert collector.collect() == Temperature(42.0)

@@ -1,0 +1,46 @@
+"""What holds for every collector in COLLECTORS, on the machine that runs this test."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from leadline_agent.collectors import COLLECTORS, SYS_ROOT, Collectors
+from leadline_agent.sample import AbsentError, CollectorOutcome, Report
+
+each = pytest.mark.parametrize("name", COLLECTORS)
+
+
+def numbers(reading: Any) -> Iterator[float]:
+    for part in reading if isinstance(reading, tuple) else (reading,):
+        for value in dataclasses.asdict(part).values():
+            if isinstance(value, int | float):
+                yield value
+
+
+@each
+def test_reads_finite_values_or_is_absent(name: str) -> None:
+    collector = COLLECTORS[name](SYS_ROOT)
+    try:
+        readings = [collector.collect(), collector.collect()]
+    except AbsentError:
+        readings = []
+    values = [value for reading in readings for value in numbers(reading)]
+    assert all(math.isfinite(value) for value in values)
+    assert all(value >= 0 for value in values if name != "temperature")
+
+
+@each
+def test_fills_the_field_of_the_report_that_has_its_name(name: str) -> None:
+    assert name in {field.name for field in dataclasses.fields(Report)}
+    report = Collectors({name: COLLECTORS[name]}).collect()
+    (run,) = report.collectors
+    assert (run.name, run.duration_us >= 0) == (name, True)
+    assert (getattr(report, name) is not None) == (run.outcome is CollectorOutcome.OK)
+
+
+@each
+def test_survives_a_board_that_has_nothing(name: str, tmp_path: Any) -> None:
+    report = Collectors({name: COLLECTORS[name]}, sys_root=tmp_path).collect()
+    assert report.collectors[0].outcome in (CollectorOutcome.OK, CollectorOutcome.ABSENT)
