@@ -1,0 +1,199 @@
+"""`leadline lab`: boards of network namespaces on shaped links, for trying things out."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from leadline_controller.cli import output, story
+from leadline_controller.cli.errors import BadInput, Failed
+from leadline_controller.lab import lab as labs
+from leadline_controller.lab.agents import AgentSettings, start_agents
+from leadline_controller.lab.broker import embedded_broker, start_broker
+from leadline_controller.lab.errors import LabError, SpecError
+from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
+
+_CLUSTER = "demo"
+_INTERVAL_S = 2
+_LOCAL_BOARDS = ("board-1", "board-2", "board-3", "board-4")
+# Of four boards three are throttled, and two of those are far away.
+_STORY = LabSpec(
+    boards=(
+        BoardSpec("n1", rate_mbps=4),
+        BoardSpec("n2", rate_mbps=4, delay_ms=20),
+        BoardSpec("n3", rate_mbps=4, delay_ms=10),
+        BoardSpec("n4", rate_mbps=100),
+    )
+)
+# Boards of a lab share one machine, so its CPU, memory and disk tell nothing apart.
+_SHARED_MACHINE = {"cpu": 0.0, "memory": 0.0, "disk": 0.0}
+_name = click.argument("name", default=_STORY.name)
+
+
+@click.group(epilog="Example: leadline lab run")
+def lab() -> None:
+    """Real agents on this one machine, on links that really differ (needs root)."""
+
+
+@lab.command(epilog="Example: leadline lab up --spec boards.toml")
+@click.option("--spec", "file", type=click.Path(path_type=Path), help="Boards and links, TOML.")
+def up(file: Path | None) -> None:
+    """Build a lab, with a broker and an agent on every board, and leave it there."""
+    with _told_plainly():
+        spec = _STORY if file is None else load_spec(file)
+        _start(spec)
+    click.echo(f"lab {spec.name} is up; end it with: leadline lab down {spec.name}")
+
+
+@lab.command(epilog="Example: leadline lab down demo")
+@_name
+def down(name: str) -> None:
+    """End a lab's processes and remove its network; fine if there is none."""
+    with _told_plainly(), output.working(f"ending lab {name}"):
+        labs.down(name)
+
+
+@lab.command(epilog="Example: leadline lab status demo -o json")
+@_name
+@output.output_option
+def status(name: str, output: output.Format) -> None:
+    """Show a lab's boards and processes."""
+    with _told_plainly():
+        found = labs.status(name)
+    if found is None:
+        raise Failed(f"there is no lab {name}; build one with: leadline lab up")
+    _show(found, output)
+
+
+@lab.command(epilog="Example: leadline lab run")
+@click.option("--local", is_flag=True, help="No lab: all boards are this machine, unshaped.")
+def run(local: bool) -> None:
+    """Measure, place pods with NetSched and DACS, and explain each choice.
+
+    As root in a lab of its own, where links really differ; otherwise, or with --local, with
+    agents that all measure this machine. Whatever it starts it ends.
+    """
+    reason = None if local else labs.can_build()
+    with _told_plainly():
+        if reason:
+            click.echo(f"without a lab, as {reason}: all boards are this machine", err=True)
+        code = _local_story() if local or reason else _lab_story()
+    if code:
+        raise Failed("the story did not come to its end; what went wrong is said above")
+
+
+def _start(spec: LabSpec) -> tuple[labs.Lab, str, int]:
+    """Build a lab with broker and agents; taken back whole when a part does not start."""
+    with output.working(f"building lab {spec.name}"):
+        built = labs.up(spec)
+        try:
+            host, port = start_broker(built)
+            start_agents(built, AgentSettings(_CLUSTER, host, port, _INTERVAL_S))
+        except BaseException:
+            labs.down(spec.name)
+            raise
+    return built, host, port
+
+
+def _lab_story() -> int:
+    labs.down(_STORY.name)  # what an earlier run that was cut off may have left
+    built, host, port = _start(_STORY)
+    try:
+        click.echo("A lab of four boards in network namespaces, three of their links throttled:")
+        for board in _STORY.boards:
+            click.echo(f"  {labs.describe_link(board)}")
+        click.echo(
+            "They share this machine's CPU, memory and disk, so NetSched's points for these are "
+            "set to 0;\na stream of small packets keeps the throttled links as busy as the paper's."
+        )
+        # The paper's throttled nodes are busy ones: a stream of small packets is on their links.
+        for board in _STORY.boards[:3]:
+            argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
+            built.start(board.name, f"traffic-{board.name}", argv)
+        boards = tuple(board.name for board in _STORY.boards)
+        plot = story.Plot(host, port, boards, _SHARED_MACHINE)
+        return subprocess.run(built.command(SERVER, story.command(plot)), check=False).returncode  # noqa: S603  # our own module
+    finally:
+        with output.working("ending the lab"):
+            labs.down(_STORY.name)
+
+
+def _local_story() -> int:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-demo-")))
+        host, port = stack.enter_context(embedded_broker())
+        for number, node in enumerate((*_LOCAL_BOARDS, SERVER), start=1):
+            # Each has a loopback address of its own, so that they are peers to each other.
+            stack.enter_context(_local_agent(folder / node, f"127.0.0.{number}", port))
+        plot = story.Plot(host, port, _LOCAL_BOARDS, {})
+        return subprocess.run(story.command(plot), check=False).returncode  # noqa: S603  # our own module
+
+
+@contextmanager
+def _local_agent(folder: Path, address: str, port: int) -> Iterator[None]:
+    folder.mkdir(mode=0o700)
+    config = folder / "agent.toml"
+    config.write_text(
+        f'node = "{folder.name}"\ncluster = "{_CLUSTER}"\nstate_dir = "{folder}"\n'
+        f"interval_s = {_INTERVAL_S}\n"
+        f'[broker]\nhost = "127.0.0.1"\nport = {port}\n'
+        f'[probe]\naddress = "{address}"\n',
+        encoding="utf-8",
+    )
+    argv = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
+    with (folder / "agent.log").open("wb") as log:
+        agent = subprocess.Popen(argv, stdout=log, stderr=log)  # noqa: S603  # our own module
+    try:
+        yield
+    finally:
+        agent.terminate()
+        try:
+            agent.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            agent.kill()
+            agent.wait()
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    try:
+        yield
+    except SpecError as error:
+        raise BadInput(str(error)) from None
+    except LabError as error:
+        raise Failed(str(error)) from None
+
+
+def _show(found: labs.LabStatus, form: output.Format) -> None:
+    hosts: list[dict[str, Any]] = [
+        {
+            "host": host.link.name,
+            "address": host.address,
+            "rate_mbps": host.link.rate_mbps,
+            "delay_ms": host.link.delay_ms,
+            "namespace": host.namespace,
+            "present": host.present,
+            "processes": {p.name: p.running for p in found.processes if p.host == host.link.name},
+        }
+        for host in found.hosts
+    ]
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for host in hosts:
+            rate = "unshaped" if host["rate_mbps"] is None else f"{host['rate_mbps']:g} Mbit/s"
+            delay = f"{host['delay_ms']:g} ms" if host["delay_ms"] else "-"
+            running = [
+                name if alive else f"{name} (ended)" for name, alive in host["processes"].items()
+            ]
+            yield host["host"], host["address"], rate, delay, ", ".join(running) or "-"
+
+    output.emit(
+        form,
+        lambda: {"lab": found.spec.name, "complete": found.complete, "hosts": hosts},
+        lambda _: [output.table(("HOST", "ADDRESS", "LINK", "DELAY", "PROCESSES"), rows())],
+    )
