@@ -1,0 +1,304 @@
+"""What everything above the Cluster port leans on, for each cluster that implements it.
+
+The real API server says what is right; the simulated cluster has to answer the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+
+import pytest
+from leadline_controller.core.model import Pod, Taint
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    Listed,
+    NodeChanged,
+    NodeGone,
+    PodChanged,
+    PodEvent,
+    PodGone,
+    PodGoneError,
+)
+from leadline_controller.kube.cluster import KubeCluster
+
+from tests.contracts.scenes import KubeScene, Scene, SimScene, Watched, WrittenEvent
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane
+from tests.kube.objects import condition, node, pod
+
+GATES = [{"name": "leadline.dev/test"}]
+_numbers: Iterator[int] = count(1)
+
+
+@pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
+async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+    if request.param == "sim":
+        yield SimScene()
+        return
+    plane: ControlPlane = request.getfixturevalue("plane")
+    async with KubeCluster(plane.kubeconfig) as cluster:
+        real = KubeScene(cluster, Api(plane.kubeconfig))
+        try:
+            yield real
+        finally:
+            real.clean()
+
+
+@pytest.fixture
+async def watch(scene: Scene) -> AsyncIterator[Callable[[], Watched]]:
+    """Opens watches and closes them after the test."""
+    async with AsyncExitStack() as opened:
+
+        def open_watch() -> Watched:
+            changes = scene.cluster.watch()
+            opened.push_async_callback(changes.aclose)  # type: ignore[attr-defined]  # both are generators
+            return Watched(changes)
+
+        yield open_watch
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test uses: they share one API server."""
+    return f"contract-{next(_numbers)}"
+
+
+def of(wanted: Pod) -> Callable[[PodChanged | PodGone], bool]:
+    return lambda change: change.pod.uid == wanted.uid
+
+
+def bound_to(wanted: Pod, node_name: str) -> Callable[[PodChanged], bool]:
+    return lambda change: change.pod.uid == wanted.uid and change.pod.node_name == node_name
+
+
+async def test_what_there_is_comes_first(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_node(node(name, cpu="2", labels={"leadline.dev/tier": "edge"}))
+    made = scene.add_pod(pod(name, cpu="500m"))
+
+    first = await watch().next()
+
+    assert isinstance(first, Listed)
+    listed_node = next(n for n in first.nodes if n.name == name)
+    assert (listed_node.allocatable["cpu"], listed_node.tier, listed_node.ready) == (
+        2000,
+        "edge",
+        True,
+    )
+    listed_pod = next(p for p in first.pods if p.uid == made.uid)
+    assert (listed_pod.name, listed_pod.requests["cpu"], listed_pod.node_name) == (name, 500, None)
+
+
+async def test_a_new_node_and_a_new_pod_are_seen(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    watched = watch()
+    await watched.until(Listed)
+
+    scene.add_node(node(name))
+    await watched.until(NodeChanged, lambda change: change.node.name == name)
+    made = scene.add_pod(pod(name, labels={"app": "web"}))
+    seen = (await watched.until(PodChanged, of(made))).pod
+
+    assert (seen.key, dict(seen.labels)) == (f"default/{name}", {"app": "web"})
+    assert seen.scheduler_name == "leadline"
+
+
+async def test_a_binding_is_seen_by_every_watch(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_node(node(name))
+    made = scene.add_pod(pod(name))
+    watches = [watch(), watch()]
+    for watched in watches:
+        await watched.until(Listed)
+
+    await scene.cluster.bind(made, name)
+
+    for watched in watches:
+        assert (await watched.until(PodChanged, bound_to(made, name))).pod.key == made.key
+
+
+async def test_a_bound_pod_stays_where_it_is(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    for node_name in (f"{name}-a", f"{name}-b"):
+        scene.add_node(node(node_name))
+    made = scene.add_pod(pod(name))
+    await scene.cluster.bind(made, f"{name}-a")
+
+    with pytest.raises(AlreadyBoundError, match=f"{name}-a"):
+        await scene.cluster.bind(made, f"{name}-b")
+
+    listed = await watch().until(Listed)
+    assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"{name}-a"}
+
+
+async def test_a_pod_made_again_under_the_same_name_is_not_bound_by_mistake(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_node(node(name))
+    old = scene.add_pod(pod(name))
+    scene.remove_pod(old)
+    new = scene.add_pod(pod(name))
+
+    with pytest.raises(AlreadyBoundError):
+        await scene.cluster.bind(old, name)
+
+    listed = await watch().until(Listed)
+    assert [(p.uid, p.node_name) for p in listed.pods if p.name == name] == [(new.uid, None)]
+
+
+async def test_a_pod_that_is_gone_cannot_be_bound(scene: Scene, name: str) -> None:
+    made = scene.add_pod(pod(name))
+    scene.remove_pod(made)
+
+    with pytest.raises(PodGoneError, match="not found"):
+        await scene.cluster.bind(made, "anywhere")
+
+
+async def test_nobody_looks_whether_the_node_exists(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    made = scene.add_pod(pod(name))
+
+    await scene.cluster.bind(made, f"no-{name}")
+
+    listed = await watch().until(Listed)
+    assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"no-{name}"}
+
+
+async def test_many_pods_are_bound_at_once(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_node(node(name))
+    made = [scene.add_pod(pod(f"{name}-{i}")) for i in range(40)]
+    watched = watch()
+    await watched.until(Listed)
+
+    await asyncio.gather(*(scene.cluster.bind(each, name) for each in made))
+
+    waiting = {each.uid for each in made}
+    while waiting:
+        change = await watched.until(PodChanged, lambda change: change.pod.node_name == name)
+        waiting.discard(change.pod.uid)
+
+
+async def test_a_gated_pod_is_flagged_and_not_bound(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    made = scene.add_pod(pod(name, schedulingGates=GATES))
+
+    listed = await watch().until(Listed)
+
+    assert [p.gated for p in listed.pods if p.uid == made.uid] == [True]
+    with pytest.raises(AlreadyBoundError, match=r"(?i)scheduling ?gates"):
+        await scene.cluster.bind(made, name)
+
+
+async def test_a_terminating_pod_is_flagged_and_not_bound(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    made = scene.add_pod(pod(name))
+    watched = watch()
+    await watched.until(Listed)
+
+    scene.start_to_delete(made)
+
+    seen = await watched.until(
+        PodChanged, lambda change: change.pod.uid == made.uid and change.pod.terminating
+    )
+    assert not seen.pod.finished
+    with pytest.raises(AlreadyBoundError, match="being deleted"):
+        await scene.cluster.bind(made, name)
+
+
+async def test_a_finished_pod_is_a_change_and_a_removed_one_is_gone(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    made = scene.add_pod(pod(name))
+    watched = watch()
+    await watched.until(Listed)
+
+    scene.finish_pod(made)
+    finished = await watched.until(
+        PodChanged, lambda change: change.pod.uid == made.uid and change.pod.finished
+    )
+    scene.remove_pod(made)
+    gone = await watched.until(PodGone, of(made))
+
+    assert (finished.pod.key, gone.pod.key) == (made.key, made.key)
+
+
+async def test_what_happens_to_a_node_is_seen(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_node(node(name))
+    watched = watch()
+    await watched.until(Listed)
+    taint = {"key": "dedicated", "value": "radio", "effect": "NoSchedule"}
+
+    scene.change_node(name, {"spec": {"unschedulable": True, "taints": [taint]}})
+    cordoned = await watched.until(
+        NodeChanged, lambda change: change.node.name == name and change.node.unschedulable
+    )
+    scene.change_node(name, {"metadata": {"labels": {"leadline.dev/bandwidth-mbps": "100"}}})
+    labelled = await watched.until(
+        NodeChanged, lambda change: change.node.name == name and bool(change.node.bandwidth_mbps)
+    )
+    scene.change_node(name, {"status": {"conditions": [condition("Ready", holds=False)]}})
+    lost = await watched.until(
+        NodeChanged, lambda change: change.node.name == name and not change.node.ready
+    )
+    scene.remove_node(name)
+    await watched.until(NodeGone, lambda change: change.name == name)
+
+    # Kubernetes adds a taint of its own to a node that is cordoned.
+    assert Taint("dedicated", "radio", "NoSchedule") in cordoned.node.taints
+    assert labelled.node.bandwidth_mbps == 100
+    assert lost.node.unschedulable
+
+
+async def test_an_annotation_that_cannot_be_read_is_named(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    made = scene.add_pod(pod(name, annotations={"leadline.dev/data-mb": "a lot"}))
+
+    listed = await watch().until(Listed)
+
+    (problem,) = [p.problem for p in listed.pods if p.uid == made.uid]
+    assert "leadline.dev/data-mb" in str(problem)
+
+
+async def test_events_are_written_on_the_pod_and_repeats_are_folded(
+    scene: Scene, name: str
+) -> None:
+    made = scene.add_pod(pod(name))
+    failed = PodEvent("Warning", "FailedScheduling", "0/1 nodes fit: 1 has too little memory")
+    unreadable = PodEvent("Warning", "UnreadableAnnotation", "leadline.dev/data-mb: not a number")
+    placed = PodEvent("Normal", "Scheduled", f"placed on {name}")
+
+    for event in (failed, unreadable, failed, failed, placed):
+        await scene.cluster.record_event(made, event)
+
+    assert sorted(scene.events(made), key=lambda event: event.reason) == [
+        WrittenEvent("Warning", "FailedScheduling", failed.message, 3),
+        WrittenEvent("Normal", "Scheduled", placed.message, 1),
+        WrittenEvent("Warning", "UnreadableAnnotation", unreadable.message, 1),
+    ]
+
+
+async def test_a_pod_of_the_same_name_has_its_own_events(scene: Scene, name: str) -> None:
+    event = PodEvent("Warning", "FailedScheduling", "no node")
+    old = scene.add_pod(pod(name))
+    await scene.cluster.record_event(old, event)
+    scene.remove_pod(old)
+    new = scene.add_pod(pod(name))
+
+    await scene.cluster.record_event(new, event)
+
+    assert [each.count for each in scene.events(new)] == [1]
