@@ -22,8 +22,15 @@ class Lazy(NamedTuple):
 
 
 COMMANDS: Mapping[str, Lazy] = {
+    "nodes": Lazy("nodes:nodes", "List the nodes and what is measured on each now."),
+    "node": Lazy("nodes:node", "Show everything about one node."),
+    "matrix": Lazy("matrix:matrix", "Show round trips and bandwidth between the nodes."),
+    "placements": Lazy("placements:placements", "List where pods went of late."),
+    "explain": Lazy("placements:explain", "Say why a pod is where it is."),
+    "watch": Lazy("watch:watch", "Show what changes, as it happens."),
     "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
     "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
+    "lab": Lazy("lab:lab", "Real agents on this one machine, on links that really differ."),
     "version": Lazy("version:version", "Print the versions of leadline and its parts."),
 }
 
@@ -82,7 +89,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""
-        return _complain(f"{error.format_message()}{hint}", error.exit_code)
+        return _complain(error.format_message().rstrip(".") + hint, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except Exception as error:  # the last resort: users never see a traceback

@@ -53,12 +53,12 @@ class NetSched:
     paper: ClassVar[str] = "NetSched, Algorithm 1"
     needs: ClassVar[tuple[str, ...]] = tuple(metric.column for metric in _METRICS)
 
-    cpu: float = option(3, unit="points", help="least CPU in use")
-    memory: float = option(2, unit="points", help="least memory in use")
-    packets_received: float = option(1, unit="points", help="fewest packets received")
-    packets_sent: float = option(1, unit="points", help="fewest packets sent")
-    bandwidth: float = option(2, unit="points", help="most bandwidth measured")
-    disk: float = option(1, unit="points", help="least disk input and output")
+    cpu: float = option(3, unit="points", maximum=1e6, help="least CPU in use")
+    memory: float = option(2, unit="points", maximum=1e6, help="least memory in use")
+    packets_received: float = option(1, unit="points", maximum=1e6, help="fewest packets received")
+    packets_sent: float = option(1, unit="points", maximum=1e6, help="fewest packets sent")
+    bandwidth: float = option(2, unit="points", maximum=1e6, help="most bandwidth measured")
+    disk: float = option(1, unit="points", maximum=1e6, help="least disk input and output")
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """Sum the points of every candidate; parts are the points of each metric."""

@@ -1,0 +1,73 @@
+"""Short ways to the core's values, so that a test says only what it is about."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from leadline_controller.core.manifest import read_pod
+from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
+from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
+
+GIB = 1024**3
+
+
+def node(name: str, *, cores: float = 4, gib: float = 8, pods: int = 110, **fields: Any) -> Node:
+    extended = fields.pop("extended", {})
+    allocatable = {CPU: round(cores * 1000), MEMORY: round(gib * GIB), PODS: pods, **extended}
+    return Node(name, allocatable=allocatable, **fields)
+
+
+def view(
+    nodes: Sequence[Node],
+    *,
+    requested: Mapping[str, Sequence[int]] | None = None,
+    metrics: Mapping[str, Sequence[float]] | None = None,
+    links: Sequence[Link] = (),
+    bandwidth_requested_mbps: Sequence[float] | None = None,
+    placed: Sequence[int] | None = None,
+    ports: Mapping[int, tuple[HostPort, ...]] | None = None,
+) -> ClusterView:
+    table = NodeTable(nodes)
+    count = len(nodes)
+    unknown = [float("nan")] * count
+    measured = metrics or {}
+    assert set(measured) <= set(METRICS)
+    return ClusterView(
+        table=table,
+        requested={k: np.array(v, dtype=np.int64) for k, v in (requested or {}).items()},
+        metrics=NodeMetrics(
+            **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS}
+        ),
+        links=LinkTable(table.index, links),
+        bandwidth_requested_mbps=np.array(
+            bandwidth_requested_mbps or [0.0] * count, dtype=np.float64
+        ),
+        placed_in_run=np.array(placed or [0] * count, dtype=np.int64),
+        host_ports=ports or {},
+    )
+
+
+def manifest(
+    name: str = "p",
+    *,
+    annotations: Mapping[str, str] | None = None,
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if requests is not None:
+        resources["requests"] = dict(requests)
+    if limits is not None:
+        resources["limits"] = dict(limits)
+    return {
+        "metadata": {
+            "name": name,
+            "annotations": {f"leadline.dev/{k}": v for k, v in (annotations or {}).items()},
+        },
+        "spec": {"containers": [{"name": "app", "resources": resources}], **spec},
+    }
+
+
+def pod(name: str = "p", **fields: Any) -> Pod:
+    return read_pod(manifest(name, **fields))
