@@ -4,6 +4,7 @@ A value that is unknown, or no finite number, is left out: it never becomes a ze
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class _Moment:
     at_least: frozenset[str]
 
 
+def in_order(name: str) -> list[tuple[str, int]]:
+    """Sorts names as people count: n2 comes before n10."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+
+
 class NodeReader:
     """Reads the nodes of a controller at one moment. names: every node of the cluster and
     every agent that was heard, sorted; links: what is known between them."""
@@ -50,7 +56,7 @@ class NodeReader:
             at_least=_lower_bounds(self.links),
         )
         self._nodes = {node.name: node for node in self._moment.view.nodes}
-        self.names = sorted(self._moment.agents.keys() | self._nodes.keys())
+        self.names = sorted(self._moment.agents.keys() | self._nodes.keys(), key=in_order)
 
     def status(self, name: str) -> pb.NodeStatus:
         """One node; the caller has its name from `names`."""
@@ -98,7 +104,7 @@ class NodeReader:
         """The pairs of which something is known, or those of one node, by name."""
         known = (x for x in self.links if only is None or only in (x.a, x.b))
         now_s = self._moment.now_s
-        return [_link_status(x, now_s) for x in sorted(known, key=lambda x: (x.a, x.b))]
+        return [_link_status(x, now_s) for x in sorted(known, key=_ends)]
 
     def _metrics(self, name: str, board: BoardReading | None) -> Iterator[pb.Measurement]:
         moment = self._moment
@@ -169,6 +175,10 @@ def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
         for end in (link.a, link.b):
             best[end] = max(best.get(end, found), found)
     return frozenset(node for node, (_, _, lower_bound) in best.items() if lower_bound)
+
+
+def _ends(link: LinkReading) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    return in_order(link.a), in_order(link.b)
 
 
 def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:

@@ -1,11 +1,16 @@
 """Decisions as the wire tells of them: where each pod went, and everything behind it."""
 
 import math
+from collections.abc import Mapping
+from typing import TypeVar
 
 from leadline_wire.v1 import control_pb2 as pb
 
+from leadline_controller.serve.nodes import in_order
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.decisions import Record
+
+Told = TypeVar("Told")
 
 
 def pod_key(text: str) -> str:
@@ -46,13 +51,17 @@ def explanation(record: Record, now_s: float) -> pb.ExplainPodResponse:
                 total=total if total is not None and math.isfinite(total) else None,
                 parts={name: part for name, part in parts.items() if math.isfinite(part)},
             )
-            for node, (total, parts) in decision.scores().items()
+            for node, (total, parts) in _sorted(decision.scores())
         ],
         rejected=[
             pb.NodeRejection(node=node, reasons=reasons)
-            for node, reasons in decision.rejected().items()
+            for node, reasons in _sorted(decision.rejected())
         ],
     )
+
+
+def _sorted(by_node: Mapping[str, Told]) -> list[tuple[str, Told]]:
+    return sorted(by_node.items(), key=lambda item: in_order(item[0]))
 
 
 def why_unexplained(source: InspectionSource, key: str) -> str:

@@ -25,7 +25,7 @@ class ServeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the authority that clients' certificates must come from, and our own."""
+    """PEM files: the authority of the other side's certificates, and our own certificate."""
 
     ca_file: Path
     cert_file: Path
@@ -36,6 +36,12 @@ class TlsFiles:
         pair = (_read(self.key_file), _read(self.cert_file))
         return grpc.ssl_server_credentials(
             [pair], root_certificates=_read(self.ca_file), require_client_auth=True
+        )
+
+    def client_credentials(self) -> grpc.ChannelCredentials:
+        """Credentials of a client that shows its certificate. Raises ServeError."""
+        return grpc.ssl_channel_credentials(
+            _read(self.ca_file), _read(self.key_file), _read(self.cert_file)
         )
 
 
@@ -89,4 +95,4 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise ServeError(f"grpc certificates: cannot read {path}: {reason}") from None
+        raise ServeError(f"certificates: cannot read {path}: {reason}") from None

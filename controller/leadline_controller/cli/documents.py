@@ -1,0 +1,134 @@
+"""What the controller answered, as plain data for JSON and YAML.
+
+Numbers stay numbers, what is unknown is null or missing, and an explanation has the shape
+that `leadline score` gives each of its decisions.
+"""
+
+from typing import Any
+
+from leadline_wire.v1 import control_pb2 as pb
+
+Document = dict[str, Any]
+
+
+def nodes(response: pb.ListNodesResponse) -> Document:
+    """{"nodes": [...]}."""
+    return {"nodes": [node(status) for status in response.nodes]}
+
+
+def node(status: pb.NodeStatus) -> Document:
+    """One node; its metrics by name, each with its age in seconds."""
+    return {
+        "name": status.name,
+        "in_cluster": status.in_cluster,
+        "schedulable": status.schedulable if status.in_cluster else None,
+        "ready": status.ready if status.in_cluster else None,
+        "tier": status.tier or None,
+        "agent": status.agent,
+        "agent_version": status.agent_version or None,
+        "hardware_model": status.hardware_model or None,
+        "address": status.address or None,
+        "report_age_s": _given(status, "report_age_s"),
+        "metrics": {metric.name: _measurement(metric) for metric in status.metrics},
+        "lost_messages": status.lost_messages,
+        "pods": status.pods,
+        "allocatable": _resources(status, "allocatable"),
+        "requested": _resources(status, "requested"),
+        "notes": list(status.notes),
+    }
+
+
+def node_details(response: pb.GetNodeResponse) -> Document:
+    """One node with its links and the pods that were placed on it."""
+    return {
+        **node(response.node),
+        "links": [link(each) for each in response.links],
+        "placed_pods": list(response.placed_pods),
+    }
+
+
+def matrix(response: pb.GetMatrixResponse, kinds: tuple[str, ...]) -> Document:
+    """{"nodes": [...], "links": [...]}; `kinds`: of "rtt" and "bandwidth", what links tell."""
+    return {
+        "nodes": list(response.nodes),
+        "links": [link(each, kinds) for each in response.links],
+    }
+
+
+def link(status: pb.LinkStatus, kinds: tuple[str, ...] = ("rtt", "bandwidth")) -> Document:
+    """One pair of nodes."""
+    document: Document = {"a": status.a, "b": status.b}
+    if "rtt" in kinds:
+        document["rtt_ms"] = _given(status, "rtt_ms")
+        document["rtt_age_s"] = _given(status, "rtt_age_s")
+        document["rtt_method"] = status.rtt_method or None
+    if "bandwidth" in kinds:
+        document["bandwidth_mbps"] = _given(status, "bandwidth_mbps")
+        document["bandwidth_age_s"] = _given(status, "bandwidth_age_s")
+        document["bandwidth_is_lower_bound"] = status.bandwidth_is_lower_bound
+    return document
+
+
+def placements(response: pb.ListPlacementsResponse) -> Document:
+    """{"placements": [...]}, oldest first."""
+    return {"placements": [placement(each) for each in response.placements]}
+
+
+def placement(told: pb.Placement) -> Document:
+    """One decision; the node is null when the pod fits nowhere."""
+    return {
+        "pod": told.pod,
+        "node": told.node or None,
+        "why": told.why,
+        "strategy": told.strategy,
+        "outcome": told.outcome,
+        "age_s": told.age_s,
+    }
+
+
+def explanation(response: pb.ExplainPodResponse) -> Document:
+    """One decision with everything behind it."""
+    return {
+        **placement(response.placement),
+        "better": response.better,
+        "options": {name: float(value) for name, value in sorted(response.options.items())},
+        "rejected": {each.node: list(each.reasons) for each in response.rejected},
+        "scores": {
+            each.node: {"total": _given(each, "total"), "parts": dict(sorted(each.parts.items()))}
+            for each in response.scores
+        },
+    }
+
+
+def event(told: pb.WatchEvent) -> Document:
+    """{"node": {...}}, {"placement": {...}} or {"node_gone": name}."""
+    match told.WhichOneof("what"):
+        case "node":
+            return {"node": node(told.node)}
+        case "placement":
+            return {"placement": placement(told.placement)}
+        case "node_gone":
+            return {"node_gone": told.node_gone}
+    return {}
+
+
+def _measurement(metric: pb.Measurement) -> Document:
+    document: Document = {"value": metric.value, "age_s": metric.age_s}
+    if metric.lower_bound:
+        document["lower_bound"] = True
+    return document
+
+
+def _resources(status: pb.NodeStatus, name: str) -> Document | None:
+    if not status.in_cluster:
+        return None
+    resources: pb.Resources = getattr(status, name)
+    return {
+        "cpu_milli": resources.cpu_milli,
+        "memory_bytes": resources.memory_bytes,
+        "pods": resources.pods,
+    }
+
+
+def _given(message: Any, name: str) -> float | None:
+    return getattr(message, name) if message.HasField(name) else None

@@ -1,0 +1,50 @@
+"""What people see of the controller's answers. The commands print it, and so does the demo.
+
+Everything here takes the answer as it came over the wire, and leaves the width, the colours
+and the terminal to the console that it is printed on.
+"""
+
+from collections.abc import Iterable
+
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import Console
+
+from leadline_controller.cli.render.boards import NodesTable, node_details
+from leadline_controller.cli.render.decisions import explanation_tables, placements_table
+from leadline_controller.cli.render.links import KINDS, Kind, matrix_of
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "NodesTable",
+    "explanation",
+    "explanation_tables",
+    "matrix",
+    "matrix_of",
+    "node_details",
+    "nodes",
+    "placements",
+    "placements_table",
+]
+
+
+def nodes(console: Console, statuses: Iterable[pb.NodeStatus], *, wide: bool = False) -> None:
+    """Print the nodes, one line each."""
+    console.print(NodesTable(list(statuses), wide=wide))
+
+
+def matrix(
+    console: Console, response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False
+) -> None:
+    """Print what was measured between the nodes; rtt in ms, bandwidth in Mbit/s."""
+    console.print(matrix_of(response, kind, wide=wide))
+
+
+def placements(console: Console, told: Iterable[pb.Placement], *, wide: bool = False) -> None:
+    """Print decisions, one line each."""
+    console.print(placements_table(told, wide=wide))
+
+
+def explanation(console: Console, response: pb.ExplainPodResponse, *, wide: bool = False) -> None:
+    """Print one decision with everything behind it."""
+    console.print(*explanation_tables(response, wide=wide), sep="\n")

@@ -1,0 +1,111 @@
+"""What was measured between nodes: a square where it fits, else a list of the pairs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from leadline_controller.cli.render import human
+from leadline_controller.cli.render.tables import DIM, FirstThatFits, cell, table
+
+Kind = Literal["rtt", "bandwidth"]
+KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
+_SELF = "·"
+_SQUARE_AT_MOST = 64
+
+
+class _Cell(NamedTuple):
+    value: str
+    how: str
+
+
+_UNKNOWN = _Cell(human.UNKNOWN, human.UNKNOWN)
+_FAINT = (_SELF, human.UNKNOWN)
+
+
+def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool) -> RenderableType:
+    """One kind of measurement between all nodes. wide: each with its age and method."""
+    known = {
+        frozenset((link.a, link.b)): told
+        for link in response.links
+        if (told := _TOLD[kind](link)) is not None
+    }
+    if not response.nodes:
+        return Text("no nodes: the cluster has none, and no agent was heard")
+    pairs = tuple(_pairs(response, known))
+    if len(response.nodes) > _SQUARE_AT_MOST:
+        return FirstThatFits([pairs])
+    return FirstThatFits([(_square(response.nodes, known, wide=wide),), pairs])
+
+
+def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
+    """The links of one node, by the name of the other end."""
+    columns = ("RTT ms", "BANDWIDTH Mbit/s")
+    made = table("LINK TO", columns[0], "AGE", columns[1], "AGE", numbers=(*columns, "AGE"))
+    for link in links:
+        rtt, bandwidth = (
+            _TOLD[kind](link) or _Cell(human.UNKNOWN, human.UNKNOWN) for kind in KINDS
+        )
+        other = link.b if link.a == name else link.a
+        made.add_row(*map(cell, (other, *rtt, *bandwidth)))
+    return made
+
+
+def _square(nodes: Iterable[str], known: Mapping[frozenset[str], _Cell], *, wide: bool) -> Table:
+    names = list(nodes)
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    made.add_column("", style="bold", no_wrap=True)
+    for name in names:
+        made.add_column(cell(name), justify="right", no_wrap=True)
+    for row in names:
+        told = (
+            _SELF if row == at else _shown(known.get(frozenset((row, at))), wide) for at in names
+        )
+        made.add_row(
+            cell(row), *(cell(x, DIM if x in (_SELF, human.UNKNOWN) else "") for x in told)
+        )
+    return made
+
+
+def _shown(told: _Cell | None, wide: bool) -> str:
+    if told is None:
+        return human.UNKNOWN
+    return f"{told.value} ({told.how})" if wide else told.value
+
+
+def _pairs(
+    response: pb.GetMatrixResponse, known: Mapping[frozenset[str], _Cell]
+) -> Iterator[RenderableType]:
+    made = table("NODE", "NODE ", "VALUE", "HOW", numbers=("VALUE",), folding=("NODE", "NODE "))
+    for link in response.links:
+        told = known.get(frozenset((link.a, link.b)))
+        if told is not None:
+            made.add_row(*map(cell, (link.a, link.b, *told)))
+    yield made
+    count = len(response.nodes)
+    yield Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM)
+
+
+def _rtt(link: pb.LinkStatus) -> _Cell | None:
+    if not link.HasField("rtt_ms"):
+        return None
+    # By way of the broker, the time is only known from above.
+    bound = "<= " if link.rtt_method == "mqtt" else ""
+    how = f"{link.rtt_method} {human.age(link.rtt_age_s)}".strip()
+    return _Cell(f"{bound}{human.number(link.rtt_ms)}", how)
+
+
+def _bandwidth(link: pb.LinkStatus) -> _Cell | None:
+    if not link.HasField("bandwidth_mbps"):
+        return None
+    bound = ">= " if link.bandwidth_is_lower_bound else ""
+    return _Cell(f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s))
+
+
+_TOLD: Mapping[Kind, Callable[[pb.LinkStatus], _Cell | None]] = {
+    "rtt": _rtt,
+    "bandwidth": _bandwidth,
+}
