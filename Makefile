@@ -16,7 +16,9 @@ SLOW := broker or network or cluster or package
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
+# Only root can build the lab, so only root gets its tools; without them the demo does with less.
 demo: env ## See the main job on this machine: agents measure, pods are placed, every choice explained
+	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run
 
 test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
