@@ -43,7 +43,7 @@ env: $(SYNCED) ## Build .venv
 $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/pyproject.toml requirements.lock
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Leadline needs Python 3.11 or newer; this is $$(python3 --version)" >&2; exit 1; }
-	@test -x $(PY) || python3 -m venv $(VENV) 2>/dev/null || \
+	@test -x $(PY) || python3 -m venv $(VENV) >/dev/null 2>&1 || \
 		{ $(SUDO) apt-get install -y -q python3-venv >/dev/null && python3 -m venv --clear $(VENV); } || \
 		{ echo "python3 -m venv does not work here: install python3-venv" >&2; exit 1; }
 	@test -x $(UV) || $(PY) -m pip install --quiet --disable-pip-version-check uv
