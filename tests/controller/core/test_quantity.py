@@ -46,8 +46,10 @@ def test_reads_as_kubernetes_does(text: str, per_unit: int, expected: int) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", ".", "-", "+", "1K", "1ki", "1Mib", "1e", "1ex", "1e9999999999", "e3", "1 Gi", " 1"]
-    + ["0x10", "1_000", "NaN", "inf", "٣", "1\n", "9" * 10_000],
+    [
+        *("", " ", ".", "-", "+", "1K", "1ki", "1Mib", "1e", "1ex", "1e9999999999", "e3"),
+        *("1 Gi", " 1", "0x10", "1_000", "NaN", "inf", "٣", "1\n", "9" * 10_000),
+    ],
 )
 def test_refuses_what_is_no_quantity(text: str) -> None:
     with pytest.raises(QuantityError, match="is no quantity"):
@@ -69,9 +71,11 @@ def test_is_the_smallest_integer_that_holds_the_quantity(
 @given(st.text(max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        assert abs(parse_quantity(text, per_unit=1000)) <= MAX_AMOUNT
+        told = str(parse_quantity(text, per_unit=1000))
+        assert abs(int(told)) <= MAX_AMOUNT
     except QuantityError as error:
-        assert "\n" not in str(error)
+        told = str(error)
+    assert "\n" not in told
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+import pytest
+from leadline_controller.core.leases import ProbeLimits, RoundRobin, pairs, ping_peers
+
+LIMITS = ProbeLimits(interval_s=10.0, duration_ms=2000, ttl_ms=5000)
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
+ALL = [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+def test_without_anchors_every_pair_is_tested() -> None:
+    assert pairs(["c", "a", "b"], []) == ALL
+
+
+def test_with_anchors_each_node_is_tested_against_each() -> None:
+    assert pairs(["a", "b", "s"], ["s", "gone"]) == [("a", "s"), ("b", "s")]
+
+
+def test_one_lease_at_a_time_in_turn() -> None:
+    leases = RoundRobin(LIMITS)
+    order = []
+    for round_ in range(6):
+        granted = leases.next(round_ * 10.0, ALL, ADDRESSES, "x")
+        assert granted is not None
+        (server, serving), (client, testing) = granted
+        assert (serving.role, testing.role) == ("server", "client")
+        assert serving.lease_id == testing.lease_id
+        assert (serving.peer.node, testing.peer.address) == (client, ADDRESSES[server])
+        assert leases.next(round_ * 10.0 + 1, ALL, ADDRESSES, "x") is None
+        assert leases.finish(testing.lease_id)
+        order.append((client, server))
+    assert order == ALL + ALL
+
+
+def test_a_lease_that_nobody_answers_ends_by_itself() -> None:
+    leases = RoundRobin(LIMITS)
+    assert leases.next(0.0, ALL, ADDRESSES, "x") is not None
+    assert leases.next(7.9, ALL, ADDRESSES, "x") is None  # 5 s to begin, 2 s to run, 1 s to spare
+    assert leases.next(10.0, ALL, ADDRESSES, "x") is not None
+
+
+def test_an_early_end_does_not_bring_the_next_test_forward() -> None:
+    leases = RoundRobin(LIMITS)
+    first = leases.next(0.0, ALL, ADDRESSES, "x")
+    assert first is not None
+    assert leases.finish(first[0][1].lease_id)
+    assert leases.next(9.9, ALL, ADDRESSES, "x") is None
+    assert leases.next(10.0, ALL, ADDRESSES, "x") is not None
+
+
+def test_a_strangers_answer_ends_nothing() -> None:
+    leases = RoundRobin(LIMITS)
+    assert leases.next(0.0, ALL, ADDRESSES, "x") is not None
+    assert not leases.finish("y-1")
+    assert leases.running is not None
+
+
+def test_pairs_without_an_address_wait() -> None:
+    leases = RoundRobin(LIMITS)
+    granted = leases.next(0.0, ALL, {"b": "10.0.0.2", "c": "10.0.0.3"}, "x")
+    assert granted is not None
+    assert granted[1][0] == "b"
+    assert RoundRobin(LIMITS).next(0.0, ALL, {}, "x") is None
+
+
+@pytest.mark.parametrize(
+    ("node", "anchors", "expected"),
+    [
+        ("b", [], ["c", "d", "e"]),
+        ("e", [], ["a", "b", "c"]),
+        ("b", ["e"], ["e", "c", "d"]),
+        ("e", ["e", "gone"], ["a", "b", "c"]),
+        ("bb", [], ["c", "d", "e"]),  # without an address of its own: where it would stand
+    ],
+)
+def test_whom_a_node_pings(node: str, anchors: list[str], expected: list[str]) -> None:
+    addresses = {name: f"10.0.0.{i}" for i, name in enumerate("abcde")}
+    work = ping_peers(node, addresses, anchors, ProbeLimits(ping_peers=3))
+    assert [peer.node for peer in work.peers] == expected
+
+
+def test_every_node_is_pinged_by_as_many_as_it_pings() -> None:
+    addresses = {f"n{i}": f"10.0.0.{i}" for i in range(9)}
+    works = [ping_peers(name, addresses, [], ProbeLimits(ping_peers=3)) for name in addresses]
+    pinged = [peer.node for work in works for peer in work.peers]
+    assert {name: pinged.count(name) for name in addresses} == dict.fromkeys(addresses, 3)
