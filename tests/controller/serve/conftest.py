@@ -4,11 +4,9 @@ from collections.abc import AsyncIterator
 
 import grpc
 import pytest
-from leadline_controller.serve.grpc import InspectionServer
-from leadline_controller.serve.settings import ServeSettings
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.serve.scene import Scene, filled
+from tests.controller.serve.scene import Scene, answering, filled
 
 
 @pytest.fixture
@@ -18,9 +16,8 @@ def scene() -> Scene:
 
 @pytest.fixture
 async def address(scene: Scene) -> AsyncIterator[str]:
-    server = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source, poll_s=0.02)
-    yield await server.start()
-    await server.stop()
+    async with answering(scene) as address:
+        yield address
 
 
 @pytest.fixture

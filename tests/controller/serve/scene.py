@@ -5,7 +5,8 @@ heard), one agent outside it (guest), two links, and decisions about three pods.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -13,6 +14,8 @@ from leadline_controller.core.cycle import Decision, decide
 from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.core.ports import Listed, PodChanged
 from leadline_controller.filters import FILTERS
+from leadline_controller.serve.grpc import InspectionServer
+from leadline_controller.serve.settings import ServeSettings
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
@@ -30,6 +33,7 @@ from leadline_controller.strategies.netsched import NetSched
 NAN = float("nan")
 BOOT_ID = bytes(16)
 GIB = 1024**3
+POLL_S = 0.02
 
 
 class Scene:
@@ -94,6 +98,17 @@ class Scene:
             self.cluster.assume(pod, decision.node)
         self.decisions.add(decision, self.now_s, outcome, options or {})
         return decision
+
+
+@asynccontextmanager
+async def answering(scene: Scene, settings: ServeSettings | None = None) -> AsyncIterator[str]:
+    """An inspection service over the scene, in this event loop; yields its address."""
+    server = InspectionServer(settings or ServeSettings("127.0.0.1:0"), scene.source, poll_s=POLL_S)
+    address = await server.start()
+    try:
+        yield address
+    finally:
+        await server.stop()
 
 
 def node(name: str, **changed: Any) -> Node:

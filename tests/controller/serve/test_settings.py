@@ -7,7 +7,7 @@ from leadline_controller.serve.settings import ServeError, ServeSettings, TlsFil
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.serve.scene import Scene
+from tests.controller.serve.scene import Scene, answering
 from tests.support.certificates import Authority, Certificate
 
 
@@ -68,24 +68,18 @@ def test_a_unix_socket_takes_no_certificates(tmp_path: Path) -> None:
 
 async def test_a_unix_socket_answers_and_is_not_for_everybody(scene: Scene, tmp_path: Path) -> None:
     socket = tmp_path / "leadline.sock"
-    server = InspectionServer(ServeSettings(f"unix:{socket}"), scene.source)
-    address = await server.start()
-    try:
+    async with answering(scene, ServeSettings(f"unix:{socket}")) as address:
         assert socket.stat().st_mode & 0o007 == 0
         async with grpc.aio.insecure_channel(address) as channel:
             assert await version(channel) == "1.2.3"
-    finally:
-        await server.stop()
 
 
 async def test_tls_lets_those_in_who_show_a_certificate(scene: Scene, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ours")
     stranger = Authority(tmp_path / "theirs").client("mallory")
     files = tls_files(authority.server("127.0.0.1", "localhost"))
-    server = InspectionServer(ServeSettings("0.0.0.0:0", files), scene.source)
-    port = (await server.start()).rpartition(":")[2]
-    address = f"127.0.0.1:{port}"
-    try:
+    async with answering(scene, ServeSettings("0.0.0.0:0", files)) as listening:
+        address = f"127.0.0.1:{listening.rpartition(':')[2]}"
         own = credentials(authority.client("alice"))
         async with grpc.aio.secure_channel(address, own) as channel:
             assert await version(channel) == "1.2.3"
@@ -98,8 +92,6 @@ async def test_tls_lets_those_in_who_show_a_certificate(scene: Scene, tmp_path: 
         async with grpc.aio.insecure_channel(address) as channel:
             with pytest.raises(grpc.aio.AioRpcError):
                 await version(channel)
-    finally:
-        await server.stop()
 
 
 async def test_missing_certificates_are_named(scene: Scene, tmp_path: Path) -> None:
@@ -110,11 +102,7 @@ async def test_missing_certificates_are_named(scene: Scene, tmp_path: Path) -> N
 
 
 async def test_a_port_that_is_taken_is_named(scene: Scene) -> None:
-    first = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source)
-    address = await first.start()
-    try:
+    async with answering(scene) as address:
         second = InspectionServer(ServeSettings(address), scene.source)
         with pytest.raises(ServeError, match="cannot listen there"):
             await second.start()
-    finally:
-        await first.stop()

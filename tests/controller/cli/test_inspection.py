@@ -1,0 +1,254 @@
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from leadline_controller.cli.__main__ import run
+from leadline_controller.serve.settings import ServeSettings, TlsFiles
+from leadline_controller.state.decisions import PENDING
+
+from tests.controller.serve.scene import Scene, answering, filled, pod
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Leadline = Callable[..., Awaitable[Outcome]]
+LISTINGS = (["nodes"], ["node", "n1"], ["matrix"], ["placements"], ["explain", "web-1"])
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return filled()
+
+
+@pytest.fixture
+async def address(scene: Scene) -> AsyncIterator[str]:
+    async with answering(scene) as address:
+        yield address
+
+
+@pytest.fixture
+def leadline(capsys: pytest.CaptureFixture[str], address: str) -> Leadline:
+    async def called(*arguments: str) -> Outcome:
+        code = await asyncio.to_thread(run, [*arguments, "--address", address])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return called
+
+
+@pytest.mark.parametrize("listing", LISTINGS)
+async def test_every_listing_comes_in_every_format(leadline: Leadline, listing: list[str]) -> None:
+    as_json = await leadline(*listing, "-o", "json")
+    as_yaml = await leadline(*listing, "-o", "yaml")
+    assert json.loads(as_json.out) == yaml.safe_load(as_yaml.out)
+    for form in ("table", "wide"):
+        shown = await leadline(*listing, "-o", form)
+        assert (shown.code, shown.err) == (0, "")
+        assert "n1" in shown.out
+        assert "\x1b" not in shown.out
+
+
+async def test_nodes_as_json_keep_unknown_apart_from_zero(leadline: Leadline) -> None:
+    nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
+    by_name = {node["name"]: node for node in nodes}
+    assert by_name["n1"]["metrics"]["cpu_percent"] == {"value": 12.5, "age_s": 13.0}
+    assert by_name["n1"]["metrics"]["bandwidth_mbps"]["lower_bound"] is True
+    assert by_name["n3"]["metrics"] == {}
+    assert by_name["n3"]["report_age_s"] is None
+    assert by_name["guest"]["allocatable"] is None
+    assert by_name["n1"]["allocatable"]["cpu_milli"] == 4000
+
+
+async def test_one_node_as_json_has_its_links_and_pods(leadline: Leadline) -> None:
+    node = json.loads((await leadline("node", "n1", "-o", "json")).out)
+    assert node["links"][0]["rtt_method"] == "icmp"
+    assert "default/web-1" in node["placed_pods"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "told", "kept_back"),
+    [("--rtt", "rtt_ms", "bandwidth_mbps"), ("--bandwidth", "bandwidth_mbps", "rtt_ms")],
+)
+async def test_a_matrix_of_one_kind(
+    leadline: Leadline, flag: str, told: str, kept_back: str
+) -> None:
+    (link,) = json.loads((await leadline("matrix", flag, "-o", "json")).out)["links"]
+    assert told in link
+    assert kept_back not in link
+
+
+async def test_placements_since_a_while(leadline: Leadline) -> None:
+    recent = json.loads((await leadline("placements", "--since", "6s", "-o", "json")).out)
+    assert [each["pod"] for each in recent["placements"]] == ["default/huge", "default/web-2"]
+    assert recent["placements"][0]["node"] is None
+    everything = await leadline("placements", "--since", "1.5h")
+    assert len(everything.out.splitlines()) == 4
+
+
+@pytest.mark.parametrize("span", ["soon", "0", "-5m", "10 m", "1w", "٣m"])
+async def test_a_span_that_is_none_is_bad_usage(leadline: Leadline, span: str) -> None:
+    refused = await leadline("placements", "--since", span)
+    assert refused.code == 2
+    assert "--since" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+async def test_an_explanation_has_the_shape_of_a_scored_decision(leadline: Leadline) -> None:
+    told = json.loads((await leadline("explain", "default/web-1", "-o", "json")).out)
+    assert (told["pod"], told["node"], told["strategy"]) == ("default/web-1", "n1", "netsched")
+    assert told["better"] == "higher"
+    assert told["options"] == {"alpha": 0.5}
+    assert told["scores"]["n1"]["parts"]["cpu_percent"] == 3.0
+    assert told["scores"]["n3"] == {"total": None, "parts": {}}
+    assert told["rejected"] == {"n2": ["NodeUnschedulable: the node is cordoned"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["explain", "nobody"], "default/nobody"), (["node", "n9"], "no node 'n9'")],
+)
+async def test_an_unknown_name_is_a_no(leadline: Leadline, arguments: list[str], said: str) -> None:
+    refused = await leadline(*arguments)
+    assert (refused.code, refused.out) == (1, "")
+    assert said in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [*LISTINGS, ["watch"]])
+def test_without_a_controller_one_line_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    assert run([*command, "--address", address]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert f"cannot reach the controller at {address}" in line
+    assert "leadline-controller run" in line
+    assert "--address" in line
+
+
+def test_the_address_comes_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("LEADLINE_ADDRESS", address)
+    assert run(["nodes"]) == 3
+    assert address in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--address", "somewhere"], "expected host:port"),
+        (["--address", "192.0.2.1:50505"], "--ca, --cert and --key"),
+        (["--ca", "ca.pem"], "give all three"),
+        (["--ca", "none.pem", "--cert", "none.pem", "--key", "none.pem"], "cannot read none.pem"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    assert run(["nodes", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+async def test_certificates_open_the_door(scene: Scene, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ours")
+    ours, own = authority.server("127.0.0.1"), authority.client("alice")
+    stranger = Authority(tmp_path / "theirs").client("mallory")
+    files = TlsFiles(ours.ca_file, ours.cert_file, ours.key_file)
+    trust = ("--ca", str(own.ca_file))
+    shown = ("--cert", str(own.cert_file), "--key", str(own.key_file))
+    foreign = ("--cert", str(stranger.cert_file), "--key", str(stranger.key_file))
+    async with answering(scene, ServeSettings("127.0.0.1:0", files)) as address:
+        welcome = await end(await started("nodes", "--address", address, *trust, *shown))
+        refused = await end(await started("nodes", "--address", address, *trust, *foreign))
+        plain = await end(await started("nodes", "--address", address))
+    assert welcome == (0, "")
+    for code, errors in (refused, plain):
+        assert code == 3
+        assert len(errors.splitlines()) == 1  # none of gRPC's own lines about handshakes
+    assert "check --ca, --cert and --key" in refused[1]
+
+
+async def started(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "leadline_controller.cli", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    """Its exit code and what it wrote to standard error."""
+    _, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode is not None
+    return process.returncode, errors.decode()
+
+
+async def interrupted(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    if process.returncode is None:
+        process.send_signal(signal.SIGINT)
+    return await end(process)
+
+
+async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[str]:
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or wanted not in lines[-1]:
+        line = (await asyncio.wait_for(process.stdout.readline(), 30)).decode()
+        assert line, f"the watch ended before it said {wanted!r}"
+        lines.append(line)
+    return lines
+
+
+async def test_watch_tells_of_a_new_placement_and_ends_quietly(scene: Scene, address: str) -> None:
+    process = await started("watch", "--address", address)
+    try:
+        first = await lines_until(process, "default/web-2")
+        assert any("n2: agent online" in line for line in first)
+        scene.place(pod("web-3"), PENDING)
+        told = await lines_until(process, "default/web-3")
+        assert "default/web-3 -> n1 (pending): best in" in told[-1]
+    finally:
+        code, errors = await interrupted(process)
+    assert (code, errors) == (0, "")
+
+
+async def test_watch_as_json_is_one_object_a_line(address: str) -> None:
+    process = await started("watch", "--address", address, "-o", "json")
+    try:
+        events = [json.loads(line) for line in await lines_until(process, "default/web-2")]
+    finally:
+        code, _ = await interrupted(process)
+    assert code == 0
+    assert events[0]["node"]["name"] == "guest"
+    assert events[-1]["placement"]["outcome"] == "failed: the API server refused it"
+
+
+async def test_watch_says_when_the_controller_stops(scene: Scene) -> None:
+    async with answering(scene) as address:
+        process = await started("watch", "--address", address)
+        try:
+            await lines_until(process, "default/web-2")
+        except BaseException:
+            await interrupted(process)
+            raise
+    code, errors = await end(process)
+    assert code == 3
+    assert "has stopped" in errors
+    assert len(errors.splitlines()) == 1

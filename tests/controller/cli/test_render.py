@@ -1,0 +1,232 @@
+import io
+import re
+from collections.abc import Iterable
+
+import pytest
+from leadline_controller.cli import render
+from leadline_controller.cli.render import boards, decisions, human
+from leadline_controller.serve.nodes import NodeReader
+from leadline_controller.serve.placements import explanation, placements
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import Console
+
+from tests.controller.serve.scene import Scene, filled
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def console(width: int = 80, *, terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=terminal)
+
+
+def text(on: Console) -> str:
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue()
+
+
+def explained(scene: Scene, pod: str) -> pb.ExplainPodResponse:
+    record = scene.decisions.get(pod)
+    assert record is not None
+    return explanation(record, scene.now_s)
+
+
+def rows(shown: str) -> dict[str, list[str]]:
+    """The cells of each line, by the first one."""
+    cells = (re.split(r" {2,}", line.strip()) for line in shown.splitlines() if line.strip())
+    return {row[0]: row[1:] for row in cells}
+
+
+def show_all(scene: Scene, on: Console, *, wide: bool) -> None:
+    reader = NodeReader(scene.source)
+    render.nodes(on, reader.statuses().nodes, wide=wide)
+    for kind in render.KINDS:
+        render.matrix(on, reader.matrix(), kind, wide=wide)
+    render.placements(on, placements(scene.source), wide=wide)
+    for pod in ("default/web-1", "default/huge"):
+        render.explanation(on, explained(scene, pod), wide=wide)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_everything_fits_eighty_columns(wide: bool, terminal: bool) -> None:
+    scene = filled(["raspberrypi-kitchen", "raspberrypi-attic"])
+    on = console(80, terminal=terminal)
+    show_all(scene, on, wide=wide)
+    lines = _ESCAPE.sub("", text(on)).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("raspberrypi-kitchen" in line for line in lines)
+
+
+def test_no_colours_where_there_is_no_terminal() -> None:
+    on = console()
+    show_all(filled(), on, wide=True)
+    assert "\x1b" not in text(on)
+
+
+def test_a_terminal_gets_colours_and_bars() -> None:
+    on = console(120, terminal=True)
+    render.nodes(on, NodeReader(filled().source).statuses().nodes)
+    assert "\x1b[" in text(on)
+    assert "12.5 ▂" in _ESCAPE.sub("", text(on))
+
+
+def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
+    on = console(120)
+    render.nodes(on, NodeReader(filled().source).statuses().nodes)
+    told = rows(text(on))
+    assert told["n1"][:8] == ["online", "12.5", "40", "51", "120/80", "5k", ">= 94.9", "13s"]
+    assert told["n3"] == ["-", "-", "-", "-", "-", "-", "-", "-", "0", "agent never heard"]
+    assert told["n2"][2] == "-"
+
+
+def test_where_the_notes_do_not_fit_they_stand_below() -> None:
+    on = console(72)
+    render.nodes(on, NodeReader(filled(["n4"]).source).statuses().nodes)
+    assert "NOTES" not in text(on)
+    assert "agent never heard: n3, n4" in text(on)
+
+
+def test_no_nodes_are_said_to_be_none() -> None:
+    on = console()
+    render.nodes(on, [])
+    render.matrix(on, pb.GetMatrixResponse(), "rtt")
+    assert text(on).count("no nodes") == 2
+
+
+def test_names_go_in_the_order_in_which_people_count() -> None:
+    names = NodeReader(filled(["n10", "n9"]).source).names
+    assert names == ["guest", "n1", "n2", "n3", "n9", "n10"]
+
+
+def test_a_square_matrix_mirrors_what_is_known() -> None:
+    on = console()
+    render.matrix(on, NodeReader(filled().source).matrix(), "rtt")
+    told = rows(text(on))
+    assert told["n1"] == ["-", "·", "0.42", "-"]
+    assert told["n2"] == ["-", "0.42", "·", "-"]
+
+
+def test_a_wide_matrix_tells_how_and_when() -> None:
+    on = console()
+    render.matrix(on, NodeReader(filled().source).matrix(), "bandwidth", wide=True)
+    assert rows(text(on))["n1"] == ["-", "·", ">= 94.9 (2m)", "-"]
+
+
+def test_a_round_trip_by_way_of_the_broker_is_only_a_bound() -> None:
+    on = console()
+    link = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_age_s=1, rtt_method="mqtt")
+    render.matrix(on, pb.GetMatrixResponse(nodes=["a", "b"], links=[link]), "rtt")
+    assert rows(text(on))["a"] == ["·", "<= 12"]
+
+
+def test_where_the_square_does_not_fit_the_pairs_are_listed() -> None:
+    reader = NodeReader(filled([f"n{i}" for i in range(4, 24)]).source)
+    narrow, broad = console(80), console(400)
+    for on in (narrow, broad):
+        render.matrix(on, reader.matrix(), "rtt")
+    assert rows(text(narrow))["n1"] == ["n2", "0.42", "icmp 12s"]
+    assert "1 of 276 pairs are known" in text(narrow)
+    assert "·" in text(broad)
+
+
+def test_an_explanation_starts_with_the_best_and_marks_the_winner() -> None:
+    on = console()
+    render.explanation(on, explained(filled(), "default/web-1"))
+    shown = text(on)
+    assert shown.startswith("default/web-1 -> n1\nbound, decided 10s ago by netsched (alpha 0.5)\n")
+    (winner,) = (line for line in shown.splitlines() if line.startswith("*"))
+    assert winner.split()[:3] == ["*", "n1", "10"]
+    assert shown.index("n1 ") < shown.index("n3 ")
+    assert "n2        NodeUnschedulable: the node is cordoned" in shown
+
+
+def test_a_narrow_explanation_keeps_every_part() -> None:
+    on = console(50)
+    render.explanation(on, explained(filled(), "default/web-1"))
+    assert max(map(len, text(on).splitlines())) <= 50
+    assert "cpu_percent 3" in " ".join(text(on).split())
+
+
+def scores(totals: Iterable[tuple[str, float | None]], better: str, node: str) -> list[str]:
+    response = pb.ExplainPodResponse(
+        placement=pb.Placement(node=node),
+        better=better,
+        scores=[pb.NodeScore(node=name, total=total) for name, total in totals],
+    )
+    return [score.node for score in decisions.by_merit(response)]
+
+
+def test_scores_are_sorted_the_way_they_are_read() -> None:
+    totals = [("a", None), ("b", 2.0), ("c", 1.0), ("d", 2.0)]
+    assert scores(totals, "lower", "c") == ["c", "b", "d", "a"]
+    assert scores(totals, "higher", "d") == ["d", "b", "c", "a"]
+
+
+def test_a_long_explanation_is_cut_and_says_so() -> None:
+    scene = filled([f"n{i}" for i in range(4, 44)])
+    short, whole = console(100), console(100)
+    render.explanation(short, explained(scene, "default/huge"))
+    render.explanation(whole, explained(scene, "default/huge"), wide=True)
+    assert "and 28 more; -o wide shows all" in text(short)
+    assert "n43" not in text(short)
+    assert "n43" in text(whole)
+
+
+def test_what_others_wrote_can_neither_style_nor_drive_the_terminal() -> None:
+    on = console(120, terminal=True)
+    evil = "[red]x[/red]\x1b]0;owned\x07\n"
+    render.placements(on, [pb.Placement(pod=evil, node="n1", why=evil, outcome="bound")])
+    shown = text(on)
+    assert "[red]x[/red]" in shown
+    assert "\x1b]0" not in shown
+    assert "\x07" not in shown
+
+
+def test_one_line_of_prose_for_the_watch() -> None:
+    statuses = {x.name: x for x in NodeReader(filled().source).statuses().nodes}
+    assert boards.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
+    assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in boards.summary(
+        statuses["n1"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "-"), (0, "0s"), (3.4, "3s"), (119, "119s"), (120, "2m"), (7200, "2h"), (2e5, "2d")],
+)
+def test_ages(seconds: float | None, shown: str) -> None:
+    assert human.age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (0.0421234, "0.0421"),
+        (12.5, "12.5"),
+        (40, "40"),
+        (94.94, "94.9"),
+        (941.6, "942"),
+        (12345.6, "12346"),
+        (-1.5, "-1.5"),
+    ],
+)
+def test_numbers(value: float | None, shown: str) -> None:
+    assert human.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (0.5, "0.5"),
+        (999, "999"),
+        (5000, "5k"),
+        (12345, "12.3k"),
+        (2e6, "2M"),
+    ],
+)
+def test_amounts(value: float | None, shown: str) -> None:
+    assert human.amount(value) == shown
