@@ -1,0 +1,38 @@
+"""Surroundings whose results a test can wait for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+import pytest
+from leadline_agent.probes import Surroundings
+from leadline_agent.sample import Result
+
+
+@dataclass
+class Bench:
+    """What a probe sees of the agent; `results` is what it reported."""
+
+    results: SimpleQueue[Result] = field(default_factory=SimpleQueue)
+    broker_rtts_ms: list[float] = field(default_factory=list)
+    address: str = "127.0.0.1"
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings(
+            max_ping_peers=8,
+            max_bandwidth_bytes=100_000_000,
+            max_bandwidth_duration_ms=5000,
+            own_address=lambda: self.address,
+            broker_rtts_ms=lambda: self.broker_rtts_ms,
+            report=self.results.put,
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def make_bench() -> Callable[[], Bench]:
+    return Bench

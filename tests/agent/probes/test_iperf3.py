@@ -1,0 +1,234 @@
+"""iperf3: what a lease may ask, how caps become a pace, and real tests over loopback."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from leadline_agent.probes import iperf3, iperf3_child
+from leadline_agent.probes.iperf3 import Iperf3, IperfError, pace_bits_per_s, parse, refusal
+from leadline_agent.sample import BandwidthOutcome, BandwidthResult, BandwidthWork, Peer, Role
+
+from tests.support.namespaces import linked_namespace
+from tests.support.ports import free_port, wait_until
+
+PACE = 100_000_000
+
+
+def work(role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0) -> BandwidthWork:
+    return BandwidthWork(
+        lease_id="L1",
+        role=role,
+        peer=Peer("pi-2", "127.0.0.1"),
+        port=port,
+        duration_ms=1000,
+        max_bytes=20_000_000,
+        expires_s=time.monotonic() + ttl_s,
+    )
+
+
+def output(bits_per_second: float, bytes_: int = 12_500_000, seconds: float = 1.0) -> str:
+    received = {"bits_per_second": bits_per_second, "bytes": bytes_, "seconds": seconds}
+    return json.dumps({"start": {}, "end": {"sum_received": received}})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"expires_s": 0.0}, "expired"),
+        ({"expires_s": 1e9}, "open for"),
+        ({"duration_ms": 5001}, "5001 ms are asked, 5000 are allowed here"),
+        ({"duration_ms": 999}, "needs a second"),
+        ({"max_bytes": 100_000_001}, "100000000 are allowed here"),
+        ({"max_bytes": 1000}, "iperf3 needs"),
+        ({"port": 22}, "port 22"),
+    ],
+)
+def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
+    bench: Any, change: dict[str, Any], reason: str
+) -> None:
+    asked = replace(work(), **change)
+    sentence = refusal(asked, bench.surroundings(), time.monotonic())
+    assert sentence is not None
+    assert reason in sentence
+    Iperf3(bench.surroundings()).take(asked)
+    result = bench.results.get(timeout=5)
+    assert (result.outcome, result.detail) == (BandwidthOutcome.REFUSED, sentence)
+    assert (result.lease_id, result.peer) == ("L1", "pi-2")
+
+
+def test_a_lease_within_the_caps_is_not_refused(bench: Any) -> None:
+    assert refusal(work(), bench.surroundings(), time.monotonic()) is None
+
+
+@pytest.mark.parametrize("duration_ms", [1000, 1999, 2000, 5000])
+@pytest.mark.parametrize("max_bytes", [1 << 18, 20_000_000])
+def test_the_pace_keeps_both_caps(duration_ms: int, max_bytes: int) -> None:
+    asked = replace(work(), duration_ms=duration_ms, max_bytes=max_bytes)
+    sent = pace_bits_per_s(asked) / 8 * iperf3.duration_s(asked) + iperf3.BLOCK_BYTES
+    assert iperf3.duration_s(asked) * 1000 <= duration_ms
+    assert sent <= max_bytes
+
+
+def test_the_receivers_count_is_the_result() -> None:
+    assert parse(output(60e6, bytes_=7_500_000), PACE) == {
+        "bandwidth_mbps": 60.0,
+        "lower_bound": False,
+        "transferred_bytes": 7_500_000,
+        "duration_ms": 1000,
+    }
+
+
+def test_a_result_at_the_pace_is_a_lower_bound() -> None:
+    assert parse(output(0.96 * PACE), PACE)["lower_bound"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"error": "the server is busy"}', "the server is busy"),
+        ("", "cannot be read"),
+        ("[]", "cannot be read"),
+        ("{}", "cannot be read"),
+        (output(0.0, bytes_=0), "nothing arrived"),
+        (output(float("nan")), "nothing arrived"),
+        (output(float("inf")), "nothing arrived"),
+        ('{"end": {"sum_received": {"bits_per_second": "x"}}}', "cannot be read"),
+    ],
+)
+def test_output_without_a_result_is_an_error(text: str, reason: str) -> None:
+    with pytest.raises(IperfError, match=reason):
+        parse(text, PACE)
+
+
+def test_the_program_is_asked_for_the_same_as_the_library() -> None:
+    spec = {"role": "client", "host": "10.0.0.2", "port": 5201, "bind": "10.0.0.1"}
+    client = iperf3_child.arguments({**spec, "duration_s": 2, "bits_per_s": 8_000_000})
+    assert " ".join(client[1:]) == (
+        "--json --port 5201 --bind 10.0.0.1 --client 10.0.0.2 --parallel 1 --time 2 "
+        "--bitrate 8000000"
+    )
+    server = iperf3_child.arguments({**spec, "role": "server", "bind": ""})
+    assert " ".join(server[1:]) == "--json --port 5201 --server --one-off"
+
+
+def no_child_left() -> bool:
+    children = psutil.Process().children(recursive=True)
+    return not any("iperf3_child" in " ".join(child.cmdline()) for child in children)
+
+
+def pair(
+    make_bench: Callable[[], Any], server: BandwidthWork, client: BandwidthWork, wait_s: float = 0.0
+) -> BandwidthResult:
+    """Run both ends, the server's `wait_s` later; the client's result."""
+    benches = make_bench(), make_bench()
+    probes = [Iperf3(bench.surroundings()) for bench in benches]
+    try:
+        probes[1].take(client)
+        time.sleep(wait_s)
+        probes[0].take(server)
+        result: BandwidthResult = benches[1].results.get(timeout=30)
+        wait_until(no_child_left, "both ends have ended")
+        assert benches[0].results.empty()  # the result is the client's to tell
+        return result
+    finally:
+        for probe in probes:
+            probe.stop()
+
+
+@pytest.mark.network
+def test_a_real_test_stays_within_its_caps(make_bench: Callable[[], Any]) -> None:
+    port = free_port()
+    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port))
+    assert (result.outcome, result.detail) == (BandwidthOutcome.DONE, "")
+    assert result.bandwidth_mbps is not None
+    assert 0 < result.transferred_bytes <= 20_000_000
+    assert result.lower_bound == (result.bandwidth_mbps >= 0.95 * pace_bits_per_s(work()) / 1e6)
+
+
+@pytest.mark.network
+def test_a_client_waits_for_a_server_that_comes_later(make_bench: Callable[[], Any]) -> None:
+    port = free_port()
+    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port), wait_s=1.0)
+    assert result.outcome is BandwidthOutcome.DONE
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("role", Role)
+def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(bench: Any, role: Role) -> None:
+    probe = Iperf3(bench.surroundings())
+    probe.take(work(role, free_port(), ttl_s=1.5))
+    result = bench.results.get(timeout=30)
+    assert result.outcome is BandwidthOutcome.FAILED
+    assert result.bandwidth_mbps is None
+    assert result.detail
+    wait_until(no_child_left, "the child has ended")
+
+
+@pytest.mark.network
+def test_one_lease_at_a_time_and_the_same_one_only_once(bench: Any) -> None:
+    probe = Iperf3(bench.surroundings())
+    try:
+        lease = work(Role.SERVER, free_port())
+        probe.take(lease)
+        probe.take(lease)
+        probe.take(replace(lease, lease_id="L2"))
+        result = bench.results.get(timeout=5)
+        assert (result.lease_id, result.outcome) == ("L2", BandwidthOutcome.REFUSED)
+        assert "busy with lease L1" in result.detail
+        assert bench.results.empty()
+    finally:
+        probe.stop()
+    assert bench.results.get(timeout=5).detail == "the agent is stopping"
+    assert no_child_left()
+
+
+@pytest.mark.network
+def test_a_throttled_link_is_measured_and_not_bounded(bench: Any) -> None:
+    with linked_namespace(rate_mbps=20) as other:
+        server = other.command("iperf3", "--server", "--one-off", "--port", "5201")
+        with subprocess.Popen(server, stdout=subprocess.DEVNULL) as process:
+            try:
+                bench.address = other.own_address
+                lease = replace(work(), peer=Peer("other", other.address), duration_ms=2000)
+                Iperf3(bench.surroundings()).take(lease)
+                result = bench.results.get(timeout=30)
+            finally:
+                process.kill()
+    assert (result.outcome, result.lower_bound) == (BandwidthOutcome.DONE, False)
+    assert 10 < result.bandwidth_mbps <= 21
+
+
+@pytest.mark.network
+def test_the_program_serves_where_the_library_is_missing(
+    make_bench: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
+    port = free_port()
+    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port))
+    assert result.outcome is BandwidthOutcome.DONE
+
+
+def test_neither_library_nor_program_is_absent_and_not_failed(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Path(sys.executable).is_absolute()
+    Iperf3(bench.surroundings()).take(work())
+    result = bench.results.get(timeout=30)
+    assert (result.outcome, result.bandwidth_mbps) == (BandwidthOutcome.ABSENT, None)
+
+
+def without_library(folder: Path) -> Path:
+    """The child's own file, on a board that has no libiperf."""
+    source = Path(iperf3_child.__file__).read_text()
+    copy = folder / "iperf3_child.py"
+    copy.write_text(source.replace("libiperf.so.0", "libnowhere.so.0"))
+    return copy

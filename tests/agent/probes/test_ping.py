@@ -1,0 +1,170 @@
+"""Ping: the arithmetic, what is thrown away, and real echoes over loopback."""
+
+import time
+from typing import Any
+
+import pytest
+from leadline_agent.probes import ping
+from leadline_agent.probes.ping import ClockSetError, Ping, clock_was_set, echoes, summary
+from leadline_agent.sample import BROKER, Peer, PingWork, RttMethod, RttRound, RttSample
+
+from tests.support.namespaces import linked_namespace
+
+PEERS = (Peer("pi-2", "127.0.0.2"), Peer("pi-3", "127.0.0.3"))
+
+
+def work(peers: tuple[Peer, ...] = PEERS, count: int = 3, ttl_s: float = 60.0) -> PingWork:
+    return PingWork(peers, interval_s=1, count=count, expires_s=time.monotonic() + ttl_s)
+
+
+def test_the_median_stands_and_the_deviation_is_of_the_population() -> None:
+    sample = summary("pi-2", RttMethod.ICMP, [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
+    assert sample == RttSample("pi-2", RttMethod.ICMP, 8, 8, rtt_ms=4.5, deviation_ms=2.0)
+
+
+def test_what_did_not_come_back_was_sent_and_has_no_time() -> None:
+    assert summary("pi-2", RttMethod.ICMP, [None, 3.0, None]) == RttSample(
+        "pi-2", RttMethod.ICMP, sent=3, received=1, rtt_ms=3.0, deviation_ms=0.0
+    )
+    assert summary("pi-2", RttMethod.ICMP, [None]).rtt_ms is None
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "steady_s", "expected"),
+    [
+        (0.001, 0.001, False),
+        (0.001_1, 0.001, False),
+        (1.0005, 1.0, False),  # NTP slews by 500 ppm
+        (3600.0, 0.001, True),
+        (-3600.0, 0.001, True),
+        (0.002, 0.001, True),
+    ],
+)
+def test_clocks_that_disagree(wall_s: float, steady_s: float, expected: bool) -> None:
+    assert clock_was_set(wall_s, steady_s) is expected
+
+
+def test_a_sample_during_which_the_clock_was_set_is_thrown_away() -> None:
+    answers: list[Any] = [1.0, ClockSetError(), 3.0]
+
+    def echo(address: str, sequence: int) -> float | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return float(answer)
+
+    assert echoes(PEERS[0], 3, 0, echo) == [1.0, 3.0]
+
+
+def test_a_step_of_the_clock_is_seen_through_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
+    walls = iter([1000.0, 5000.0])
+    monkeypatch.setattr("time.time", lambda: next(walls))
+    monkeypatch.setattr("ping3.ping", lambda *a, **k: 4000.0)
+    with pytest.raises(ClockSetError):
+        ping.echo_ms("127.0.0.1", 0)
+
+
+@pytest.mark.parametrize("answer", [None, False, -1.0, 99.0])
+def test_time_outs_errors_and_forged_times_are_no_answer(
+    monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
+    assert ping.echo_ms("127.0.0.1", 0) is None
+
+
+def test_a_peer_that_is_away_does_not_take_the_whole_round() -> None:
+    asked = []
+
+    def echo(address: str, sequence: int) -> float | None:
+        asked.append(sequence)
+        return None
+
+    assert echoes(PEERS[0], 10, 65_535, echo) == [None, None]
+    assert asked == [65_535, 0]
+
+
+def reports(bench: Any, probe: Ping, *leases: PingWork) -> list[RttRound]:
+    try:
+        for lease in leases:
+            probe.take(lease)
+        return [bench.results.get(timeout=10) for _ in leases]
+    finally:
+        probe.stop()
+
+
+def test_a_lease_is_followed_at_once_and_every_peer_is_asked(bench: Any) -> None:
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: float(a[-1]))
+    (round_,) = reports(bench, probe, work())
+    assert [(p.peer, p.sent, p.rtt_ms) for p in round_.peers] == [
+        ("pi-2", 3, 2.0),
+        ("pi-3", 3, 3.0),
+    ]
+    assert {p.method for p in round_.peers} == {RttMethod.ICMP}
+
+
+def test_a_newer_lease_replaces_the_one_before(bench: Any) -> None:
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: 1.0)
+    try:
+        probe.take(work(PEERS[:1]))
+        bench.results.get(timeout=10)
+        probe.take(work(PEERS[1:]))
+        assert bench.results.get(timeout=10).peers[0].peer == "pi-3"
+    finally:
+        probe.stop()
+
+
+def test_an_expired_lease_is_not_followed(bench: Any) -> None:
+    asked: list[str] = []
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
+    probe.take(work(ttl_s=-1.0))
+    probe.stop()
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "over", [work(PEERS * 5), work(count=0), work(count=10_000)], ids=["peers", "none", "echoes"]
+)
+def test_a_lease_over_the_boards_caps_is_refused(
+    bench: Any, caplog: pytest.LogCaptureFixture, over: PingWork
+) -> None:
+    asked: list[str] = []
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
+    probe.take(over)
+    probe.stop()
+    assert asked == []
+    assert "refused a lease" in caplog.text
+
+
+def test_without_icmp_the_own_leg_to_the_broker_is_reported(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.broker_rtts_ms = [3.0, 1.0, 2.0]
+    probe = Ping(bench.surroundings(), permitted=lambda: False)
+    assert probe.abilities == ("mqtt",)
+    (round_,) = reports(bench, probe, work())
+    (leg,) = round_.peers
+    assert (leg.peer, leg.method, leg.rtt_ms, leg.received) == (BROKER, RttMethod.MQTT, 2.0, 3)
+    assert caplog.text.count("ICMP is not permitted") == 1
+
+
+@pytest.mark.network
+def test_real_echoes_over_loopback(bench: Any) -> None:
+    probe = Ping(bench.surroundings())
+    assert probe.abilities == ("icmp",)
+    (round_,) = reports(bench, probe, work((Peer("self", "127.0.0.1"),), count=5))
+    (sample,) = round_.peers
+    assert (sample.sent, sample.received) == (5, 5)
+    assert sample.rtt_ms is not None
+    assert 0 < sample.rtt_ms < 1000
+
+
+@pytest.mark.network
+def test_a_real_host_that_answers_and_then_does_not(bench: Any) -> None:
+    with linked_namespace() as other:
+        peers = (Peer("other", other.address),)
+        (round_,) = reports(bench, Ping(bench.surroundings()), work(peers))
+        assert round_.peers[0].received == 3
+        other.run("sysctl", "-q", "net.ipv4.icmp_echo_ignore_all=1")
+        (round_,) = reports(bench, Ping(bench.surroundings()), work(peers))
+    (sample,) = round_.peers
+    assert (sample.sent, sample.received, sample.rtt_ms) == (2, 0, None)

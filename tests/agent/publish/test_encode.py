@@ -1,0 +1,166 @@
+"""Samples on the wire and leases off it; and how many bytes a report takes."""
+
+import pytest
+from leadline_agent.publish.encode import Encoder, LeaseError, lease
+from leadline_agent.sample import (
+    BandwidthOutcome,
+    BandwidthResult,
+    BandwidthWork,
+    Board,
+    CollectorOutcome,
+    CollectorRun,
+    Cpu,
+    Disk,
+    Interface,
+    Memory,
+    Peer,
+    PingWork,
+    Report,
+    Role,
+    RttMethod,
+    RttRound,
+    RttSample,
+    Temperature,
+)
+from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+BOOT = bytes(range(16))
+LEASES = "leadline/v1/home/pi-1/lease"
+
+
+def decoded(topic: str, payload: bytes) -> codec.TelemetryMessage:
+    return codec.decode(topics.parse(topic), payload, topics.SCHEMA)
+
+
+def encoder(node: str = "pi-1", session: int = 3) -> Encoder:
+    return Encoder("home", node, BOOT, session)
+
+
+def worst_report() -> Report:
+    """A big board under load: long names, big counters, four busy interfaces."""
+    names = ("cpu", "memory", "disk", "network", "temperature")
+    return Report(
+        measured_boot_ms=5 * 365 * 86_400_000,
+        collectors=tuple(CollectorRun(n, CollectorOutcome.OK, 100_000) for n in names),
+        cpu=Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
+        memory=Memory(1 << 40, (1 << 40) - 1),
+        disk=Disk(7e9, 7e9),
+        network=tuple(
+            Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10) for i in range(4)
+        ),
+        temperature=Temperature(99.9),
+    )
+
+
+def test_a_report_takes_at_most_400_bytes() -> None:
+    writer = encoder(node="n" * 20, session=100_000)
+    writer._sequence = 10_000_000
+    topic, payload = writer.sample(worst_report())
+    sent = codec.stamp_sent(topics.Kind.REPORT, payload, 5 * 365 * 86_400_000)
+    assert len(sent) <= 400
+    message = codec.decode(topics.parse(topic), sent, topics.SCHEMA)
+    assert isinstance(message, pb.Report)
+    assert len(message.network) == 4
+
+
+def test_what_is_unknown_is_not_set_and_what_is_zero_is() -> None:
+    report = Report(
+        measured_boot_ms=1000,
+        collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
+        cpu=Cpu(busy_percent=0.0, throttled=False),
+        network=(Interface("eth0", packets_sent_per_s=0.0),),
+    )
+    message = decoded(*encoder().sample(report))
+    assert isinstance(message, pb.Report)
+    assert message.cpu.HasField("busy_percent")
+    assert message.cpu.HasField("throttled")
+    assert not message.cpu.HasField("load_1m")
+    assert not message.HasField("memory")
+    assert not message.HasField("disk")
+    assert message.network[0].HasField("packets_sent_per_s")
+    assert not message.network[0].HasField("bytes_sent_per_s")
+    assert message.collectors[0].outcome == pb.CollectorRun.ABSENT
+
+
+def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
+    writer = encoder()
+    round_ = RttRound(5, (RttSample("pi-2", RttMethod.ICMP, 5, 4, 1.5, 0.25),))
+    first, second = (decoded(*writer.sample(round_)) for _ in range(2))
+    assert isinstance(first, pb.RttReport)
+    assert isinstance(second, pb.RttReport)
+    assert (first.origin.sequence, second.origin.sequence) == (1, 2)
+    assert (second.origin.session, second.origin.boot_id) == (3, BOOT)
+    (peer,) = second.peers
+    assert (peer.peer, peer.sent, peer.received, peer.rtt_ms) == ("pi-2", 5, 4, 1.5)
+    status = decoded(*writer.status(online=False))
+    assert isinstance(status, pb.Status)
+    assert (status.online, status.origin.sequence) == (False, 0)
+
+
+def test_a_bandwidth_result_keeps_its_sentence() -> None:
+    result = BandwidthResult(9, "L1", "pi-2", BandwidthOutcome.REFUSED, detail="busy")
+    message = decoded(*encoder().sample(result))
+    assert isinstance(message, pb.BandwidthReport)
+    assert (message.outcome, message.detail) == (pb.BandwidthReport.REFUSED, "busy")
+    assert not message.HasField("bandwidth_mbps")
+
+
+def test_a_birth_says_what_the_board_is() -> None:
+    board = Board("0.1.0", "Pi 5", "aarch64", "6.12", 4, 1 << 33, "", 10.0, ("icmp", "iperf3"))
+    message = decoded(*encoder().birth(board, "10.0.0.7", dropped=4, now_ms=77))
+    assert isinstance(message, pb.Birth)
+    assert (message.address, message.dropped_messages) == ("10.0.0.7", 4)
+    assert list(message.probes) == ["icmp", "iperf3"]
+    assert (message.interval_s, message.timing.measured_boot_ms) == (10, 77)
+
+
+def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
+    peers = [pb.Peer(node="pi-2", address="10.0.0.2")]
+    message = pb.Lease(
+        node="pi-1", ping=pb.PingLease(peers=peers, interval_s=10, count=5, ttl_s=60)
+    )
+    work = lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
+    assert work == PingWork((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
+
+
+def test_a_bandwidth_lease_is_work() -> None:
+    bandwidth = pb.BandwidthLease(
+        lease_id="L1",
+        role=pb.BandwidthLease.CLIENT,
+        peer=pb.Peer(node="pi-2", address="10.0.0.2"),
+        port=5201,
+        duration_ms=2000,
+        max_bytes=1 << 20,
+        ttl_ms=1500,
+    )
+    payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
+    assert lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthWork(
+        "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("payload", "schema"),
+    [
+        pytest.param(b"\xff\xff\xff", topics.SCHEMA, id="broken"),
+        pytest.param(b"", topics.SCHEMA, id="empty"),
+        pytest.param(pb.Lease(node="pi-1").SerializeToString(), topics.SCHEMA, id="no work"),
+        pytest.param(
+            pb.Lease(node="pi-2", ping=pb.PingLease()).SerializeToString(),
+            topics.SCHEMA,
+            id="of another node",
+        ),
+        pytest.param(
+            pb.Lease(node="pi-1", bandwidth=pb.BandwidthLease()).SerializeToString(),
+            topics.SCHEMA,
+            id="no role",
+        ),
+        pytest.param(
+            pb.Lease(node="pi-1", ping=pb.PingLease()).SerializeToString(), None, id="no schema"
+        ),
+    ],
+)
+def test_what_is_no_lease_is_refused(payload: bytes, schema: str | None) -> None:
+    with pytest.raises(LeaseError):
+        lease(LEASES, payload, schema, received_s=0.0)
