@@ -1,0 +1,217 @@
+"""DACS' equations with numbers worked by hand; the worked example is in docs/examples."""
+
+import math
+
+import numpy as np
+import pytest
+from leadline_controller.core.cycle import Scores
+from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod
+from leadline_controller.core.options import build
+from leadline_controller.strategies.dacs import (
+    Dacs,
+    average_delay_s,
+    contention_s,
+    granted,
+    widest_of_near_best,
+)
+
+from tests.controller.builders import GIB, node, pod, view
+
+INF = math.inf
+# Table 5: round trips between the nodes of scenario 2, ms.
+MASTER = node("m", unschedulable=True)
+NODES = [node("n1", cores=2, gib=4), node("n2", cores=1, gib=4), node("n3", cores=1, gib=3), MASTER]
+LINKS = [
+    Link("n1", "n2", 160.0),
+    Link("n1", "n3", 150.0),
+    Link("n2", "n3", 10.0),
+    Link("m", "n1", 350.0),
+    Link("m", "n2", 210.0),
+    Link("m", "n3", 200.0),
+]
+WORKERS = np.arange(3)
+
+
+def score(
+    wanted: Pod,
+    nodes: list[Node] | None = None,
+    links: list[Link] | None = None,
+    candidates: np.ndarray[tuple[int], np.dtype[np.int64]] = WORKERS,
+    **options: float,
+) -> Scores:
+    cluster = view(NODES if nodes is None else nodes, links=LINKS if links is None else links)
+    scores: Scores = build(Dacs, options).score(cluster, wanted, candidates)
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "residual", "phi", "expected"),
+    [
+        (1, 8, 10, 0.5, 5),  # l > phi r > c
+        (1, 3, 10, 0.5, 3),  # phi r > l > c
+        (4, 8, 6, 0.5, 4),  # c > phi r: the guaranteed minimum
+        (1, INF, 10, 0.5, 5),  # no limit: max(c, phi r)
+        (0, INF, -2, 0.5, 0),  # an overdrawn node gives what is guaranteed
+        (2, 2, 10, 1.0, 2),
+    ],
+)
+def test_eq_9_what_a_pod_is_granted(
+    request_: float, limit: float, residual: float, phi: float, expected: float
+) -> None:
+    assert granted(request_, limit, np.array([residual]), phi).tolist() == [expected]
+
+
+def test_eq_18_contention() -> None:
+    placed = np.array([0, 1, 2, 5, 10**6])
+    gamma = contention_s(placed, beta_cs=0.1, beta_rc=0.01)
+    assert gamma[:4].tolist() == pytest.approx([0.0, 0.11, 0.12, 0.26])
+    assert math.isfinite(gamma[4])
+    assert contention_s(placed, 0.1, 0.0).tolist() == [0.0, 0.1, 0.1, 0.1, 0.1]
+
+
+def test_algorithm_2_line_7_worked_example() -> None:
+    omega = average_delay_s(
+        np.array([5.0, 3.0]), np.array([2.0, 3.0]), np.array([0.1, 0.1]), alpha=0.5
+    )
+    assert omega.tolist() == [3.6, 3.1]
+
+
+@pytest.mark.parametrize(
+    ("omega", "room", "lambda_s", "expected"),
+    [
+        ([3.6, 3.1], [7.0, 7.0], 0.05, [1]),
+        ([3.14, 3.1], [8.0, 7.0], 0.05, [0]),  # near enough, and roomier
+        ([3.16, 3.1], [8.0, 7.0], 0.05, [1]),  # too far
+        ([3.1, 3.14, 3.12], [7.0, 8.0, 8.0], 0.05, [2]),  # equally roomy: the shorter delay
+        ([3.1, 3.1], [7.0, 7.0], 0.05, [0, 1]),
+        # The paper's (1, 9) against (4, 5): the smaller of the two resources counts.
+        ([1.0, 1.0], [min(1, 9), min(4, 5)], 0.05, [1]),
+    ],
+)
+def test_algorithm_2_lines_10_to_18(
+    omega: list[float], room: list[float], lambda_s: float, expected: list[int]
+) -> None:
+    found = widest_of_near_best(np.array(omega), np.array(room), lambda_s)
+    assert found.tolist() == expected
+
+
+def test_eq_8_processing_is_volume_over_granted_cores() -> None:
+    wanted = pod(annotations={"data-mb": "6"}, requests={"cpu": "250m"}, limits={"cpu": "750m"})
+    scores = score(wanted, rate=2.0)
+    # A: n1 min(0.5 * 2, 0.75) = 0.75, n2 and n3 0.5 * 1 = 0.5 cores; 2 MB a core and second.
+    assert scores.parts["processing_s"].tolist() == [4.0, 6.0, 6.0]
+
+
+def test_eq_10_and_11_local_and_remote_network_delay() -> None:
+    wanted = pod(annotations={"user-node": "n1", "data-mb": "0.75", "bandwidth-mbps": "3"})
+    scores = score(wanted, image_s=1.0)
+    # Transfer 0.75 * 8 / 3 = 2 s, image 1 s. sigma over the other workers: n2 {160, 10} 75 ms,
+    # n3 {150, 10} 70 ms. n2: (160 + 75) / 2 ms, n3: (150 + 70) / 2 ms; none at home.
+    assert scores.parts["network_s"].tolist() == pytest.approx([3.0, 3.1175, 3.11])
+
+
+def test_a_user_at_the_master_is_remote_to_all() -> None:
+    wanted = pod(annotations={"user-node": "m", "data-mb": "0"})
+    # tau 350, 210, 200; sigma n1 {160, 150} 5, n2 75, n3 70 ms: the master is no worker.
+    assert score(wanted).parts["network_s"].tolist() == pytest.approx([0.1775, 0.1425, 0.135])
+
+
+def test_without_a_user_the_mean_round_trip_stands_for_tau() -> None:
+    # mu: n1 155, n2 85, n3 80 ms (Eq. 13).
+    assert score(pod(annotations={"data-mb": "0"})).parts["network_s"].tolist() == pytest.approx(
+        [0.08, 0.08, 0.075]
+    )
+
+
+def test_alpha_weighs_processing_against_network() -> None:
+    wanted = pod(annotations={"user-node": "n3", "data-mb": "1", "bandwidth-mbps": "8"})
+    for alpha in (0.0, 0.25, 1.0):
+        scores = score(wanted, alpha=alpha)
+        parts = scores.parts
+        expected = alpha * parts["processing_s"] + (1 - alpha) * parts["network_s"]
+        assert scores.total.tolist() == pytest.approx(expected.tolist())
+
+
+def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
+    links = [Link("n1", "n2", 40.0), Link("n1", "m", 90.0)]
+    wanted = pod(annotations={"user-node": "n1", "data-mb": "0"})
+    # n2: (40 + 0) / 2 ms. n3 was measured with nobody: (90 + 90) / 2 ms.
+    assert score(wanted, links=links).parts["network_s"].tolist() == pytest.approx([0, 0.02, 0.09])
+
+
+def test_without_any_round_trip_an_option_stands_in_and_is_never_zero() -> None:
+    wanted = pod(annotations={"user-node": "n1", "data-mb": "0"})
+    scores = score(wanted, links=[], unknown_rtt=50)
+    assert scores.parts["network_s"].tolist() == pytest.approx([0.0, 0.05, 0.05])
+
+
+def test_a_link_of_unknown_bandwidth_counts_as_the_slowest_known() -> None:
+    nodes = [
+        node("n1", bandwidth_mbps=8.0),
+        node("n2"),
+        node("n3", bandwidth_mbps=2.0),
+    ]
+    wanted = pod(annotations={"user-node": "n1", "data-mb": "1"})
+    links = [Link("n1", "n2", 0.0), Link("n1", "n3", 0.0), Link("n2", "n3", 0.0)]
+    assert score(wanted, nodes, links).parts["network_s"].tolist() == [1.0, 4.0, 4.0]
+
+
+def test_without_any_bandwidth_the_transfer_is_left_out_for_all() -> None:
+    wanted = pod(annotations={"user-node": "n1", "data-mb": "1000"})
+    assert score(wanted).parts["network_s"].tolist() == pytest.approx([0.0, 0.1175, 0.11])
+
+
+def test_a_profile_stands_for_eq_8() -> None:
+    nodes = [node("n1"), node("n2", labels={"leadline.dev/class": "pi4"}), node("n3")]
+    wanted = pod(annotations={"profile-ms": '{"n1": 5000, "pi4": 3000}'})
+    # n3 is not named and counts as the slowest that is.
+    assert score(wanted, nodes, []).parts["processing_s"].tolist() == [5.0, 3.0, 5.0]
+
+
+def test_eq_14_and_15_charge_what_is_granted() -> None:
+    cluster = view([node("n", cores=8, gib=16)])
+    wanted = pod(
+        requests={"cpu": "1", "memory": "9Gi", "example.com/gpu": "1"}, limits={"cpu": "3"}
+    )
+    charge = Dacs().charge(cluster, wanted, 0)
+    # CPU: min(0.5 * 8, 3) = 3 cores; memory: c = 9 GiB over 0.5 * 16.
+    assert charge == {CPU: 3000, MEMORY: 9 * GIB, PODS: 1, "example.com/gpu": 1}
+
+
+def test_a_charge_fits_wherever_the_request_does() -> None:
+    cluster = view([node("n", cores=1.001, gib=1)])
+    wanted = pod(requests={"cpu": "1001m"})
+    assert Dacs(phi=1.0).charge(cluster, wanted, 0)[CPU] == 1001
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("data_mb", ["0", "1", "1e12"])
+def test_a_node_with_nothing_left_still_has_a_finite_delay(alpha: float, data_mb: str) -> None:
+    cluster = view(
+        [node("full", bandwidth_mbps=10.0), node("free", bandwidth_mbps=10.0)],
+        requested={CPU: [4000, 0]},
+        bandwidth_requested_mbps=[10.0, 0.0],
+        placed=[5000, 0],
+    )
+    scores = Dacs(alpha=alpha).score(cluster, pod(annotations={"data-mb": data_mb}), np.arange(2))
+    assert np.isfinite(scores.total).all()
+    assert scores.finalists.tolist() == [1]
+
+
+def test_says_what_the_delay_is_made_of() -> None:
+    wanted = pod(annotations={"user-node": "n1", "profile-ms": '{"n1": 1000, "x": 1020}'})
+    scores = score(
+        wanted, nodes=[node("n1"), node("n2", cores=8, gib=16)], links=[], candidates=np.arange(2)
+    )
+    assert scores.why(0) == "0.500 s average delay (processing 1.000, network 0.000)"
+    near = score(
+        wanted,
+        nodes=[node("n1"), node("n2", cores=8, gib=16)],
+        links=[],
+        candidates=np.arange(2),
+        unknown_rtt=50,
+    )
+    assert near.finalists.tolist() == [1]
+    assert near.why(1) == (
+        "0.535 s average delay (processing 1.020, network 0.050), the roomiest of 2 near-best nodes"
+    )

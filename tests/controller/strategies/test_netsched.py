@@ -1,0 +1,96 @@
+"""NetSched's Algorithm 1 with numbers worked by hand."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from leadline_controller.core.cycle import Scores, decide
+from leadline_controller.core.options import build
+from leadline_controller.strategies.netsched import NetSched
+
+from tests.controller.builders import node, pod, view
+
+NAN = math.nan
+THREE = [node("a"), node("b"), node("c")]
+METRICS = {
+    "cpu_percent": [20.0, 10.0, 30.0],  # b: 3
+    "memory_percent": [50.0, 60.0, 40.0],  # c: 2
+    "packets_received_per_s": [5.0, 9.0, 7.0],  # a: 1
+    "packets_sent_per_s": [8.0, 6.0, 4.0],  # c: 1
+    "bandwidth_mbps": [90.0, 94.0, 10.0],  # b: 2, more is better
+    "disk_bytes_per_s": [100.0, 300.0, 200.0],  # a: 1
+}
+
+
+def totals(metrics: dict[str, list[float]], **options: float) -> Scores:
+    cluster = view(THREE, metrics=metrics)
+    scores: Scores = build(NetSched, options).score(cluster, pod(), np.arange(3))
+    return scores
+
+
+def test_the_best_node_of_each_metric_gets_its_points() -> None:
+    scores = totals(METRICS)
+    assert scores.total.tolist() == [2.0, 5.0, 3.0]
+    assert {name: part.tolist() for name, part in scores.parts.items()} == {
+        "cpu_percent": [0.0, 3.0, 0.0],
+        "memory_percent": [0.0, 0.0, 2.0],
+        "packets_received_per_s": [1.0, 0.0, 0.0],
+        "packets_sent_per_s": [0.0, 0.0, 1.0],
+        "bandwidth_mbps": [0.0, 2.0, 0.0],
+        "disk_bytes_per_s": [1.0, 0.0, 0.0],
+    }
+    assert scores.finalists.tolist() == [1]
+    assert scores.why(1) == "best in CPU, bandwidth: 5 of 10 points"
+
+
+@pytest.mark.parametrize("metric", sorted(METRICS))
+def test_comparisons_are_strict_so_the_first_of_equals_holds_the_points(metric: str) -> None:
+    scores = totals({metric: [7.0, 7.0, 7.0]})
+    assert scores.parts[metric].tolist() == [scores.total[0], 0.0, 0.0]
+    assert scores.total[0] > 0
+
+
+def test_only_candidates_compete() -> None:
+    cluster = view(THREE, metrics=METRICS)
+    scores = NetSched().score(cluster, pod(), np.array([0, 2]))
+    # Without b, a has the least CPU (3) and the most bandwidth (2).
+    assert scores.total.tolist() == [7.0, 3.0]
+
+
+def test_a_node_without_a_metric_does_not_compete_for_its_points() -> None:
+    scores = totals({**METRICS, "cpu_percent": [20.0, NAN, 30.0]})
+    assert scores.total.tolist() == [5.0, 2.0, 3.0]
+    assert math.isnan(scores.parts["cpu_percent"][1])
+
+
+def test_points_of_a_metric_that_nobody_has_go_to_nobody() -> None:
+    scores = totals({**METRICS, "cpu_percent": [NAN, NAN, NAN]})
+    assert scores.total.tolist() == [2.0, 2.0, 3.0]
+
+
+def test_a_node_without_any_metric_has_no_total() -> None:
+    scores = totals({name: [values[0], NAN, values[2]] for name, values in METRICS.items()})
+    assert math.isnan(scores.total[1])
+    assert scores.finalists.tolist() == [0]
+
+
+def test_when_nothing_is_known_all_are_equal() -> None:
+    scores = totals({})
+    assert np.isnan(scores.total).all()
+    assert scores.finalists.tolist() == [0, 1, 2]
+    assert scores.why(0) == "no candidate's metrics are known"
+
+
+def test_a_tie_in_the_sum_is_broken_at_random() -> None:
+    metrics = {"memory_percent": [1.0, 2.0, 3.0], "bandwidth_mbps": [1.0, 2.0, 1.0]}
+    cluster = view(THREE, metrics=metrics)
+    chosen = {decide(cluster, pod(), {}, NetSched(), Random(s)).node for s in range(40)}
+    assert chosen == {"a", "b"}
+
+
+def test_points_are_options_and_zero_leaves_a_metric_out() -> None:
+    scores = totals(METRICS, cpu=0, bandwidth=0, memory=5)
+    assert scores.total.tolist() == [2.0, 0.0, 6.0]
+    assert "cpu_percent" not in scores.parts
+    assert scores.why(2) == "best in memory, packets sent: 6 of 8 points"
