@@ -3,18 +3,31 @@
 import ipaddress
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.leases import ProbeLimits
 from leadline_controller.core.model import SCHEDULER_NAME
-from leadline_controller.ingest.session import BrokerTls
+from leadline_controller.core.options import OptionError, build
+from leadline_controller.ingest.session import BrokerTls, check_cluster
 from leadline_controller.serve.settings import DEFAULT_ADDRESS, ServeError, ServeSettings, TlsFiles
 from leadline_controller.state.telemetry import TimesToLive
+from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
-_MIN_LIMITS = {"interval_s": 1.0, "port": 1.0, "ping_interval_s": 1.0, "ping_count": 1.0}
+# Beyond these every agent refuses a lease, whatever its own caps.
+_WHOLE_LIMITS = {
+    "duration_ms": (1000, 30_000),
+    "max_bytes": (1 << 18, 1 << 34),
+    "ttl_ms": (100, 120_000),
+    "port": (1024, 65_535),
+    "ping_peers": (0, 256),
+    "ping_interval_s": (1, 3600),
+    "ping_count": (1, 20),
+    "ping_ttl_s": (3, 86_400),
+}
+_PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
 class ConfigError(ValueError):
@@ -36,7 +49,7 @@ class Settings:
     broker_tls: BrokerTls | None = None
     kubeconfig: Path | None = None
     scheduler_name: str = SCHEDULER_NAME
-    strategy: str = "dacs"
+    strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
     warm_up_s: float = 15.0
@@ -71,29 +84,49 @@ def load(path: Path | None) -> Settings:
 
 def _settings(root: Fields) -> Settings:
     root.only("cluster", "broker", "kubernetes", "strategy", "probe", "ttl", "grpc", "warm_up_s")
-    kubernetes, strategy = root.object("kubernetes"), root.object("strategy")
+    kubernetes = root.object("kubernetes")
     kubernetes.only("kubeconfig", "scheduler_name")
-    strategy.only("name", "options", "seed")
     default = Settings()
     host, port, tls = _broker(root.object("broker"))
-    seed = strategy.number("seed")
+    strategy, options, seed = _strategy(root.object("strategy"))
     warm_up_s = root.number("warm_up_s")
     return Settings(
-        cluster=root.text("cluster", default.cluster),
+        cluster=_cluster(root, default.cluster),
         broker_host=host,
         broker_port=port,
         broker_tls=tls,
         kubeconfig=_file(kubernetes, "kubeconfig"),
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
-        strategy=strategy.text("name", default.strategy),
-        options=dict(strategy.object("options").items()),
-        seed=None if seed is None else int(seed),
+        strategy=strategy,
+        options=options,
+        seed=seed,
         warm_up_s=default.warm_up_s if warm_up_s is None else warm_up_s,
         anchors=root.object("probe").texts("anchors"),
         limits=_limits(root.object("probe")),
         ttl=_ttl(root.object("ttl")),
         serve=_serve(root.object("grpc")),
     )
+
+
+def _cluster(root: Fields, default: str) -> str:
+    name = root.text("cluster", default)
+    try:
+        return check_cluster(name)
+    except ValueError as error:
+        raise FieldError(str(error)) from None
+
+
+def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
+    strategy.only("name", "options", "seed")
+    name = strategy.text("name", DEFAULT_STRATEGY)
+    if name not in STRATEGIES:
+        raise strategy.error("name", f"one of {', '.join(STRATEGIES)}")
+    options = dict(strategy.object("options").items())
+    try:
+        build(STRATEGIES[name], options)
+    except OptionError as error:
+        raise FieldError(f"{strategy.at('options')}: {error}") from None
+    return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
 
 
 def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
@@ -108,10 +141,15 @@ def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
             f"{broker.at('tls')}: expected ca_file, cert_file and key_file, because {host} is "
             "another machine (or plaintext = true, where nobody else is on the network)"
         )
-    port = broker.number("port") or (8883 if files else 1883)
-    if port > 65535:
-        raise FieldError(f"{broker.at('port')}: expected a TCP port, got {port:g}")
-    return host, int(port), BrokerTls(*files) if files else None
+    port = broker.integer("port", 1, 65_535) or (8883 if files else 1883)
+    if files is None:
+        return host, port, None
+    tls = BrokerTls(*files)
+    try:
+        tls.context()
+    except (OSError, ValueError) as error:
+        raise FieldError(f"{broker.at('tls')}: expected {_PEM}: {error}") from None
+    return host, port, tls
 
 
 def _serve(grpc: Fields) -> ServeSettings:
@@ -150,17 +188,17 @@ def _file(parent: Fields, name: str) -> Path | None:
 
 
 def _limits(probe: Fields) -> ProbeLimits:
-    names = {each.name: each for each in fields(ProbeLimits)}
-    probe.only("anchors", *names)
-    given = {}
-    for name, each in names.items():
-        value = probe.number(name)
-        if value is None:
-            continue
-        if value < _MIN_LIMITS.get(name, 0.0) or (name == "port" and value > 65535):
-            raise FieldError(f"{probe.at(name)}: {value:g} is out of range")
-        given[name] = value if each.type is float else int(value)
-    return ProbeLimits(**given)  # type: ignore[arg-type]  # each value was made for its field
+    probe.only("anchors", "interval_s", *_WHOLE_LIMITS)
+    interval_s = probe.number("interval_s")
+    if interval_s is not None and interval_s < 1:
+        raise probe.error("interval_s", "a number of 1 or more")
+    given: dict[str, int] = {
+        name: value
+        for name, (lowest, highest) in _WHOLE_LIMITS.items()
+        if (value := probe.integer(name, lowest, highest)) is not None
+    }
+    limits = ProbeLimits(**given)
+    return limits if interval_s is None else replace(limits, interval_s=interval_s)
 
 
 def _ttl(ttl: Fields) -> TimesToLive:

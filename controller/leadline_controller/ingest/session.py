@@ -43,6 +43,19 @@ class BrokerTls:
     cert_file: Path
     key_file: Path
 
+    def context(self) -> ssl.SSLContext:
+        """Trusts this authority alone and checks the broker's name. Raises OSError
+        (ssl.SSLError is one) when the files are not what they should be."""
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        # A key with a passphrase must fail here and not ask at a terminal.
+        context.load_cert_chain(str(self.cert_file), str(self.key_file), password=lambda: "")
+        return context
+
+
+def check_cluster(name: str) -> str:
+    """Return the name if it can be a level of a topic. Raises ValueError that says what can."""
+    return topics.check_level(name, "cluster")
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
@@ -76,7 +89,7 @@ class BrokerSession:
         self._client.on_disconnect = self._disconnected
         self._client.on_message = self._message
         if settings.tls is not None:
-            self._client.tls_set_context(_verified(settings.tls))
+            self._client.tls_set_context(settings.tls.context())
 
     def start(self) -> None:
         """Begin to connect; never raises for a broker that is not there."""
@@ -162,9 +175,3 @@ def _read_properties(message: MQTTMessage) -> tuple[str | None, float]:
 
 
 _WITH_EXPIRY = {kind.value for kind, delivery in topics.DELIVERY.items() if delivery.expiry_s}
-
-
-def _verified(tls: BrokerTls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(tls.ca_file))
-    context.load_cert_chain(str(tls.cert_file), str(tls.key_file))
-    return context

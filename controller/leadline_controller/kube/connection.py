@@ -62,7 +62,9 @@ class Login:
             raise KubeConfigError(f"{self._place()}: not YAML: {_one_line(error)}") from None
 
     def _place(self) -> str:
-        return str(self.kubeconfig or "the pod's service account")
+        return str(
+            self.kubeconfig or "the pod's service account (kubernetes.kubeconfig is not set)"
+        )
 
 
 def _refuse_unverified(configuration: Configuration, place: str) -> None:
