@@ -112,6 +112,7 @@ class Controller:
             version=__version__,
             cluster_name=self.settings.cluster,
             strategy=strategy_name,
+            scheduler_name=self.settings.scheduler_name,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()

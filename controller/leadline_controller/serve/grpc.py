@@ -1,7 +1,7 @@
 """The inspection service over gRPC, in the event loop of the scheduler.
 
 Everything here reads; a caller can slow nobody down but itself. Answers over many nodes are
-made in slices, so that a decision never waits for a whole listing.
+made in slices or in a thread, so that a decision never waits for a whole listing.
 """
 
 # ruff: noqa: N802  # the methods are named by the schema
@@ -27,11 +27,11 @@ from leadline_controller.serve.settings import (
     ServeSettings,
 )
 from leadline_controller.serve.source import InspectionSource
-from leadline_controller.serve.watch import Changes
+from leadline_controller.serve.watch import Changes, Sight, sight
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
-_SLICE = 64
+_SLICE = 16
 _POLL_S = 1.0
 _GRACE_S = 2.0
 _MAX_WATCHERS = 32
@@ -87,6 +87,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         self._source = source
         self._poll_s = poll_s
         self._watchers = 0
+        self._looking = asyncio.Lock()
+        self._looked_s = -math.inf
+        self._sights: list[Sight] = []
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -113,7 +116,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         )
 
     async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
-        return NodeReader(self._source).matrix()
+        return await asyncio.to_thread(NodeReader(self._source).matrix)
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context
@@ -134,7 +137,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, placements.why_unexplained(self._source, key)
             )
-        # A sentence for each node of a large cluster: the scheduler need not wait for that.
+        # The record is frozen, and a large cluster makes a long answer: no decision waits for it.
         return await asyncio.to_thread(placements.explanation, record, self._source.now_s())
 
     async def Watch(self, _: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchEvent]:
@@ -147,7 +150,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         try:
             changes = Changes()
             while not self.stopping.is_set():
-                for event in changes.of_nodes(await self._statuses()):
+                for event in changes.of_nodes(await self._look()):
                     yield event
                 for event in changes.of_placements(self._source):
                     yield event
@@ -155,6 +158,15 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                     await asyncio.wait_for(self.stopping.wait(), self._poll_s)
         finally:
             self._watchers -= 1
+
+    async def _look(self) -> list[Sight]:
+        """The nodes as all watchers see them: looked at once in each poll_s."""
+        async with self._looking:
+            now_s = asyncio.get_running_loop().time()
+            if now_s - self._looked_s >= self._poll_s:
+                self._sights = [sight(status) for status in await self._statuses()]
+                self._looked_s = now_s
+            return self._sights
 
     async def _statuses(self) -> list[pb.NodeStatus]:
         reader = NodeReader(self._source)

@@ -6,11 +6,29 @@ size.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.serve.placements import placement
 from leadline_controller.serve.source import InspectionSource
+
+
+class Sight(NamedTuple):
+    """A node as it was seen, and what of it makes news when it differs. All watchers share it."""
+
+    status: pb.NodeStatus
+    looks: bytes
+
+
+def sight(status: pb.NodeStatus) -> Sight:
+    """A node with its looks, which are everything but its ages."""
+    bare = pb.NodeStatus()
+    bare.CopyFrom(status)
+    bare.ClearField("report_age_s")
+    for metric in bare.metrics:
+        metric.ClearField("age_s")
+    return Sight(status, bare.SerializeToString(deterministic=True))
 
 
 class Changes:
@@ -20,14 +38,13 @@ class Changes:
         self._nodes: dict[str, bytes] = {}
         self._number = 0
 
-    def of_nodes(self, statuses: Sequence[pb.NodeStatus]) -> Iterator[pb.WatchEvent]:
+    def of_nodes(self, sights: Sequence[Sight]) -> Iterator[pb.WatchEvent]:
         """The nodes that differ in more than their ages, and those that are gone."""
-        for status in statuses:
-            looks = _timeless(status)
+        for status, looks in sights:
             if self._nodes.get(status.name) != looks:
                 self._nodes[status.name] = looks
                 yield pb.WatchEvent(node=status)
-        for name in self._nodes.keys() - {status.name for status in statuses}:
+        for name in self._nodes.keys() - {status.name for status, _ in sights}:
             del self._nodes[name]
             yield pb.WatchEvent(node_gone=name)
 
@@ -38,12 +55,3 @@ class Changes:
         for record in sorted(news, key=lambda x: x.number):
             self._number = record.number
             yield pb.WatchEvent(placement=placement(record, now_s))
-
-
-def _timeless(status: pb.NodeStatus) -> bytes:
-    bare = pb.NodeStatus()
-    bare.CopyFrom(status)
-    bare.ClearField("report_age_s")
-    for metric in bare.metrics:
-        metric.ClearField("age_s")
-    return bare.SerializeToString(deterministic=True)
