@@ -1,0 +1,221 @@
+"""The page on configuration names what the daemons accept, and wrong settings are told well."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from leadline_agent import config as agent
+from leadline_controller import config as controller
+
+from tests.support.certificates import Authority
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def documented(daemon: str) -> dict[str, str]:
+    """Field -> its default as the page writes it ("" where several fields share one)."""
+    section = PAGE.read_text().split(f"\n## {daemon}:")[1].split("\n## ")[0]
+    found: dict[str, str] = {}
+    for line in section.splitlines():
+        if not line.startswith("| `"):
+            continue
+        cell, default = (part.strip() for part in line.split("|")[1:3])
+        names, defaults = list(full_names(cell)), default.split(", ")
+        if len(names) != len(defaults):
+            defaults = [default if len(names) == 1 else ""] * len(names)
+        found |= dict(zip(names, defaults, strict=True))
+    return found
+
+
+def full_names(cell: str) -> Iterator[str]:
+    """`a.b`, `.c` and `a.b`, `c` both read a.b, a.c."""
+    prefix = ""
+    for name in re.findall(r"`([^`]+)`", cell):
+        if prefix and (name.startswith(".") or "." not in name):
+            yield prefix + name.removeprefix(".")
+        else:
+            yield name
+            prefix = name.rpartition(".")[0] + "." if "." in name else ""
+
+
+def accepted(folder: Path, table: str = "") -> Iterator[str]:
+    """Every field that the controller knows, asked of itself: what it says of an unknown one."""
+    file = folder / "controller.toml"
+    file.write_text(f"[{table}]\nnonsense = 1\n" if table else "nonsense = 1\n")
+    try:
+        controller.load(file)
+    except controller.ConfigError as error:
+        _, unknown, known = str(error).partition("unknown field; known: ")
+    else:
+        unknown, known = "", ""
+    if not unknown:
+        yield table
+        return
+    for name in known.split(", "):
+        yield from accepted(folder, f"{table}.{name}" if table else name)
+
+
+def test_the_page_names_the_agents_fields_and_no_others() -> None:
+    assert sorted(documented("Agent")) == sorted(agent._FIELDS)
+
+
+def test_the_page_names_the_controllers_fields_and_no_others(tmp_path: Path) -> None:
+    told = documented("Controller")
+    if told.pop("broker.*", None):
+        told |= dict.fromkeys((name for name in agent._FIELDS if name.startswith("broker.")), "")
+    assert sorted(told) == sorted(accepted(tmp_path))
+
+
+def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
+    agents = {name: field.default for name, field in agent._FIELDS.items()}
+    default = controller.Settings()
+    controllers = {
+        "cluster": default.cluster,
+        "warm_up_s": default.warm_up_s,
+        "kubernetes.scheduler_name": default.scheduler_name,
+        "strategy.name": default.strategy,
+        "grpc.address": default.serve.address,
+        **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
+        **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
+    }
+    assert plain_defaults("Agent", agents) == 8
+    assert plain_defaults("Controller", controllers) == 17
+
+
+def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
+    """Compare those defaults that the page gives as a plain value; how many these were."""
+    compared = 0
+    for name, told in documented(daemon).items():
+        value = re.fullmatch(r"`(\S+)`|([0-9.]+)|(false)", told)
+        if value is None or name not in real:
+            continue
+        expected = real[name]
+        text = value[1] or value[2] or value[3]
+        if isinstance(expected, bool):
+            assert text == str(expected).lower(), name
+        elif isinstance(expected, int | float):
+            assert float(text) == expected, name
+        else:
+            assert text == str(expected), name
+        compared += 1
+    return compared
+
+
+WRONG = [
+    ("cluster = 3", "cluster", "expected text, got 3"),
+    ('cluster = "a/b"', "cluster", "expected letters, digits"),
+    ("clutser = 3", "clutser", "unknown field; known: cluster, "),
+    ("broker = 3", "broker", "expected an object, got 3"),
+    ('broker.host = "broker.example"', "broker.tls", "expected ca_file, cert_file and key_file"),
+    ("broker.port = 0", "broker.port", "expected a whole number from 1 to 65535, got 0"),
+    ("broker.port = 1883.5", "broker.port", "expected a whole number from 1 to 65535"),
+    ("broker.plaintext = 1", "broker.plaintext", "expected true or false, got 1"),
+    ('broker.tls.ca_file = "/no/such"', "broker.tls.ca_file", "/no/such: No such file"),
+    ('broker.tls.ca_file = "{ca}"', "broker.tls.cert_file", "expected a file; all three"),
+    (
+        '[broker.tls]\nca_file = "{ca}"\ncert_file = "{cert}"\nkey_file = "{stranger}"',
+        "broker.tls",
+        "expected PEM files and a key",
+    ),
+    ('kubernetes.kubeconfig = "/no/such"', "kubernetes.kubeconfig", "/no/such: No such file"),
+    ("warm_up_s = -1", "warm_up_s", "expected a finite number of 0 or more, got -1"),
+    ("warm_up_s = nan", "warm_up_s", "expected a finite number of 0 or more"),
+    ('strategy.name = "best"', "strategy.name", "expected one of netsched, dacs"),
+    ("strategy.options.alpha = 2", "strategy.options", "expected a number from 0 to 1, got 2"),
+    ("strategy.options.alhpa = 1", "strategy.options", "this strategy has: alpha"),
+    ("strategy.seed = 1.5", "strategy.seed", "expected a whole number"),
+    ('probe.anchors = "n1"', "probe.anchors", "expected a list, got text 'n1'"),
+    ("probe.port = 80", "probe.port", "expected a whole number from 1024 to 65535, got 80"),
+    ("probe.interval_s = 0.1", "probe.interval_s", "expected a number of 1 or more, got 0.1"),
+    ("probe.ping_interval_s = 1e12", "probe.ping_interval_s", "expected a whole number"),
+    ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
+    ('grpc.address = "0.0.0.0:50505"', "grpc.address", "needs TLS with client certificates"),
+    ('grpc.address = "50505"', "grpc.address", "expected host:port"),
+    ("cluster = ", "", "expected TOML: "),
+    ("\udcff", "", "expected TOML: "),
+]
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    authority = Authority(tmp_path_factory.mktemp("pem"))
+    mine, stranger = authority.client("mine"), authority.client("stranger")
+    return {
+        "ca": str(mine.ca_file),
+        "cert": str(mine.cert_file),
+        "stranger": str(stranger.key_file),
+    }
+
+
+@pytest.mark.parametrize(("text", "field", "expected"), WRONG, ids=[repr(w[0]) for w in WRONG])
+def test_a_wrong_setting_is_told_with_file_field_and_what_was_expected(
+    text: str, field: str, expected: str, tmp_path: Path, pem: Mapping[str, str]
+) -> None:
+    for name, path in pem.items():
+        text = text.replace(f"{{{name}}}", path)
+    file = tmp_path / "controller.toml"
+    file.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(controller.ConfigError) as told:
+        controller.load(file)
+    message = str(told.value)
+    assert message.startswith(f"{file}: {field}")
+    assert expected in message
+    assert "\n" not in message
+
+
+def run_controller(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "leadline_controller", *arguments]
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_")}
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+
+
+def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("probe.port = 80\n")
+    ended = run_controller("run", "--config", str(file))
+    told = "probe.port: expected a whole number from 1024 to 65535, got 80"
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"leadline-controller: {file}: {told}\n"
+
+
+def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(controller.ConfigError, match=r"none\.toml: there is no such file"):
+        controller.load(tmp_path / "none.toml")
+
+
+def test_without_a_kubeconfig_outside_a_cluster_it_says_which_setting_is_missing(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("")
+    ended = run_controller("run", "--config", str(file))
+    assert ended.returncode == 2
+    assert "kubernetes.kubeconfig is not set" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_settings_that_are_right_are_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text(
+        'cluster = "attic"\n[broker]\nhost = "10.0.0.2"\nplaintext = true\n'
+        '[strategy]\nname = "netsched"\nseed = 3\n[strategy.options]\nbandwidth = 4\n'
+        '[probe]\nanchors = ["n1"]\nport = 6000\ninterval_s = 2.5\n[ttl]\nrtt_s = 9\n'
+    )
+    settings = controller.load(file)
+    assert (settings.cluster, settings.broker_host, settings.broker_port) == (
+        "attic",
+        "10.0.0.2",
+        1883,
+    )
+    assert (settings.strategy, settings.seed) == ("netsched", 3)
+    assert settings.options == {"bandwidth": 4}
+    assert (settings.limits.port, settings.limits.interval_s) == (6000, 2.5)
+    assert settings.anchors == ("n1",)
+    assert (settings.ttl.rtt_s, settings.ttl.report_s) == (9, 60)
