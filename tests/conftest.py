@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 
 BUILD_S = 1800
+
+# The same examples in every run, and none of them timed: a slow machine fails no test.
+settings.register_profile("leadline", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile("leadline")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,148 @@
+"""Clusters and pods of every kind, for the contracts that each filter and strategy keeps."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod, Taint
+from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
+
+from tests.controller.builders import GIB, node, pod, view
+
+GPU = "example.com/gpu"
+TAINTS = (Taint("dedicated", "db", "NoSchedule"), Taint("soft", "", "PreferNoSchedule"))
+PORTS = (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 53))
+NUMBERS = ("0", "0.5", "3", "1e12")
+
+# Drawn from a seed and not value by value: a hundred clusters then take a moment, and a
+# failure names the seed.
+
+
+def _node(random: Random, name: str) -> Node:
+    return node(
+        name,
+        cores=random.choice([0, 1, 2, 4]),
+        gib=random.choice([0, 1, 4, 8]),
+        pods=random.choice([0, 1, 110]),
+        extended=random.choice([{}, {GPU: 1}]),
+        labels={"zone": random.choice("ab")},
+        taints=random.choice([(), TAINTS[:1], TAINTS]),
+        unschedulable=random.random() < 0.3,
+        ready=random.random() < 0.8,
+        bandwidth_mbps=random.choice([None, 0.0, 10.0, 100.0]),
+    )
+
+
+def _measured(random: Random) -> float:
+    return random.choice([math.nan, 0.0, 50.0, random.uniform(0, 100)])
+
+
+def _cluster(random: Random, count: int) -> ClusterView:
+    pairs = [(a, b) for a in range(count) for b in range(a) if random.random() < 0.6]
+
+    def column(values: Sequence[Any]) -> list[Any]:
+        return [random.choice(values) for _ in range(count)]
+
+    return view(
+        [_node(random, f"n{i}") for i in range(count)],
+        requested={
+            CPU: column([0, 500, 2000, 5000]),
+            MEMORY: column([0, GIB, 9 * GIB]),
+            PODS: column([0, 1, 2]),
+        },
+        metrics={name: [_measured(random) for _ in range(count)] for name in METRICS},
+        links=[
+            Link(f"n{a}", f"n{b}", random.choice([None, 0.0, random.uniform(0, 500)]))
+            for a, b in pairs
+        ],
+        bandwidth_requested_mbps=column([0.0, 5.0, 50.0]),
+        placed=column([0, 1, 2, 3]),
+        ports={i: PORTS for i in range(count) if random.random() < 0.4},
+    )
+
+
+def _pod(random: Random, users: int) -> Pod:
+    annotations = {
+        "data-mb": random.choice(NUMBERS),
+        "bandwidth-mbps": random.choice(NUMBERS),
+        "user-node": f"n{random.randrange(users)}",
+        "profile-ms": random.choice(['{"n0": 100}', '{"n1": 0, "x": 50}', "{}"]),
+    }
+    requests = {
+        "cpu": random.choice(["0", "250m", "2"]),
+        "memory": random.choice(["100Mi", "2Gi"]),
+        GPU: "1",
+    }
+    made = pod(
+        annotations={key: text for key, text in annotations.items() if random.random() < 0.5},
+        requests={name: text for name, text in requests.items() if random.random() < 0.5},
+        limits=random.choice([None, {"cpu": "3"}]),
+        tolerations=random.choice([[], [{"operator": "Exists"}]]),
+        nodeSelector=random.choice([{}, {"zone": "a"}]),
+    )
+    return replace(made, host_ports=random.choice([(), PORTS[:1], PORTS]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster and a pod. Its user, if any, is on n0, or on n1 where there are two nodes."""
+
+    seed: int
+    cluster: ClusterView = field(repr=False)
+    wanted: Pod = field(repr=False)
+
+
+@st.composite
+def cases(draw: st.DrawFn, least: int = 1, most: int = 6) -> Case:
+    """Cases with between `least` and `most` nodes."""
+    seed = draw(st.integers(0, 2**32))
+    random = Random(seed)
+    count = random.randint(least, most)
+    return Case(seed, _cluster(random, count), _pod(random, users=min(count, 2)))
+
+
+def fingerprint(cluster: ClusterView) -> list[Any]:
+    """Everything in the view, as plain values: equal fingerprints, equal views."""
+    table, links = cluster.table, cluster.links
+    everyone = np.ones(len(cluster), dtype=np.bool_)
+    columns = {
+        **{f"requested {name}": column for name, column in cluster.requested.items()},
+        **{name: getattr(cluster.metrics, name) for name in METRICS},
+        **{f"rtt {i}": links.rtt_ms_from(i) for i in range(len(cluster))},
+        "mean": links.rtt_mean_and_deviation_ms(everyone)[0],
+        "bandwidth": cluster.bandwidth_requested_mbps,
+        "placed": cluster.placed_in_run,
+    }
+    known = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
+    return [table.nodes, known, dict(cluster.host_ports)]
+
+
+def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
+    """The same cluster with its nodes in another order."""
+    names = cluster.table.names
+    table = NodeTable([cluster.nodes[i] for i in order])
+    links = [
+        Link(names[a], names[b], float(rtt))
+        for a in range(len(names))
+        for b, rtt in enumerate(cluster.links.rtt_ms_from(a))
+        if b < a and not np.isnan(rtt)
+    ]
+    return ClusterView(
+        table=table,
+        requested={name: column[order] for name, column in cluster.requested.items()},
+        metrics=NodeMetrics(**{name: getattr(cluster.metrics, name)[order] for name in METRICS}),
+        links=LinkTable(table.index, links),
+        bandwidth_requested_mbps=cluster.bandwidth_requested_mbps[order],
+        placed_in_run=cluster.placed_in_run[order],
+        host_ports={order.index(at): held for at, held in cluster.host_ports.items()},
+    )
+
+
+def with_metric(cluster: ClusterView, metric: str, values: list[float]) -> ClusterView:
+    """The cluster with one column of metrics replaced."""
+    column = np.array(values, dtype=np.float64)
+    return replace(cluster, metrics=replace(cluster.metrics, **{metric: column}))

@@ -1,0 +1,105 @@
+"""What every filter keeps to."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.core.model import Node
+from leadline_controller.core.view import ClusterView, NodeTable
+from leadline_controller.filters import FILTERS
+
+from tests.contracts.clusters import Case, cases, fingerprint, reordered
+from tests.controller.builders import node, pod, view
+
+every_filter = pytest.mark.parametrize("name", FILTERS)
+
+
+@every_filter
+@given(case=cases())
+def test_every_rejected_node_has_a_reason(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    verdict = FILTERS[name](cluster, wanted)
+    assert verdict.passes.shape == (len(cluster),)
+    assert verdict.passes.dtype == np.bool_
+    for i in np.flatnonzero(~verdict.passes):
+        reason = verdict.reason(int(i))
+        assert reason.strip()
+        assert "\n" not in reason
+        assert name not in reason
+
+
+@every_filter
+@given(case=cases())
+def test_the_view_is_left_alone(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    before = fingerprint(cluster)
+    FILTERS[name](cluster, wanted)
+    assert fingerprint(cluster) == before
+
+
+def roomier(cluster: ClusterView) -> ClusterView:
+    """The same nodes with more of everything and nothing in the way."""
+
+    def freed(each: Node) -> Node:
+        allocatable = {name: amount * 2 for name, amount in each.allocatable.items()}
+        bandwidth = None if each.bandwidth_mbps is None else each.bandwidth_mbps + 10
+        return replace(
+            each,
+            allocatable=MappingProxyType(allocatable),
+            taints=(),
+            unschedulable=False,
+            ready=True,
+            bandwidth_mbps=bandwidth,
+        )
+
+    return replace(
+        cluster,
+        table=NodeTable([freed(each) for each in cluster.nodes]),
+        requested={name: column // 2 for name, column in cluster.requested.items()},
+        bandwidth_requested_mbps=cluster.bandwidth_requested_mbps / 2,
+        host_ports={},
+    )
+
+
+@every_filter
+@given(case=cases())
+def test_more_room_never_turns_a_node_away(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    before = FILTERS[name](cluster, wanted).passes
+    after = FILTERS[name](roomier(cluster), wanted).passes
+    assert (after | ~before).all()
+
+
+@every_filter
+@given(case=cases())
+def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    modest = replace(
+        wanted,
+        requests={resource: amount // 2 for resource, amount in wanted.requests.items()},
+        host_ports=wanted.host_ports[:1],
+        node_selector={},
+        hints=replace(wanted.hints, bandwidth_mbps=None),
+    )
+    before = FILTERS[name](cluster, wanted).passes
+    after = FILTERS[name](cluster, modest).passes
+    assert (after | ~before).all()
+
+
+@every_filter
+@given(case=cases(least=2), data=st.data())
+def test_a_node_is_judged_by_itself_alone(name: str, case: Case, data: st.DataObject) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    order = data.draw(st.permutations(range(len(cluster))))
+    here = FILTERS[name](cluster, wanted).passes
+    there = FILTERS[name](reordered(cluster, order), wanted).passes
+    assert there.tolist() == here[order].tolist()
+
+
+@every_filter
+def test_a_plain_pod_fits_a_plain_node_and_no_nodes_are_no_trouble(name: str) -> None:
+    assert FILTERS[name](view([node("n")]), pod()).passes.tolist() == [True]
+    assert FILTERS[name](view([]), pod()).passes.tolist() == []

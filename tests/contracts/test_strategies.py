@@ -1,0 +1,208 @@
+"""What every strategy keeps to, whatever paper it is from."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.core.cycle import Strategy, decide
+from leadline_controller.core.model import Link
+from leadline_controller.core.options import build, options_of, values_of
+from leadline_controller.core.view import METRICS, ClusterView, Ints
+from leadline_controller.filters import FILTERS
+from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+
+from tests.contracts.clusters import Case, cases, fingerprint, reordered, with_metric
+from tests.controller.builders import node, pod, view
+
+every_strategy = pytest.mark.parametrize("name", STRATEGIES)
+
+
+def make(name: str) -> Strategy:
+    strategy: Strategy = build(STRATEGIES[name], {})
+    return strategy
+
+
+def everyone(cluster: ClusterView) -> Ints:
+    return np.arange(len(cluster))
+
+
+@every_strategy
+def test_says_what_it_is(name: str) -> None:
+    strategy = STRATEGIES[name]
+    assert strategy.name == name
+    assert strategy.better in ("lower", "higher")
+    assert strategy.paper
+    assert set(strategy.needs) <= {*METRICS, "rtt_ms"}
+    assert "nknown" in (strategy.__doc__ or ""), "it says what it does where a metric is unknown"
+
+
+@every_strategy
+def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -> None:
+    for option in options_of(STRATEGIES[name]):
+        assert option.help
+        assert option.minimum <= option.default <= option.maximum
+        made = build(STRATEGIES[name], {option.name: str(option.default)})
+        assert values_of(made) == values_of(make(name))
+
+
+def test_the_default_is_one_of_them() -> None:
+    assert DEFAULT_STRATEGY in STRATEGIES
+
+
+@every_strategy
+@given(case=cases())
+def test_scores_have_the_candidates_shape_and_no_infinities(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    candidates = everyone(cluster)[:: 2 if len(cluster) > 2 else 1]
+    scores = make(name).score(cluster, wanted, candidates)
+    assert scores.candidates.tolist() == candidates.tolist()
+    for column in (scores.total, *scores.parts.values()):
+        assert column.shape == candidates.shape
+        assert not np.isinf(column).any()
+    assert scores.finalists.size > 0
+    assert set(scores.finalists.tolist()) <= set(range(candidates.size))
+    for at in range(candidates.size):
+        assert scores.why(at).strip()
+        assert "\n" not in scores.why(at)
+        assert "nan" not in scores.why(at)
+
+
+@every_strategy
+@given(case=cases(), seed=st.integers())
+def test_a_seed_repeats_the_decision_and_a_rejected_node_is_never_chosen(
+    name: str, case: Case, seed: int
+) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    first, again = (decide(cluster, wanted, FILTERS, make(name), Random(seed)) for _ in range(2))
+    assert (first.node, first.why) == (again.node, again.why)
+    assert first.node not in first.rejected()
+    fitting = set(cluster.table.names) - set(first.rejected())
+    assert (first.node in fitting) if fitting else first.node is None
+
+
+@every_strategy
+@given(case=cases())
+def test_deciding_leaves_the_view_alone(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    before = fingerprint(cluster)
+    decision = decide(cluster, wanted, FILTERS, make(name), Random(0))
+    decision.scores()
+    decision.rejected()
+    make(name).charge(cluster, wanted, 0)
+    assert fingerprint(cluster) == before
+
+
+@every_strategy
+@given(case=cases(most=1))
+def test_one_node_is_chosen_when_it_fits(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    decision = decide(cluster, wanted, {}, make(name), Random(0))
+    assert decision.node == "n0"
+
+
+@every_strategy
+def test_works_where_nothing_was_ever_measured(name: str) -> None:
+    cluster = view([node("a"), node("b"), node("c")])
+    chosen = {decide(cluster, pod(), FILTERS, make(name), Random(s)).node for s in range(60)}
+    assert chosen == {"a", "b", "c"}, "nothing tells them apart, so chance must"
+
+
+@every_strategy
+@given(case=cases(least=2), data=st.data())
+def test_the_order_of_the_nodes_does_not_matter(name: str, case: Case, data: st.DataObject) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    for metric in METRICS:  # no two alike: NetSched gives a tie to the first of them
+        values = [10.0 + 7 * i for i in range(len(cluster))]
+        cluster = with_metric(cluster, metric, values)
+    order = data.draw(st.permutations(range(len(cluster))))
+    there = make(name).score(cluster, wanted, everyone(cluster))
+    here = make(name).score(reordered(cluster, order), wanted, everyone(cluster))
+    np.testing.assert_allclose(here.total, there.total[order])
+    for part, column in there.parts.items():
+        np.testing.assert_allclose(here.parts[part], column[order], atol=1e-9)
+
+
+@every_strategy
+@given(case=cases(least=2), data=st.data())
+def test_what_it_does_not_need_plays_no_part(name: str, case: Case, data: st.DataObject) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    idle = [metric for metric in METRICS if metric not in STRATEGIES[name].needs]
+    before = make(name).score(cluster, wanted, everyone(cluster))
+    for metric in idle:
+        values = data.draw(
+            st.lists(st.floats(0, 100), min_size=len(cluster), max_size=len(cluster))
+        )
+        cluster = with_metric(cluster, metric, values)
+    after = make(name).score(cluster, wanted, everyone(cluster))
+    np.testing.assert_array_equal(before.total, after.total)
+
+
+needed = pytest.mark.parametrize(
+    ("name", "metric"),
+    [(name, need) for name, s in STRATEGIES.items() for need in s.needs if need in METRICS],
+)
+
+
+@needed
+@pytest.mark.parametrize("known", [0.0, 1.0, 50.0, 100.0])
+def test_an_unknown_metric_never_beats_a_known_one(name: str, metric: str, known: float) -> None:
+    same = {other: [50.0, 50.0] for other in METRICS}
+    cluster = with_metric(
+        view([node("unknown"), node("known")], metrics=same), metric, [math.nan, known]
+    )
+    for order in ([0, 1], [1, 0]):  # NetSched favours the first in the metrics that are equal
+        turned = reordered(cluster, order)
+        scores = make(name).score(turned, pod(), everyone(turned))
+        alike = make(name).score(
+            with_metric(turned, metric, [known, known]), pod(), everyone(turned)
+        )
+        at = order.index(0)
+        gain = scores.total[at] - alike.total[at]
+        better = gain > 0 if STRATEGIES[name].better == "higher" else gain < 0
+        assert not better, "not to know must not be worth more than to know"
+
+
+@needed
+@given(case=cases(least=2, most=4))
+def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
+    name: str, metric: str, case: Case
+) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    column = getattr(cluster.metrics, metric).copy()
+    column[0] = math.nan
+    unknown = with_metric(cluster, metric, column.tolist())
+    scores = make(name).score(unknown, wanted, everyone(cluster))
+    column[0] = 1e6 if metric == "bandwidth_mbps" else -1.0  # better than all there are
+    known = make(name).score(
+        with_metric(cluster, metric, column.tolist()), wanted, everyone(cluster)
+    )
+    assert 0 not in scores.finalists or 0 in known.finalists
+
+
+@pytest.mark.parametrize("name", [n for n, s in STRATEGIES.items() if "rtt_ms" in s.needs])
+@pytest.mark.parametrize("known_ms", [0.0, 1.0, 500.0])
+def test_an_unmeasured_round_trip_never_beats_a_measured_one(name: str, known_ms: float) -> None:
+    nodes = [node("user"), node("unknown"), node("known")]
+    cluster = view(nodes, links=[Link("user", "known", known_ms)])
+    wanted = pod(annotations={"user-node": "user"})
+    total = make(name).score(cluster, wanted, np.array([1, 2])).total
+    assert total[0] >= total[1] if STRATEGIES[name].better == "lower" else total[0] <= total[1]
+
+
+@every_strategy
+@given(case=cases())
+def test_a_charge_covers_the_request_and_overdraws_no_node_that_fits(name: str, case: Case) -> None:
+    cluster, wanted = case.cluster, case.wanted
+    decision = decide(cluster, wanted, FILTERS, make(name), Random(0))
+    if decision.node is None:
+        return
+    at = cluster.table.index[decision.node]
+    charge = make(name).charge(cluster, wanted, at)
+    after = cluster.with_placement(wanted, at, charge)
+    for resource, amount in wanted.requests.items():
+        assert charge[resource] >= amount
+        if amount:
+            assert after.free(resource)[at] >= 0
