@@ -50,7 +50,8 @@ _TYPES: dict[topics.Kind, type[TelemetryMessage]] = {
     topics.Kind.STATUS: pb.Status,
     topics.Kind.LEASE: pb.Lease,
 }
-_TIMED: dict[topics.Kind, type[pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+_TIMED: dict[topics.Kind, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+    topics.Kind.BIRTH: pb.Birth,
     topics.Kind.REPORT: pb.Report,
     topics.Kind.RTT: pb.RttReport,
     topics.Kind.BANDWIDTH: pb.BandwidthReport,
@@ -81,6 +82,8 @@ def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
 
 def decode(topic: topics.Topic, payload: bytes, schema: str | None) -> TelemetryMessage:
     """Decode and check one message. Raises MessageError, and nothing else."""
+    if not payload:
+        raise MessageError(Fault.BROKEN, "it is empty")
     if len(payload) > MAX_BYTES:
         raise MessageError(Fault.OVERSIZED, f"{len(payload)} bytes, {MAX_BYTES} at most")
     if schema != topics.SCHEMA:

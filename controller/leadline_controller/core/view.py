@@ -95,10 +95,20 @@ class LinkTable:
             if link.rtt_ms is not None and link.a in index and link.b in index
         ]
         ends = np.array([(a, b) for a, b, _ in pairs], dtype=np.int64).reshape(-1, 2)
-        self._count = len(index)
+        self._fill(len(index), ends, np.array([rtt for _, _, rtt in pairs], dtype=np.float64))
+
+    @classmethod
+    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats) -> "LinkTable":
+        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2), and
+        `rtt_ms` its round trip, ms, shape (m,)."""
+        table = cls.__new__(cls)
+        table._fill(count, ends, rtt_ms)
+        return table
+
+    def _fill(self, count: int, ends: Ints, rtt_ms: Floats) -> None:
+        self._count = count
         self._from = np.concatenate((ends[:, 0], ends[:, 1]))
         self._to = np.concatenate((ends[:, 1], ends[:, 0]))
-        rtt_ms = np.array([rtt for _, _, rtt in pairs], dtype=np.float64)
         self._rtt_ms = np.concatenate((rtt_ms, rtt_ms))
         self._order = np.argsort(self._from, kind="stable")
         self._starts = np.searchsorted(self._from[self._order], np.arange(self._count + 1))

@@ -1,10 +1,11 @@
 """One MQTT message -> the state, or a count of why not. No I/O; nothing gets out of here."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
+from math import inf, nan
 from typing import Any
 
-import numpy as np
 from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -20,7 +21,8 @@ from leadline_controller.state.telemetry import (
 
 log = logging.getLogger(__name__)
 
-_LOGGED_PER_KIND = 5  # then every thousandth: a broken fleet must not fill the journal
+# A broken fleet must not fill the journal.
+_LOGGED_PER_KIND, _LOGGED_THEN_EVERY = 5, 1000
 _SHORT = 120
 
 
@@ -43,6 +45,7 @@ class Folder:
         self._on_birth = on_birth
         self._on_bandwidth = on_bandwidth
         self._topics: dict[str, topics.Topic] = {}
+        self._undone: Counter[str] = Counter()
         self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
@@ -55,16 +58,19 @@ class Folder:
         self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
     ) -> None:
         """Take one message in. `sent_s`: when it left the board, on the controller's
-        monotonic clock (its arrival less what the broker held it for)."""
+        monotonic clock (its arrival less what the broker held it for; minus infinity where
+        nobody knows). Never raises."""
         try:
             parsed = self._topics.get(topic) or self._parse(topic)
-            if not payload and retained:
-                return  # the broker's way of saying that a retained message was cleared
+            if not payload and topics.DELIVERY[parsed.kind].retain:
+                return  # how MQTT clears a retained message
             self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
             self._refuse("topic", topic, str(error))
+        except Exception as error:  # noqa: BLE001  # our own fault must not end the session
+            self._refuse("unexpected", topic, repr(error))
 
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
@@ -77,12 +83,9 @@ class Folder:
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
         self._state.refuse(kind)
         count = self._state.refused[kind]
-        if count <= _LOGGED_PER_KIND or count % 1000 == 0:
+        if _is_worth_a_line(count):
             log.warning(
-                "refused a message on %s (%d of this kind): %s",
-                topic[:_SHORT],
-                count,
-                reason[:_SHORT],
+                "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
             )
 
     def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
@@ -95,7 +98,8 @@ class Folder:
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
-        if self._state.birth(agent, _stamp(message, retained=retained)):
+        # A birth's age does not matter, so it is as good as sent just now.
+        if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
             self._on_birth(topic.node)
 
     def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
@@ -106,7 +110,9 @@ class Folder:
         self, topic: topics.Topic, message: pb.Report, retained: bool, sent_s: float
     ) -> None:
         at_s = _measured_s(message.timing, sent_s)
-        self._state.report(topic.node, _stamp(message, retained=retained), _reading(message), at_s)
+        self._state.report(
+            topic.node, _stamp(message, sent_s, retained=retained), _reading(message), at_s
+        )
 
     def _rtt(
         self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
@@ -116,7 +122,7 @@ class Folder:
             for peer in message.peers
         ]
         at_s = _measured_s(message.timing, sent_s)
-        self._state.rtts(topic.node, _stamp(message, retained=retained), readings, at_s)
+        self._state.rtts(topic.node, _stamp(message, sent_s, retained=retained), readings, at_s)
 
     def _bandwidth(
         self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
@@ -125,26 +131,44 @@ class Folder:
         mbps = message.bandwidth_mbps if done else None
         reading = BandwidthReading(message.peer, mbps, message.lower_bound)
         at_s = _measured_s(message.timing, sent_s)
-        if self._state.bandwidth(topic.node, _stamp(message, retained=retained), reading, at_s):
+        stamp = _stamp(message, sent_s, retained=retained)
+        if self._state.bandwidth(topic.node, stamp, reading, at_s):
             if not done:
-                outcome = pb.BandwidthReport.Outcome.Name(message.outcome).lower()
-                log.info(
-                    "bandwidth test %s of %s with %s: %s: %s",
-                    message.lease_id[:_SHORT],
-                    topic.node,
-                    message.peer[:_SHORT],
-                    outcome,
-                    message.detail[:_SHORT],
-                )
+                self._tell_undone(topic.node, message)
             self._on_bandwidth(topic.node, message.lease_id)
+
+    def _tell_undone(self, node: str, message: pb.BandwidthReport) -> None:
+        outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
+        self._undone[outcome] += 1
+        if _is_worth_a_line(self._undone[outcome]):
+            log.info(
+                "bandwidth test %.40r of %s with %.80r: %s (%d so far): %.120r",
+                *(message.lease_id, node, message.peer, outcome, self._undone[outcome]),
+                message.detail,
+            )
+
+
+_OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome.items()}
+
+
+def _is_worth_a_line(count: int) -> bool:
+    return count <= _LOGGED_PER_KIND or count % _LOGGED_THEN_EVERY == 0
 
 
 def _stamp(
-    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport, *, retained: bool
+    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport,
+    sent_s: float,
+    *,
+    retained: bool,
 ) -> Stamp:
-    origin = message.origin
+    origin, timing = message.origin, message.timing
     return Stamp(
-        origin.boot_id, origin.session, origin.sequence, message.timing.measured_boot_ms, retained
+        origin.boot_id,
+        origin.session,
+        origin.sequence,
+        timing.measured_boot_ms,
+        retained,
+        timing.HasField("sent_boot_ms") and sent_s > -inf,
     )
 
 
@@ -152,7 +176,7 @@ def _measured_s(timing: pb.Timing, sent_s: float) -> float:
     """When it was measured, on the controller's clock. Without the time of sending (the
     board has booted since) nobody knows, so it is as old as can be."""
     if not timing.HasField("sent_boot_ms"):
-        return float("-inf")
+        return -inf
     return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
 
 
@@ -160,22 +184,24 @@ def _reading(message: pb.Report) -> BoardReading:
     cpu, memory, disk = message.cpu, message.memory, message.disk
     known_memory = memory.HasField("total_bytes") and memory.HasField("available_bytes")
     known_disk = disk.HasField("read_bytes_per_s") and disk.HasField("written_bytes_per_s")
-    sent = received = 0.0
-    known_network = bool(message.network)
+    sent = received = 0.0 if message.network else nan
     for interface in message.network:
-        known_network = known_network and interface.HasField("packets_sent_per_s")
+        if not interface.HasField("packets_sent_per_s"):
+            sent = nan
+        if not interface.HasField("packets_received_per_s"):
+            received = nan
         sent += interface.packets_sent_per_s
         received += interface.packets_received_per_s
     return BoardReading(
         values=(
-            cpu.busy_percent if cpu.HasField("busy_percent") else np.nan,
+            cpu.busy_percent if cpu.HasField("busy_percent") else nan,
             100.0 * (1 - memory.available_bytes / memory.total_bytes)
             if known_memory and memory.total_bytes
-            else np.nan,
-            sent if known_network else np.nan,
-            received if known_network else np.nan,
+            else nan,
+            sent,
+            received,
             # NetSched's "disk input and output" is the sum of both.
-            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else np.nan,
+            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else nan,
         ),
         throttled=cpu.throttled if cpu.HasField("throttled") else None,
         under_voltage=cpu.under_voltage if cpu.HasField("under_voltage") else None,

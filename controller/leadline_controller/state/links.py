@@ -1,18 +1,23 @@
 """What was measured between nodes: round trips and bandwidth, each with its age.
 
-Times are seconds on the controller's monotonic clock.
+Kept in columns, for thousands of nodes report their round trips between two decisions and
+each decision wants them as a table. Times are seconds on the controller's monotonic clock.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
-from leadline_controller.core.model import Link
-from leadline_controller.core.view import LinkTable, NodeTable
+import numpy as np
+from numpy.typing import NDArray
 
+from leadline_controller.core.view import Bools, Ints, LinkTable, NodeTable
+
+_MAX_LINKS = 200_000
 # Pairs joined from broker legs grow with the square of the boards, and are a makeshift for
 # places without ICMP; past this many boards such a pair stays unknown.
 _MAX_LEGS = 64
+_NOTHING = (None, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +38,70 @@ class LinkReading:
     lower_bound: bool = False
 
 
+@dataclass(slots=True)
+class _Column:
+    """One measurement of every pair: its value, and when it was taken."""
+
+    ttl_s: float
+    values: NDArray[np.float64]
+    at_s: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, ttl_s: float) -> "_Column":
+        return cls(ttl_s, np.zeros(64), np.full(64, -np.inf))
+
+    def grow(self) -> None:
+        self.values = np.concatenate((self.values, np.zeros_like(self.values)))
+        self.at_s = np.concatenate((self.at_s, np.full_like(self.at_s, -np.inf)))
+
+    def set(self, row: int, value: float, at_s: float) -> bool:
+        """Keep the newer of two measurements; whether it is this one."""
+        if at_s < self.at_s[row]:
+            return False
+        self.values[row], self.at_s[row] = value, at_s
+        return True
+
+    def is_fresh(self, rows: int, now_s: float) -> Bools:
+        fresh: Bools = now_s - self.at_s[:rows] <= self.ttl_s
+        return fresh
+
+    def known(self, rows: int, now_s: float) -> list[tuple[float, float] | None]:
+        """(value, when taken) of each pair, None where it is not fresh."""
+        columns = (self.values[:rows], self.at_s[:rows], self.is_fresh(rows, now_s))
+        return [
+            (value, at_s) if fresh else None
+            for value, at_s, fresh in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+
 class LinkState:
     """All pairs of which something was measured."""
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
-        self._rtt_ttl_s = rtt_ttl_s
-        self._bandwidth_ttl_s = bandwidth_ttl_s
-        self._links: dict[tuple[str, str], LinkReading] = {}
-        self._peers: defaultdict[str, set[str]] = defaultdict(set)
+        self._rows: dict[tuple[str, str], int] = {}
+        self._rows_of: defaultdict[str, list[int]] = defaultdict(list)
+        self._numbers: dict[str, int] = {}
+        self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
+        self._rtt = _Column.empty(rtt_ttl_s)
+        self._bandwidth = _Column.empty(bandwidth_ttl_s)
+        self._lower_bounds: set[int] = set()
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._made: tuple[object, LinkTable] | None = None
 
     def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
         """A round trip by ICMP."""
-        link = self._get(node, peer)
-        self._set(replace(link, rtt_ms=rtt_ms, rtt_at_s=at_s, rtt_method="icmp"))
+        row = self._row(node, peer)
+        if row is not None:
+            self._rtt.set(row, rtt_ms, at_s)
+            self._version += 1
 
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """A board's round trip to the broker, where it may not send ICMP."""
+        if node not in self._legs and len(self._legs) >= _MAX_LEGS:
+            self._legs = {
+                name: leg for name, leg in self._legs.items() if at_s - leg[1] <= self._rtt.ttl_s
+            }
         if node in self._legs or len(self._legs) < _MAX_LEGS:
             self._legs[node] = (rtt_ms, at_s)
             self._version += 1
@@ -60,30 +110,40 @@ class LinkState:
         self, node: str, peer: str, mbps: float, at_s: float, *, lower_bound: bool
     ) -> None:
         """The result of a bandwidth test."""
-        link = self._get(node, peer)
-        self._set(replace(link, bandwidth_mbps=mbps, bandwidth_at_s=at_s, lower_bound=lower_bound))
+        row = self._row(node, peer)
+        if row is not None and self._bandwidth.set(row, mbps, at_s):
+            (self._lower_bounds.add if lower_bound else self._lower_bounds.discard)(row)
 
     def fresh(self, now_s: float) -> list[LinkReading]:
         """Every pair of which something is known now; what is too old is None."""
-        links = {key: self._aged(link, now_s) for key, link in self._links.items()}
-        for (a, leg_a), (b, leg_b) in combinations(sorted(self._legs.items()), 2):
-            link = links.get((a, b), LinkReading(a, b))
-            at_s = min(leg_a[1], leg_b[1])
-            if link.rtt_ms is None and now_s - at_s <= self._rtt_ttl_s:
-                # Each leg crosses one of the two boards' links and the broker, so together
-                # they bound the pair's round trip from above.
-                links[a, b] = replace(
-                    link, rtt_ms=leg_a[0] + leg_b[0], rtt_at_s=at_s, rtt_method="mqtt"
-                )
-        return [x for x in links.values() if x.rtt_ms is not None or x.bandwidth_mbps is not None]
+        count = len(self._rows)
+        joined = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._joined(now_s)}
+        readings = []
+        for pair, row, rtt, bandwidth in zip(
+            self._rows,
+            range(count),
+            self._rtt.known(count, now_s),
+            self._bandwidth.known(count, now_s),
+            strict=True,
+        ):
+            leg = joined.pop(pair, None)
+            if not (rtt or leg or bandwidth):
+                continue
+            rtt_ms, rtt_at_s = rtt or leg or _NOTHING
+            mbps, mbps_at_s = bandwidth or _NOTHING
+            method = "icmp" if rtt else "mqtt" if leg else ""
+            at_least = bandwidth is not None and row in self._lower_bounds
+            readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
+        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in joined.items()]
 
     def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
         """(Mbit/s, when measured) of the node's best link: what its own interface can do at
         least, for a slow peer says nothing of the node. None when unknown now."""
+        column = self._bandwidth
         known = [
-            (link.bandwidth_mbps, link.bandwidth_at_s)
-            for peer in self._peers[node]
-            if (link := self._aged(self._get(node, peer), now_s)).bandwidth_mbps is not None
+            (float(column.values[row]), float(column.at_s[row]))
+            for row in self._rows_of.get(node, ())
+            if now_s - column.at_s[row] <= column.ttl_s
         ]
         return max(known, default=None)
 
@@ -92,23 +152,51 @@ class LinkState:
         a value may have grown too old."""
         key = (nodes, self._version, int(now_s))
         if self._made is None or self._made[0] != key:
-            links = [Link(x.a, x.b, x.rtt_ms, x.bandwidth_mbps) for x in self.fresh(now_s)]
-            self._made = (key, LinkTable(nodes.index, links))
+            self._made = (key, self._table(nodes, now_s))
         return self._made[1]
 
-    def _get(self, node: str, peer: str) -> LinkReading:
+    def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
+        places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
+        rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
+        ends: Ints = places[self._ends[rows]].reshape(-1, 2)
+        rtt_ms = self._rtt.values[rows]
+        joined = [
+            (nodes.index[a], nodes.index[b], rtt_ms)
+            for a, b, rtt_ms, _ in self._joined(now_s)
+            if a in nodes.index and b in nodes.index
+        ]
+        if joined:
+            ends = np.concatenate((ends, [(a, b) for a, b, _ in joined]))
+            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms in joined]))
+        here = (ends >= 0).all(axis=1)
+        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here])
+
+    def _joined(self, now_s: float) -> list[tuple[str, str, float, float]]:
+        """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
+
+        Each leg crosses one of the two boards' links and the broker, so together they bound
+        the pair's round trip from above.
+        """
+        column = self._rtt
+        legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= column.ttl_s]
+        joined = []
+        for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
+            row = self._rows.get((a, b))
+            if row is None or now_s - column.at_s[row] > column.ttl_s:
+                joined.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
+        return joined
+
+    def _row(self, node: str, peer: str) -> int | None:
+        """The row of a pair, made if need be; None when there are too many."""
         a, b = sorted((node, peer))
-        return self._links.get((a, b)) or LinkReading(a, b)
-
-    def _set(self, link: LinkReading) -> None:
-        self._links[link.a, link.b] = link
-        self._peers[link.a].add(link.b)
-        self._peers[link.b].add(link.a)
-        self._version += 1
-
-    def _aged(self, link: LinkReading, now_s: float) -> LinkReading:
-        if link.rtt_ms is not None and now_s - link.rtt_at_s > self._rtt_ttl_s:
-            link = replace(link, rtt_ms=None)
-        if link.bandwidth_mbps is not None and now_s - link.bandwidth_at_s > self._bandwidth_ttl_s:
-            link = replace(link, bandwidth_mbps=None)
-        return link
+        row = self._rows.get((a, b))
+        if row is None and len(self._rows) < _MAX_LINKS:
+            row = self._rows[a, b] = len(self._rows)
+            if row == len(self._ends):
+                self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
+                self._rtt.grow()
+                self._bandwidth.grow()
+            for end, name in enumerate((a, b)):
+                self._rows_of[name].append(row)
+                self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))
+        return row

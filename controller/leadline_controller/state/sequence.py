@@ -1,32 +1,38 @@
 """Tells new messages of an agent from repeats, and counts those that never came.
 
-A message is numbered by (boot id, session, sequence); see the wire's Origin.
+A message is numbered by (boot id, session, sequence); see the wire's Origin. What the broker
+kept, and what the agent's buffer kept over a restart, may come after what is newer.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 _SESSIONS_KEPT = 4
+_BOOTS_KEPT = 8
+_MOST_LOST = 2**63  # sequences are the sender's to choose
 
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """Where a message stands among its sender's. measured_boot_ms is on the board's clock
-    since boot; retained: it is the broker's copy of an earlier one."""
+    since boot; retained: it is the broker's copy of an earlier one; dated: it says when it
+    was sent, on the clock of the boot in which it was measured. What is not dated was
+    measured before the board booted, nobody knows when."""
 
     boot_id: bytes
     session: int
     sequence: int
     measured_boot_ms: int
     retained: bool = False
+    dated: bool = True
 
 
 class Standing(StrEnum):
     """What a message is worth."""
 
     CURRENT = "current"
-    LATE = "late"  # of an earlier session, from the agent's buffer: history only
+    LATE = "late"  # of an earlier session or boot, from the agent's buffer: history only
     DUPLICATE = "duplicate"
     OUT_OF_ORDER = "out_of_order"
 
@@ -44,46 +50,74 @@ class SequenceTracker:
     lost: int = 0
     _current: tuple[bytes, int] | None = None
     _newest_boot_ms: int = 0
-    _sessions: "OrderedDict[tuple[bytes, int], _Session]" = field(default_factory=OrderedDict)
+    _sessions: dict[tuple[bytes, int], _Session] = field(default_factory=dict)
+    _boots_left: dict[bytes, None] = field(default_factory=dict)
 
     def accept(self, stamp: Stamp, *, birth: bool = False) -> Standing:
         """Take note of a message and say what it is worth."""
         key = (stamp.boot_id, stamp.session)
-        if self._current is None or (key != self._current and self._supersedes(stamp, birth)):
-            self._current = key
         known = self._sessions.get(key)
+        if self._begins(key, stamp, birth):
+            self._begin(key, stamp)
+            return Standing.CURRENT
         if known is None:
             self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
+        elif stamp.sequence == known.last:
+            return Standing.DUPLICATE
+        elif stamp.sequence < known.last:
+            return Standing.OUT_OF_ORDER
         else:
-            if stamp.sequence == known.last:
-                return Standing.DUPLICATE
-            if stamp.sequence < known.last:
-                return Standing.OUT_OF_ORDER
             # A retained copy says nothing of what went by before this controller listened.
             if known.live:
-                self.lost += stamp.sequence - known.last - 1
+                self._count_lost(stamp.sequence - known.last - 1)
             known.last, known.live = stamp.sequence, not stamp.retained
-        if key != self._current:
+        if key != self._current or not stamp.dated:
             return Standing.LATE
-        self._newest_boot_ms = stamp.measured_boot_ms
+        self._newest_boot_ms = max(self._newest_boot_ms, stamp.measured_boot_ms)
         return Standing.CURRENT
 
     def is_current(self, boot_id: bytes, session: int) -> bool:
         """Whether this is the session that the agent is in now; true when none is known."""
         return self._current is None or self._current == (boot_id, session)
 
-    def _supersedes(self, stamp: Stamp, birth: bool) -> bool:
-        assert self._current is not None  # noqa: S101  # accept() has looked
+    def _begins(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
+        """Whether the message is the first of a session that takes the current one's place."""
+        if not stamp.dated or self._current is None:
+            return stamp.dated
         boot_id, session = self._current
         if stamp.boot_id != boot_id:
-            # A boot seen before and left behind does not come back.
-            return all(stamp.boot_id != known for known, _ in self._sessions)
+            # Only what is of the board's present boot is dated, and a boot does not come back.
+            # The broker's copy may be older than what was heard from the board itself.
+            newer = stamp.session > session or not stamp.retained
+            return newer and stamp.boot_id not in self._boots_left
         if stamp.session > session:
             return True
         # The session counter was lost with its file; the clock since boot was not.
-        return birth and stamp.measured_boot_ms > self._newest_boot_ms
+        starts_over = key != self._current or stamp.sequence <= self._sessions[key].last
+        return birth and starts_over and stamp.measured_boot_ms > self._newest_boot_ms
+
+    def _begin(self, key: tuple[bytes, int], stamp: Stamp) -> None:
+        if self._current is not None:
+            if not stamp.retained:
+                self._count_lost(stamp.sequence - 1)
+            if self._current[0] != stamp.boot_id:
+                self._boots_left[self._current[0]] = None
+                _drop_oldest(self._boots_left, _BOOTS_KEPT)
+        self._current = key
+        self._newest_boot_ms = stamp.measured_boot_ms
+        self._sessions.pop(key, None)
+        self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
 
     def _remember(self, key: tuple[bytes, int], session: _Session) -> None:
+        if self._current in self._sessions:  # what the buffer brings up must not push it out
+            self._sessions[self._current] = self._sessions.pop(self._current)
         self._sessions[key] = session
-        while len(self._sessions) > _SESSIONS_KEPT:
-            self._sessions.popitem(last=False)
+        _drop_oldest(self._sessions, _SESSIONS_KEPT)
+
+    def _count_lost(self, count: int) -> None:
+        self.lost = min(self.lost + count, _MOST_LOST)
+
+
+def _drop_oldest(kept: dict[Any, Any], limit: int) -> None:
+    while len(kept) > limit:
+        del kept[next(iter(kept))]

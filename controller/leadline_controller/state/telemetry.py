@@ -80,6 +80,7 @@ class _Record:
     agent: Agent
     board: BoardReading | None = None
     board_at_s: float = -np.inf
+    born: tuple[bytes, int] | None = None
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
@@ -109,9 +110,11 @@ class TelemetryState:
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
         """An agent introduced itself. False when that is old news."""
         with self._lock:
-            record = self._accept(agent.node, stamp, birth=True)
+            accepted = self._accept(agent.node, stamp, birth=True)
+            record = accepted or self._without_birth(agent.node, stamp)
             if record is None:
                 return False
+            record.born = (stamp.boot_id, stamp.session)
             # The broker's copy does not say that the agent lives; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
@@ -121,7 +124,9 @@ class TelemetryState:
         """An agent came or went; the will of an earlier session is ignored."""
         with self._lock:
             record = self._record(node)
-            if record is not None and record.sequence.is_current(boot_id, session):
+            if record is None:
+                self.refused["too_many_nodes"] += 1
+            elif record.sequence.is_current(boot_id, session):
                 record.agent = replace(record.agent, online=online)
 
     def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
@@ -230,6 +235,13 @@ class TelemetryState:
         if not stamp.retained:  # the broker's copy of what was heard already is no fault
             self.refused[standing.value] += 1
         return None
+
+    def _without_birth(self, node: str, stamp: Stamp) -> _Record | None:
+        """The record of a node whose retained birth comes after messages that it went before."""
+        record, session = self._records.get(node), (stamp.boot_id, stamp.session)
+        if record is None or record.born == session or not stamp.retained:
+            return None
+        return record if record.sequence.is_current(*session) else None
 
     def _record(self, node: str) -> _Record | None:
         record = self._records.get(node)
