@@ -64,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="leadline-agent", description="Measures this board and reports it over MQTT."
+        prog="leadline-agent",
+        description="Measures this board and reports it over MQTT.",
+        epilog="Example: leadline-agent once",
     )
     parser.add_argument(
         "command",

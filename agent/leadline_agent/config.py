@@ -90,7 +90,7 @@ def _number(low: int, high: int, unit: str, default: int | None) -> _Field:
             raise ValueError
         return number
 
-    return _Field(default, f"a whole number of {unit} from {low} to {high}", convert)
+    return _Field(default, f"a whole number{unit} from {low} to {high}", convert)
 
 
 def _path(default: Path | None) -> _Field:
@@ -118,18 +118,18 @@ _FIELDS: Mapping[str, _Field] = {
     "node": _text(_NAME, _NAME_EXPECTED, None),
     "cluster": _text(_NAME, _NAME_EXPECTED, "default"),
     "state_dir": _path(Path("/var/lib/leadline-agent")),
-    "interval_s": _number(1, 3600, "seconds", 10),
-    "buffer.max_bytes": _number(4096, 1 << 30, "bytes", 1 << 20),
+    "interval_s": _number(1, 3600, " of seconds", 10),
+    "buffer.max_bytes": _number(4096, 1 << 30, " of bytes", 1 << 20),
     "broker.host": _text(_HOST, _HOST_EXPECTED, "localhost"),
-    "broker.port": _number(1, 65535, "a TCP port", None),
+    "broker.port": _number(1, 65535, " (a TCP port)", None),
     "broker.plaintext": _Field(False, "true or false", _flag),
     "broker.tls.ca_file": _path(None),
     "broker.tls.cert_file": _path(None),
     "broker.tls.key_file": _path(None),
     "probe.address": _text(_HOST, _HOST_EXPECTED, ""),
-    "probe.max_ping_peers": _number(0, 256, "peers", 32),
-    "probe.max_bandwidth_bytes": _number(0, 1 << 34, "bytes", 1 << 28),
-    "probe.max_bandwidth_duration_ms": _number(0, 30_000, "milliseconds", 10_000),
+    "probe.max_ping_peers": _number(0, 256, " of peers", 32),
+    "probe.max_bandwidth_bytes": _number(0, 1 << 34, " of bytes", 1 << 28),
+    "probe.max_bandwidth_duration_ms": _number(0, 30_000, " of milliseconds", 10_000),
 }
 
 

@@ -95,7 +95,7 @@ def test_plaintext_and_tls_contradict_each_other(tmp_path: Path) -> None:
         ("node = 7\n", "node", "letters, digits"),
         ('cluster = ""\n', "cluster", "letters, digits"),
         ('state_dir = "here"\n', "state_dir", "an absolute path"),
-        ("[broker]\nport = 70000\n", "broker.port", "a TCP port from 1 to 65535"),
+        ("[broker]\nport = 70000\n", "broker.port", "(a TCP port) from 1 to 65535"),
         ('[broker]\nplaintext = "perhaps"\n', "broker.plaintext", "true or false"),
         ('broker = "mqtt.lan"\n', "broker", "a table"),
         ("[broker]\ntls = true\n", "broker.tls", "a table"),

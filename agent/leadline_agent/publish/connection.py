@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from leadline_wire import topics
 from paho.mqtt import client as paho
@@ -88,6 +88,16 @@ def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContex
     return context
 
 
+class Link(Protocol):
+    """What the session needs of a connection."""
+
+    def publish(self, topic: str, payload: bytes) -> int:
+        """Send a message as its kind is delivered; returns the id that Confirmed will name."""
+
+    def close(self) -> None:
+        """Take leave of the broker, so that it does not publish the will."""
+
+
 class Connection:
     """Starts at once; ends with a Lost event unless `close` was called."""
 
@@ -121,7 +131,8 @@ class Connection:
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
-        threading.Thread(target=self._connect, name="connect", daemon=True).start()
+        self._starter = threading.Thread(target=self._connect, name="connect", daemon=True)
+        self._starter.start()
 
     def publish(self, topic: str, payload: bytes) -> int:
         """Send a message as its kind is delivered; returns the id that Confirmed will name."""
@@ -133,7 +144,8 @@ class Connection:
         """Take leave of the broker, so that it does not publish the will."""
         self._is_closed = True
         self._client.disconnect()
-        self._client.loop_stop()
+        if not self._starter.is_alive():  # else it is still connecting, and ends by itself
+            self._client.loop_stop()
 
     def _connect(self) -> None:
         try:

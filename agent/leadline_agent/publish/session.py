@@ -24,6 +24,7 @@ from leadline_agent.publish.connection import (
     Connection,
     Endpoint,
     Event,
+    Link,
     Lost,
 )
 from leadline_agent.publish.encode import Encoder, LeaseError, lease
@@ -64,16 +65,18 @@ class Session:
         state_dir: Path,
         buffer_max_bytes: int,
         post: Callable[[Event], None],
+        connect: Callable[..., Link] = Connection,
     ) -> None:
         self._endpoint = endpoint
         self._board = board
         self._post = post
+        self._new_link = connect
         self._lock = SessionLock(state_dir)
         self._boot_id = boot_id()
         self._encoder = Encoder(cluster, node, self._boot_id, self._lock.session)
         self._client_id = f"leadline-{cluster}-{node}"
         self._buffer = Buffer(state_dir / "buffer", buffer_max_bytes)
-        self._connection: Connection | None = None
+        self._connection: Link | None = None
         self._attempt = 0
         self._failures = 0
         self._is_connected = False
@@ -165,7 +168,7 @@ class Session:
 
     def _connect(self) -> None:
         self._attempt = next(_ATTEMPTS)
-        self._connection = Connection(
+        self._connection = self._new_link(
             self._attempt,
             self._endpoint,
             self._client_id,

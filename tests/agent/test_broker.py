@@ -1,0 +1,280 @@
+"""Real agents and a real mosquitto: what the controller would hear, through every mishap."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from leadline_wire import topics
+from leadline_wire.topics import Kind
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from tests.support.agents import AgentProcess, Listener, agent_config, listening, running_agent
+from tests.support.certificates import Authority
+from tests.support.mosquitto import Broker, mosquitto
+from tests.support.ports import free_port, listens, wait_until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with mosquitto() as broker:
+        yield broker
+
+
+@pytest.fixture
+def listener(broker: Broker) -> Iterator[Listener]:
+    with listening(broker.port, broker.host) as listener:
+        yield listener
+
+
+@pytest.fixture
+def agent(broker: Broker, listener: Listener, tmp_path: Path) -> Iterator[AgentProcess]:
+    with running_agent(agent_config(tmp_path, broker.port)) as agent:
+        yield agent
+
+
+def numbered(listener: Listener) -> list[tuple[int, int]]:
+    """(session, sequence) of everything that has a number, in the order of arrival."""
+    return [
+        (heard.message.origin.session, heard.message.origin.sequence)
+        for heard in listener.heard
+        if heard.topic.kind != Kind.STATUS
+    ]
+
+
+def test_birth_and_reports_come_in_order_with_their_properties(
+    agent: AgentProcess, listener: Listener
+) -> None:
+    listener.wait_for(Kind.REPORT, 3)
+    assert numbered(listener)[:4] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    kinds = [heard.topic.kind for heard in listener.heard]
+    assert kinds[:3] == [Kind.STATUS, Kind.BIRTH, Kind.REPORT]
+    (status, *_), (birth, *_) = listener.of(Kind.STATUS), listener.of(Kind.BIRTH)
+    assert status.online
+    assert birth.address == "127.0.0.1"
+    report = next(heard for heard in listener.heard if heard.topic.kind == Kind.REPORT)
+    properties = report.properties.json()
+    assert properties["MessageExpiryInterval"] == topics.DELIVERY[Kind.REPORT].expiry_s
+    assert properties["ContentType"] == topics.CONTENT_TYPE
+    assert report.message.cpu.HasField("busy_percent")  # even the first report knows rates
+    timing = report.message.timing
+    assert 0 <= timing.sent_boot_ms - timing.measured_boot_ms < 60_000
+    assert listener.faults == []
+
+
+def test_birth_and_status_are_kept_for_those_who_come_later(
+    agent: AgentProcess, listener: Listener, broker: Broker
+) -> None:
+    listener.wait_for(Kind.BIRTH)
+    with listening(broker.port, broker.host) as late:
+        late.wait_for(Kind.BIRTH)
+        late.wait_for(Kind.STATUS)
+        kept = {heard.topic.kind for heard in late.heard if heard.retained}
+    assert kept == {Kind.BIRTH, Kind.STATUS}
+
+
+def test_a_killed_agent_leaves_its_will_with_its_session(
+    agent: AgentProcess, listener: Listener
+) -> None:
+    listener.wait_for(Kind.BIRTH)
+    agent.end(signal.SIGKILL)
+    _, will = listener.wait_for(Kind.STATUS, 2)
+    assert not will.online
+    assert will.origin == pb.Origin(node="pi-1", boot_id=will.origin.boot_id, session=1)
+
+
+def test_sigterm_ends_cleanly_and_says_offline(
+    agent: AgentProcess, listener: Listener, tmp_path: Path
+) -> None:
+    listener.wait_for(Kind.REPORT)
+    assert agent.end(signal.SIGTERM) == 0
+    statuses = listener.wait_for(Kind.STATUS, 2)
+    assert [status.online for status in statuses] == [True, False]
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["session"]
+
+
+def test_a_broker_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> None:
+    port = free_port()
+    with running_agent(agent_config(tmp_path, port)) as agent:
+        wait_until(lambda: (tmp_path / "state/buffer").exists(), "messages are kept on disk")
+        assert agent.log.count("Connection refused") >= 1
+        with mosquitto(port=port) as broker, listening(port, broker.host) as listener:
+            listener.wait_for(Kind.BIRTH)
+            assert numbered(listener)[0] == (1, 1)  # measured before there was a broker
+            assert listener.faults == []
+
+
+def test_an_outage_loses_nothing_and_keeps_the_order(tmp_path: Path) -> None:
+    port = free_port()
+    with running_agent(agent_config(tmp_path, port)):
+        with mosquitto(port=port) as broker, listening(port, broker.host) as before:
+            before.wait_for(Kind.REPORT, 2)
+            os.kill(broker.pid, signal.SIGKILL)
+            wait_until(lambda: buffered(tmp_path) > 500, "reports are kept on disk")
+        with mosquitto(port=port) as broker, listening(port, broker.host) as after:
+            birth = after.wait_for(Kind.BIRTH)[0].origin.sequence
+            assert numbered(after) == sorted(numbered(after))
+            wait_until(lambda: buffered(tmp_path) == 0, "the buffer is empty again")
+    heard = {sequence for _, sequence in numbered(before) + numbered(after)}
+    assert set(range(1, birth + 1)) <= heard
+
+
+def test_a_killed_agents_messages_are_sent_by_the_next_session(tmp_path: Path) -> None:
+    port = free_port()
+    config = agent_config(tmp_path, port)
+    with running_agent(config) as agent:
+        wait_until(lambda: buffered(tmp_path) > 500, "reports are kept on disk")
+        agent.end(signal.SIGKILL)
+    with (
+        mosquitto(port=port) as broker,
+        listening(port, broker.host) as listener,
+        running_agent(config),
+    ):
+        birth = listener.wait_for(Kind.BIRTH)[0]
+        assert birth.origin.session == 2
+        assert numbered(listener)[:2] == [(1, 1), (1, 2)]
+        assert numbered(listener) == sorted(numbered(listener))
+        assert all(report.timing.HasField("sent_boot_ms") for report in listener.of(Kind.REPORT))
+
+
+def buffered(folder: Path) -> int:
+    path = folder / "state/buffer"
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    certificate = authority.client("pi-1")
+    with mosquitto(tls=authority.server("localhost")) as broker:
+        config = agent_config(tmp_path, broker.port, tls=certificate)
+        with (
+            listening(broker.port, tls=authority.client("controller")) as listener,
+            running_agent(config),
+        ):
+            listener.wait_for(Kind.REPORT)
+
+
+@pytest.mark.parametrize("mishap", ["another authority", "another name", "no certificate"])
+def test_a_broker_that_is_not_to_be_trusted_gets_nothing(tmp_path: Path, mishap: str) -> None:
+    authority, stranger = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "Other CA")
+    server = authority.server("elsewhere" if mishap == "another name" else "localhost")
+    own = (stranger if mishap == "another authority" else authority).client("pi-1")
+    with mosquitto(tls=server) as broker:
+        tls = None if mishap == "no certificate" else own
+        config = agent_config(tmp_path, broker.port, tls=tls)
+        with running_agent(config) as agent:
+            wait_until(lambda: "trying again" in agent.log, "the agent gives up for now")
+            assert ("certificate is not valid" in agent.log) == (mishap != "no certificate")
+            assert "connected," not in agent.log
+            assert "Traceback" not in agent.log
+
+
+def test_sighup_takes_new_settings_and_refuses_bad_ones(
+    agent: AgentProcess, listener: Listener, broker: Broker, tmp_path: Path
+) -> None:
+    listener.wait_for(Kind.REPORT)
+    config = tmp_path / "agent.toml"
+    good = config.read_text()
+    config.write_text(good + "[nonsense]\n")
+    agent.signal(signal.SIGHUP)
+    wait_until(lambda: "the settings stay as they were" in agent.log, "the bad file is refused")
+    assert f"{config}: nonsense" in agent.log
+    assert len(listener.of(Kind.BIRTH)) == 1
+    config.write_text(good.replace("interval_s = 1", "interval_s = 2"))
+    agent.signal(signal.SIGHUP)
+    birth = listener.wait_for(Kind.BIRTH, 2)[-1]
+    assert (birth.origin.session, birth.interval_s) == (2, 2)
+    reports = len(listener.of(Kind.REPORT))
+    listener.wait_for(Kind.REPORT, reports + 1)
+    assert agent.end() == 0
+
+
+def test_systemd_is_told_of_readiness_progress_reload_and_end(
+    broker: Broker, tmp_path: Path
+) -> None:
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(path))
+        systemd.settimeout(20)
+        environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
+        with running_agent(agent_config(tmp_path, broker.port), environ) as agent:
+            states = told(systemd, until="READY=1")
+            assert states == ["READY=1"] or set(states[:-1]) == {"WATCHDOG=1"}
+            assert told(systemd, until="WATCHDOG=1")[-1] == "WATCHDOG=1"
+            agent.signal(signal.SIGHUP)
+            reload = told(systemd, until="RELOADING=1")[-1]
+            assert "MONOTONIC_USEC=" in reload
+            told(systemd, until="READY=1")
+            assert agent.end() == 0
+            told(systemd, until="STOPPING=1")
+
+
+def told(systemd: socket.socket, until: str) -> list[str]:
+    states: list[str] = []
+    while not (states and states[-1].startswith(until)):
+        states.append(systemd.recv(200).decode())
+    return states
+
+
+def test_a_ping_lease_is_followed(agent: AgentProcess, listener: Listener) -> None:
+    listener.wait_for(Kind.BIRTH)
+    peers = [pb.Peer(node="pi-2", address="127.0.0.1")]
+    ping = pb.PingLease(peers=peers, interval_s=1, count=3, ttl_s=60)
+    listener.lease(pb.Lease(node="pi-1", ping=ping))
+    rtt = listener.wait_for(Kind.RTT)[0].peers[0]
+    if rtt.method == pb.Rtt.ICMP:
+        assert (rtt.peer, rtt.sent, rtt.received) == ("pi-2", 3, 3)
+    else:  # where the tests may not send ICMP either
+        assert (rtt.peer, rtt.method) == ("@broker", pb.Rtt.MQTT)
+    assert rtt.rtt_ms > 0
+
+
+def test_an_unlawful_bandwidth_lease_is_answered_with_a_refusal(
+    agent: AgentProcess, listener: Listener
+) -> None:
+    listener.wait_for(Kind.BIRTH)
+    bandwidth = pb.BandwidthLease(
+        lease_id="L1",
+        role=pb.BandwidthLease.CLIENT,
+        peer=pb.Peer(node="pi-2", address="127.0.0.1"),
+        port=5201,
+        duration_ms=3_600_000,
+        max_bytes=1 << 20,
+        ttl_ms=5000,
+    )
+    listener.lease(pb.Lease(node="pi-1", bandwidth=bandwidth))
+    answer = listener.wait_for(Kind.BANDWIDTH)[0]
+    assert (answer.lease_id, answer.outcome) == ("L1", pb.BandwidthReport.REFUSED)
+    assert "3600000 ms are asked" in answer.detail
+
+
+@pytest.mark.network
+def test_two_agents_measure_the_bandwidth_between_them(
+    agent: AgentProcess, listener: Listener, broker: Broker, tmp_path: Path
+) -> None:
+    with running_agent(agent_config(tmp_path / "two", broker.port, node="pi-2")):
+        listener.wait_for(Kind.BIRTH, 2)
+        port = free_port()
+        for node, peer, role in (
+            ("pi-2", "pi-1", pb.BandwidthLease.SERVER),
+            ("pi-1", "pi-2", pb.BandwidthLease.CLIENT),
+        ):
+            bandwidth = pb.BandwidthLease(
+                lease_id="L7",
+                role=role,
+                peer=pb.Peer(node=peer, address="127.0.0.1"),
+                port=port,
+                duration_ms=1000,
+                max_bytes=10_000_000,
+                ttl_ms=10_000,
+            )
+            listener.lease(pb.Lease(node=node, bandwidth=bandwidth))
+        (answer,) = listener.wait_for(Kind.BANDWIDTH)
+    assert (answer.origin.node, answer.peer, answer.lease_id) == ("pi-1", "pi-2", "L7")
+    assert answer.outcome == pb.BandwidthReport.DONE
+    assert 0 < answer.transferred_bytes <= 10_000_000
+    assert not listens("127.0.0.1", port)

@@ -1,0 +1,91 @@
+"""The command: its output, its exit codes, and that nobody sees a traceback."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leadline_agent import __version__
+from leadline_agent.__main__ import Quiet
+from leadline_agent.collectors import COLLECTORS
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "leadline_agent", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "agent.toml"
+    path.write_text(f'node = "pi-1"\nstate_dir = "{tmp_path}/state"\n')
+    return path
+
+
+def test_once_prints_a_report_with_rates_and_needs_no_broker(config: Path) -> None:
+    done = command("once", "--config", str(config))
+    report = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert report["node"] == "pi-1"
+    assert 0 <= report["cpu"]["busy_percent"] <= 100
+    assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
+    assert [run["name"] for run in report["collectors"]] == list(COLLECTORS)
+    assert not (config.parent / "state").exists()
+
+
+def test_the_version(config: Path) -> None:
+    assert command("--version").stdout == f"leadline-agent {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [("fly",), ("--colour",), ("--config",)])
+def test_bad_usage_is_2(arguments: tuple[str, ...]) -> None:
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "usage: leadline-agent" in done.stderr
+
+
+@pytest.mark.parametrize("order", ["run", "once"])
+def test_a_wrong_configuration_is_2_and_one_line(config: Path, order: str) -> None:
+    config.write_text("[broker]\nport = 0\n")
+    done = command(order, "--config", str(config))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"leadline-agent: {config}: broker.port: "
+        "expected a whole number (a TCP port) from 1 to 65535, found '0'\n"
+    )
+
+
+def test_a_state_folder_that_cannot_be_used_is_1_and_one_line(config: Path) -> None:
+    (config.parent / "state").write_text("a file")
+    done = command("run", "--config", str(config))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "the agent must be able to write there" in done.stderr
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(config: Path) -> None:
+    line = f"{sys.executable} -m leadline_agent once --config {config} | true"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def said(quiet: Quiet, text: str) -> bool:
+    return quiet.filter(logging.LogRecord("x", logging.WARNING, "f", 1, text, None, None))
+
+
+def test_the_same_complaint_is_not_repeated_for_ever() -> None:
+    quiet = Quiet(at_most=2, per_s=600.0)
+    assert [said(quiet, text) for text in "aaab"] == [True, True, False, True]
+
+
+def test_a_complaint_returns_after_its_time() -> None:
+    quiet = Quiet(at_most=1, per_s=-1.0)
+    assert [said(quiet, "a") for _ in range(3)] == [True, True, True]
