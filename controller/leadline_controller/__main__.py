@@ -12,7 +12,7 @@ from leadline_controller.core.options import OptionError
 from leadline_controller.kube.connection import KubeConfigError
 from leadline_controller.serve.settings import ServeError
 
-_EXAMPLE = "example: leadline-controller run --config /etc/leadline/controller.toml"
+_EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -73,6 +73,8 @@ def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
             yield InspectionStub(channel)
         except grpc.RpcError as problem:
             raise _explained(problem, endpoint) from None
+        except UnicodeEncodeError:
+            raise BadInput("expected a name in UTF-8, as all names in Kubernetes are") from None
 
 
 def ask(endpoint: Endpoint, question: Callable[[InspectionStub], Answer]) -> Answer:
