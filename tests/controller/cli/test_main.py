@@ -1,0 +1,149 @@
+"""The command line itself: exit codes, one line for every error, and never a traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from leadline_controller.cli import __main__ as command_line
+from leadline_controller.cli.__main__ import COMMANDS, Lazy, LazyGroup, leadline, run
+
+LEADLINE = [sys.executable, "-m", "leadline_controller.cli"]
+
+
+@click.command()
+@click.argument("how")
+def failing(how: str) -> None:
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "bug":
+        raise RuntimeError("first line\nsecond line")
+    if how == "endless":
+        for number in range(10**9):
+            click.echo(f"line {number}")
+
+
+@pytest.fixture
+def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = Lazy(f"{__name__}:failing", "Fails.")
+    monkeypatch.setattr(command_line, "COMMANDS", {**COMMANDS, "failing": lazy})
+
+    def get_command(self: LazyGroup, ctx: click.Context, name: str) -> click.Command | None:
+        return failing if name == "failing" else original(self, ctx, name)
+
+    original = LazyGroup.get_command
+    monkeypatch.setattr(LazyGroup, "get_command", get_command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nonsense"], 2, "leadline: No such command 'nonsense'; see 'leadline --help'\n"),
+        (["score"], 2, "leadline: Missing option '--snapshot'; see 'leadline score --help'\n"),
+        (["version", "-o", "xml"], 2, "leadline: Invalid value for '-o' / '--output': 'xml'"),
+        (["version", "--loud"], 2, "leadline: No such option '--loud'"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(message)
+    assert captured.err.count("\n") == 1
+
+
+def test_without_a_command_it_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_an_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["failing", "interrupt"]) == 130
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).strip() == ""
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["failing", "bug"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("leadline: internal error, please report it: RuntimeError: first line")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_a_bug_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADLINE_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        run(["failing", "bug"])
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    with subprocess.Popen(
+        [*LEADLINE, "strategies", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        process.wait(timeout=30)
+
+
+def test_a_signal_from_the_keyboard_ends_it_quietly(tmp_path: Path) -> None:
+    fifo = tmp_path / "never-written"
+    os.mkfifo(fifo)
+    with subprocess.Popen(
+        [*LEADLINE, "score", "--snapshot", str(fifo)], stderr=subprocess.PIPE
+    ) as process:
+        # Opening for writing returns once the command has it open for reading.
+        with fifo.open("wb"):
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Example" in told
+    assert f"leadline {name}" in told
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_is_true(name: str) -> None:
+    command = leadline.get_command(click.Context(leadline), name)
+    assert command is not None
+    assert COMMANDS[name].help
+
+
+def test_help_imports_nothing_that_is_slow_to_load() -> None:
+    assert imported("--help").isdisjoint({"numpy", "grpc", "rich", "yaml", "paho", "google"})
+
+
+def test_score_needs_no_grpc_and_no_broker() -> None:
+    example = Path(__file__).parents[3] / "docs/examples/netsched.yaml"
+    loaded = imported("score", "--snapshot", str(example), "-o", "json")
+    assert "numpy" in loaded
+    assert loaded.isdisjoint({"grpc", "paho", "kubernetes_asyncio", "google", "rich"})
+
+
+def imported(*arguments: str) -> set[str]:
+    """The top-level packages that a command line loads."""
+    program = (
+        "import sys; from leadline_controller.cli.__main__ import run; "
+        "run(sys.argv[1:]); print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    return {line.split(".")[0] for line in done.stderr.splitlines()}

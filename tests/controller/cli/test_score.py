@@ -1,0 +1,181 @@
+"""`leadline score` as users call it, and the papers' worked examples through it."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leadline_controller.cli.__main__ import run
+from leadline_controller.config import Settings
+from leadline_controller.strategies import DEFAULT_STRATEGY
+
+EXAMPLES = Path(__file__).parents[3] / "docs/examples"
+Capture = pytest.CaptureFixture[str]
+
+
+def score(capsys: Capture, file: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert run(["score", "--snapshot", str(file), *arguments, "-o", "json"]) == code
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    result: dict[str, Any] = json.loads(captured.out)
+    return result
+
+
+def spread(result: dict[str, Any]) -> Counter[str | None]:
+    return Counter(decision["node"] for decision in result["decisions"])
+
+
+def test_dacs_worked_example_of_figure_2(capsys: Capture) -> None:
+    result = score(
+        capsys,
+        EXAMPLES / "dacs-fig2.yaml",
+        *("--strategy", "dacs", "--option", "beta_cs=0.1", "--option", "beta_rc=0"),
+    )
+    assert (result["strategy"], result["better"]) == ("dacs", "lower")
+    assert (result["options"]["alpha"], result["options"]["lambda"]) == (0.5, 0.05)
+    *earlier, decision = result["decisions"]
+    assert [each["node"] for each in earlier] == ["n1", "n3"]
+    assert decision["node"] == "n3"
+    assert decision["rejected"] == {
+        "n2": ["NodeResourcesFit: insufficient cpu: needs 4, has 2"],
+        "n4": ["NodeResourcesFit: insufficient memory: needs 5Gi, has 3Gi"],
+    }
+    n1, n3 = decision["scores"]["n1"], decision["scores"]["n3"]
+    assert n1["total"] == pytest.approx(3.6)
+    assert n1["parts"] == pytest.approx(
+        {"processing_s": 5.0, "network_s": 2.0, "contention_s": 0.1}
+    )
+    assert n3["total"] == pytest.approx(3.1)
+    assert n3["parts"] == pytest.approx(
+        {"processing_s": 3.0, "network_s": 3.0, "contention_s": 0.1}
+    )
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_netsched_leaves_the_throttled_boards_alone(capsys: Capture, seed: str) -> None:
+    result = score(capsys, EXAMPLES / "netsched.yaml", "--strategy", "netsched", "--seed", seed)
+    assert spread(result) == {"pi-1": 10}
+    totals = {node: s["total"] for node, s in result["decisions"][0]["scores"].items()}
+    assert totals == {"pi-1": 5.0, "pi-2": 3.0, "pi-3": 1.0, "pi-4": 1.0}
+    assert set(result["decisions"][0]["rejected"]) == {"master"}
+
+
+def test_netsched_does_not_look_at_bandwidth_alone(capsys: Capture, tmp_path: Path) -> None:
+    document = yaml.safe_load((EXAMPLES / "netsched.yaml").read_text())
+    for node in document["nodes"]:
+        node["metrics"]["bandwidth_mbps"] = 94.0  # nothing is throttled
+    document["nodes"][1]["metrics"]["cpu_percent"] = 50.0
+    file = tmp_path / "unthrottled.json"
+    file.write_text(json.dumps(document))
+    assert spread(score(capsys, file, "--strategy", "netsched")) == {"pi-4": 10}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
+    result = score(
+        capsys,
+        EXAMPLES / "kube-default.yaml",
+        *("--strategy", "kube-default", "--seed", str(seed)),
+    )
+    assert spread(result) == {"n1": 2, "n2": 2, "n3": 2}
+    assert result["options"] == {}
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("output", ["table", "wide", "yaml"])
+def test_every_example_is_shown_in_every_format(capsys: Capture, file: Path, output: str) -> None:
+    assert run(["score", "--snapshot", str(file), "-o", output]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_table_has_a_row_for_each_pod(capsys: Capture) -> None:
+    options = ["--option", "beta_cs=0.1", "--option", "beta_rc=0"]
+    file = str(EXAMPLES / "dacs-fig2.yaml")
+    assert run(["score", "--snapshot", file, "--strategy", "dacs", *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["POD", "NODE", "WHY"]
+    assert lines[3].split(maxsplit=2) == [
+        "default/p",
+        "n3",
+        "3.100 s average delay (processing 3.000, network 3.000)",
+    ]
+    assert lines[-1] == "3 of 3 pods placed: n3 2, n1 1"
+    assert run(["score", "--snapshot", file, "--strategy", "dacs", *options, "-o", "wide"]) == 0
+    row = capsys.readouterr().out.splitlines()[3]
+    assert "n3 3.1, n1 3.6" in row
+    assert "n2: NodeResourcesFit: insufficient cpu: needs 4, has 2" in row
+
+
+@pytest.fixture
+def too_large(tmp_path: Path) -> Path:
+    document = yaml.safe_load((EXAMPLES / "kube-default.yaml").read_text())
+    document["pods"][1]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    file = tmp_path / "large.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def test_a_pod_that_fits_nowhere_is_exit_code_1(capsys: Capture, too_large: Path) -> None:
+    result = score(capsys, too_large, "--strategy", "kube-default", code=1)
+    nowhere = result["decisions"][1]
+    assert nowhere["node"] is None
+    assert nowhere["why"].startswith("0 of 4 nodes fit: ")
+    assert nowhere["rejected"]["n1"] == ["NodeResourcesFit: insufficient cpu: needs 64, has 1.75"]
+    assert sum(1 for d in result["decisions"] if d["node"]) == 5, "the others are placed"
+
+
+def test_a_pod_that_fits_nowhere_is_in_the_table(capsys: Capture, too_large: Path) -> None:
+    assert run(["score", "--snapshot", str(too_large)]) == 1
+    out = capsys.readouterr().out
+    assert "default/fft-2  none  0 of 4 nodes fit" in out
+    assert "5 of 6 pods placed" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--strategy", "guess"], "leadline: Invalid value for '--strategy': 'guess' is not one"),
+        (["--option", "alpha"], "leadline: option 'alpha': expected KEY=VALUE"),
+        (["--option", "alpha=2"], "leadline: option alpha: expected a number from 0 to 1, got '2'"),
+        (["--option", "beta=1"], "leadline: option 'beta': unknown; this strategy has: alpha, phi"),
+        (["--seed", "x"], "leadline: Invalid value for '--seed': 'x' is not a valid integer"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(
+    capsys: Capture, arguments: list[str], message: str
+) -> None:
+    file = str(EXAMPLES / "kube-default.yaml")
+    assert run(["score", "--snapshot", file, "--strategy", "dacs", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(message)
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory"),
+        ("", "file: expected an object, got nothing"),
+        ("kind: [", "line 2: "),
+        ("apiVersion: leadline.dev/v1\nkind: ClusterSnapshot\nnodes: [{}]", "nodes[0].name: expec"),
+        ("\x00", "expected YAML or JSON"),
+    ],
+)
+def test_bad_input_names_the_file_and_is_exit_code_2(
+    capsys: Capture, tmp_path: Path, content: str | None, message: str
+) -> None:
+    file = tmp_path / "cluster.yaml"
+    if content is not None:
+        file.write_text(content)
+    assert run(["score", "--snapshot", str(file)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"leadline: {file}: {message}")
+    assert captured.err.count("\n") == 1
+
+
+def test_the_default_is_the_controllers() -> None:
+    assert Settings().strategy == DEFAULT_STRATEGY

@@ -1,0 +1,122 @@
+"""Files that nobody vouches for: read into plain data, or refused in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.core.fields import FieldError
+from leadline_controller.sim.documents import MAX_BYTES, parse_document, read_document
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(f'*{before}' for _ in range(9))}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGES = "a: &a {k: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{', '.join(f'*{before}' for _ in range(9))}]}}\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a: 1\nb: [x, null, true, 1.5]\n", {"a": 1, "b": ["x", None, True, 1.5]}),
+        ('{"a": 1e3, "b": "\\/"}', {"a": 1000.0, "b": "/"}),
+        ("{a: 1, b: [2]}", {"a": 1, "b": [2]}),  # YAML in braces
+        ("", None),
+        ('{"deep": ' * 100 + "1" + "}" * 100, None),
+    ],
+    ids=["yaml", "json", "flow", "empty", "nested-json"],
+)
+def test_reads_yaml_and_json(text: str, data: object) -> None:
+    found = parse_document(text)
+    assert found == data or (data is None and isinstance(found, dict) and "deep" in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LAUGHS, "line 2: aliases (*) are not supported"),
+        (MERGES, "line 2: aliases (*) are not supported"),
+        ("a: !!python/object/apply:os.system [ls]", "line 1: tags (!) are not supported"),
+        ("a: !!int ''", "line 1: tags (!) are not supported"),
+        ("a: 1\na: 2\n", "line 2: 'a' comes twice"),
+        ('{"a": 1, "a": 2}', "'a' comes twice in one object"),
+        ("[" * 100_000, "nested too deep"),
+        ("a: " + "{a: " * 100, "line 1: nested too deep"),
+        ("- " * 100_000, "line 1: nested too deep"),
+        ("a: 1\n---\na: 2\n", "line 2: but found another document"),
+        ("a: [1,\nb: 2", "line 3: did not find"),
+        ("a: 2026-99-99", "a value that can't be read: "),
+        ("a: 0x_", "a value that can't be read: "),
+        ('{"a": NaN}', "NaN is no number; leave out what is unknown"),
+        ('{"a": -Infinity}', "-Infinity is no number; leave out what is unknown"),
+        ('{"a": ' + "9" * 5000 + "}", "a number in this file is too long"),
+        ("a: " + "9" * 5000, "a value that can't be read: "),
+        ("a: \x00", "expected YAML or JSON: "),
+        ("? [a, b]\n: 1\n", "line 1: "),
+    ],
+    ids=range(19),
+)
+def test_refuses_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        parse_document(text)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_over_the_bound_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "big.yaml"
+    file.write_bytes(b"#" * (MAX_BYTES + 1))
+    with pytest.raises(FieldError, match=f"expected at most {MAX_BYTES} bytes"):
+        read_document(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"a: \xff", "expected UTF-8 text, byte 3 is none"), (b"\xef\xbb\xbfa: 1", None)],
+)
+def test_a_file_is_utf_8(tmp_path: Path, content: bytes, message: str | None) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_bytes(content)
+    if message is None:
+        assert read_document(file) == {"a": 1}
+    else:
+        with pytest.raises(FieldError, match=message):
+            read_document(file)
+
+
+def test_a_file_that_is_not_there_or_none(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.yaml", tmp_path):
+        with pytest.raises(FieldError) as caught:
+            read_document(path)
+        assert str(caught.value)
+
+
+PIECES = ["a", ": ", "- ", "\n", "  ", "[", "]", "{", "}", ",", "!", "&a ", "*a", "1", "'", '"']
+PIECES += ["0x", "_", ":30", "~", "<<: ", "? ", "| ", "%", "2026-01-01", ".", "e", "-", "#", "="]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    refusal = ""
+    try:
+        parse_document(text)
+    except FieldError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+plain = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), plain))
+def test_json_reads_back_as_it_was_written(data: object) -> None:
+    assert parse_document(json.dumps(data)) == data
