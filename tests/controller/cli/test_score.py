@@ -111,25 +111,25 @@ def test_the_table_has_a_row_for_each_pod(capsys: Capture) -> None:
 @pytest.fixture
 def too_large(tmp_path: Path) -> Path:
     document = yaml.safe_load((EXAMPLES / "kube-default.yaml").read_text())
-    document["pods"][1]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    document["pods"][0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
     file = tmp_path / "large.yaml"
     file.write_text(yaml.safe_dump(document))
     return file
 
 
 def test_a_pod_that_fits_nowhere_is_exit_code_1(capsys: Capture, too_large: Path) -> None:
-    result = score(capsys, too_large, "--strategy", "kube-default", code=1)
-    nowhere = result["decisions"][1]
+    result = score(capsys, too_large, code=1)
+    nowhere = result["decisions"][0]
     assert nowhere["node"] is None
     assert nowhere["why"].startswith("0 of 4 nodes fit: ")
-    assert nowhere["rejected"]["n1"] == ["NodeResourcesFit: insufficient cpu: needs 64, has 1.75"]
+    assert nowhere["rejected"]["n1"] == ["NodeResourcesFit: insufficient cpu: needs 64, has 2"]
     assert sum(1 for d in result["decisions"] if d["node"]) == 5, "the others are placed"
 
 
 def test_a_pod_that_fits_nowhere_is_in_the_table(capsys: Capture, too_large: Path) -> None:
     assert run(["score", "--snapshot", str(too_large)]) == 1
     out = capsys.readouterr().out
-    assert "default/fft-2  none  0 of 4 nodes fit" in out
+    assert "default/fft-1  none  0 of 4 nodes fit" in out
     assert "5 of 6 pods placed" in out
 
 
