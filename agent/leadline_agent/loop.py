@@ -79,6 +79,7 @@ class Agent:
         self._watchdog = Every(period_s, now_s + period_s)
         self._collected_s = self._progress_s = now_s
         self._is_ready = False
+        self._orders: list[Order] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
@@ -106,6 +107,8 @@ class Agent:
         """End the probes, say goodbye to the broker, keep what is not confirmed."""
         self._probes.stop()
         self._session.close(self._next_event, GOODBYE_S)
+        for order in self._orders:
+            self._inbox.put(order)
 
     def _hand_over_a_report(self, now_s: float) -> None:
         report = self._collectors.collect()
@@ -128,6 +131,8 @@ class Agent:
             message = self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
+        if isinstance(message, Order):
+            self._orders.append(message)  # a signal during the goodbye must not be lost
         return None if isinstance(message, RttRound | BandwidthResult | Order) else message
 
     def _surroundings(self) -> Surroundings:

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,17 +159,28 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
             listener.wait_for(Kind.REPORT)
 
 
-@pytest.mark.parametrize("mishap", ["another authority", "another name", "no certificate"])
-def test_a_broker_that_is_not_to_be_trusted_gets_nothing(tmp_path: Path, mishap: str) -> None:
-    authority, stranger = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "Other CA")
-    server = authority.server("elsewhere" if mishap == "another name" else "localhost")
-    own = (stranger if mishap == "another authority" else authority).client("pi-1")
+@pytest.mark.parametrize(
+    ("mishap", "reason"),
+    [
+        ("its certificate is of another authority", "certificate is not valid"),
+        ("its certificate has another name", "certificate is not valid"),
+        ("it does not know ours", "does it know this node's certificate?"),
+        ("it expects TLS", "does it expect TLS?"),
+    ],
+)
+def test_a_broker_that_cannot_be_trusted_gets_nothing(
+    tmp_path: Path, mishap: str, reason: str
+) -> None:
+    authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other", "Other CA")
+    server = authority.server("elsewhere" if "another name" in mishap else "localhost")
+    tls = (other if "authority" in mishap or "ours" in mishap else authority).client("pi-1")
+    if "ours" in mishap:
+        tls = replace(tls, ca_file=authority.ca_file)
     with mosquitto(tls=server) as broker:
-        tls = None if mishap == "no certificate" else own
-        config = agent_config(tmp_path, broker.port, tls=tls)
+        config = agent_config(tmp_path, broker.port, tls=None if "expects" in mishap else tls)
         with running_agent(config) as agent:
             wait_until(lambda: "trying again" in agent.log, "the agent gives up for now")
-            assert ("certificate is not valid" in agent.log) == (mishap != "no certificate")
+            assert reason in agent.log
             assert "connected," not in agent.log
             assert "Traceback" not in agent.log
 
@@ -191,6 +203,12 @@ def test_sighup_takes_new_settings_and_refuses_bad_ones(
     reports = len(listener.of(Kind.REPORT))
     listener.wait_for(Kind.REPORT, reports + 1)
     assert agent.end() == 0
+
+
+def test_sigterm_during_a_reload_is_not_lost(agent: AgentProcess, listener: Listener) -> None:
+    listener.wait_for(Kind.REPORT)
+    agent.signal(signal.SIGHUP)
+    assert agent.end(signal.SIGTERM) == 0
 
 
 def test_systemd_is_told_of_readiness_progress_reload_and_end(

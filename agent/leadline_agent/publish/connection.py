@@ -115,6 +115,7 @@ class Connection:
         self._lease_topic = lease_topic
         self._post = post
         self._is_closed = False
+        self._is_accepted = False
         self._client = client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -164,6 +165,7 @@ class Connection:
             self._post(Lost(self._attempt, f"the broker refused the connection: {code}"))
             client.disconnect()
             return
+        self._is_accepted = True
         how = topics.DELIVERY[topics.Kind.LEASE]
         options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
         client.subscribe(self._lease_topic, options=options)
@@ -173,7 +175,11 @@ class Connection:
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
     ) -> None:
-        self._post(Lost(self._attempt, str(code)))
+        reason = f"connection lost: {code}"
+        if not self._is_accepted:
+            trust = "know this node's certificate" if self._endpoint.tls else "expect TLS"
+            reason = f"the broker hung up before it accepted this node: does it {trust}?"
+        self._post(Lost(self._attempt, reason))
 
     def _on_publish(
         self, _client: paho.Client, _data: Any, message_id: int, code: ReasonCode, _properties: Any
