@@ -7,8 +7,11 @@ One bandwidth test at a time in the whole cluster, because two at once measure e
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Literal
+
+# For as long a lease may be on its way: the message's expiry on the wire.
+DELIVERY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,16 @@ class RunningLease:
 
 
 def pairs(nodes: Sequence[str], anchors: Sequence[str]) -> list[tuple[str, str]]:
-    """The (client, server) pairs to test, each node against each anchor where there are
-    anchors (so a cluster of n nodes costs n tests, not n²/2), else all pairs."""
-    present = [anchor for anchor in anchors if anchor in nodes]
+    """The (client, server) pairs to test: where there are anchors each node with each of
+    them (so a cluster of n nodes costs n tests, not n²/2), else all pairs."""
+    present = [anchor for anchor in dict.fromkeys(anchors) if anchor in nodes]
     if present:
-        return [(node, anchor) for anchor in present for node in nodes if node not in present]
+        return [
+            (node, anchor)
+            for i, anchor in enumerate(present)
+            for node in nodes
+            if node not in present[: i + 1]
+        ]
     return list(combinations(sorted(nodes), 2))
 
 
@@ -103,6 +111,12 @@ class RoundRobin:
         self._running = None
         return True
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether no lease is out and it is time for the next."""
+        if self._running is not None and now_s >= self._running.ends_s:
+            self._running = None
+        return self._running is None and now_s >= self._next_s
+
     def next(
         self,
         now_s: float,
@@ -110,38 +124,48 @@ class RoundRobin:
         addresses: dict[str, str],
         nonce: str,
     ) -> tuple[tuple[str, BandwidthWork], tuple[str, BandwidthWork]] | None:
-        """The next lease as ((server, its work), (client, its work)), or None: one is out,
-        it is too early, or no wanted pair has both addresses."""
-        if self._running is not None and now_s < self._running.ends_s:
-            return None
-        self._running = None
-        kept = set(wanted)
-        self._last_s = {pair: at for pair, at in self._last_s.items() if pair in kept}
+        """The next lease as ((server, its work), (client, its work)), or None: it is not
+        due, or no wanted pair has both addresses."""
         ready = [pair for pair in wanted if pair[0] in addresses and pair[1] in addresses]
-        if now_s < self._next_s or not ready:
+        if not self.is_due(now_s) or not ready:
             return None
+        self._forget(set(wanted), now_s)
         client, server = min(ready, key=lambda pair: self._last_s.get(pair, float("-inf")))
-        limits = self._limits
         self._count += 1
         lease_id = f"{nonce}-{self._count}"
-        # The server's end opens first and closes last; a second covers both their clocks.
-        longest_s = (limits.ttl_ms + limits.duration_ms) / 1000 + 1
+        limits = self._limits
+        # Both ends count from the receipt; a second covers both their clocks.
+        longest_s = DELIVERY_S + (limits.ttl_ms + limits.duration_ms) / 1000 + 1
         self._running = RunningLease(client, server, lease_id, now_s + longest_s)
         self._last_s[client, server] = now_s
         self._next_s = now_s + limits.interval_s
+        serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
+        testing = _work(lease_id, "client", Peer(server, addresses[server]), limits)
+        return (server, serving), (client, testing)
 
-        def work(role: Literal["server", "client"], peer: str) -> BandwidthWork:
-            return BandwidthWork(
-                lease_id=lease_id,
-                role=role,
-                peer=Peer(peer, addresses[peer]),
-                port=limits.port,
-                duration_ms=limits.duration_ms,
-                max_bytes=limits.max_bytes,
-                ttl_ms=limits.ttl_ms,
-            )
+    def _forget(self, wanted: set[tuple[str, str]], now_s: float) -> None:
+        """A board that comes and goes keeps its place, else it would always be first. After
+        a whole round without it, its turn would have come anyway."""
+        round_s = self._limits.interval_s * (len(wanted) + 1)
+        self._last_s = {
+            pair: at_s
+            for pair, at_s in self._last_s.items()
+            if pair in wanted or now_s - at_s <= round_s
+        }
 
-        return (server, work("server", client)), (client, work("client", server))
+
+def _work(
+    lease_id: str, role: Literal["server", "client"], peer: Peer, limits: ProbeLimits
+) -> BandwidthWork:
+    return BandwidthWork(
+        lease_id=lease_id,
+        role=role,
+        peer=peer,
+        port=limits.port,
+        duration_ms=limits.duration_ms,
+        max_bytes=limits.max_bytes,
+        ttl_ms=limits.ttl_ms,
+    )
 
 
 def ping_peers(
@@ -152,7 +176,8 @@ def ping_peers(
     ring = sorted(addresses)
     after = bisect_right(ring, node)
     others = ring[after:] + ring[:after]
-    ordered = [a for a in anchors if a in addresses and a != node]
-    ordered += [other for other in others if other not in ordered and other != node]
-    peers = tuple(Peer(name, addresses[name]) for name in ordered[: limits.ping_peers])
+    first = [a for a in dict.fromkeys(anchors) if a in addresses and a != node]
+    then = (other for other in others if other not in first and other != node)
+    chosen = islice((*first, *islice(then, limits.ping_peers)), limits.ping_peers)
+    peers = tuple(Peer(name, addresses[name]) for name in chosen)
     return PingWork(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)

@@ -21,6 +21,7 @@ from leadline_controller.core.leases import (
     pairs,
     ping_peers,
 )
+from leadline_controller.core.ports import Telemetry
 from leadline_controller.state.telemetry import Agent, TelemetryState
 
 Publish = Callable[[str, topics.Kind, bytes], None]
@@ -68,7 +69,7 @@ class Prober:
     def __init__(
         self,
         telemetry: TelemetryState,
-        sender: LeaseSender,
+        sender: Telemetry,
         limits: ProbeLimits,
         anchors: Sequence[str],
     ) -> None:
@@ -105,9 +106,9 @@ class Prober:
             self._test(now_s, present)
 
     def _ping(self, now_s: float, present: dict[str, Agent]) -> None:
-        addresses = {name: agent.address for name, agent in present.items()}
+        addresses = {name: present[name].address for name in sorted(present)}
         renew_s = self._limits.ping_ttl_s / 3
-        for node in sorted(addresses):
+        for node in addresses:
             if now_s - self._pinged_s.get(node, float("-inf")) < renew_s:
                 continue
             work = ping_peers(node, addresses, self._anchors, self._limits)
@@ -116,6 +117,8 @@ class Prober:
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
 
     def _test(self, now_s: float, present: dict[str, Agent]) -> None:
+        if not self._round_robin.is_due(now_s):
+            return
         addresses = {n: a.address for n, a in present.items() if "iperf3" in a.probes}
         wanted = pairs(sorted(addresses), self._anchors)
         ends = self._round_robin.next(now_s, wanted, addresses, self._nonce)

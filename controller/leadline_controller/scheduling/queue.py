@@ -11,6 +11,7 @@ from leadline_controller.core.model import Pod
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 10.0
 LONGEST_PARKED_S = 60.0
+_BEING_TRIED = -1
 
 
 @dataclass(slots=True)
@@ -18,8 +19,10 @@ class _Entry:
     pod: Pod
     order: int
     attempts: int = 0
+    tried_s: float = 0.0
     parked: bool = False
-    token: int = -1  # of the one heap item that counts; others are left behind and skipped
+    # Of the one heap item that counts; others are left behind and skipped.
+    token: int = _BEING_TRIED
 
 
 class PendingQueue:
@@ -34,6 +37,9 @@ class PendingQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
 
     def put(self, pod: Pod) -> None:
         """A pod is pending, or a pending pod changed. One that was parked is tried anew."""
@@ -65,27 +71,32 @@ class PendingQueue:
         while self._ready:
             _, _, token, uid = heappop(self._ready)
             if entry := self._valid(uid, token):
-                entry.token = -1
+                entry.token = _BEING_TRIED
                 entry.attempts += 1
+                entry.tried_s = now_s
                 return entry.pod
         return None
 
-    def failed(self, pod: Pod, now_s: float) -> None:
-        """The binding did not work: try again after a while."""
-        self.put(pod)
-        entry = self._entries[pod.uid]
-        self._wait(entry, now_s + _backoff_s(entry), parked=False)
+    def failed(self, uid: str, now_s: float) -> bool:
+        """The binding did not work: try again after a while. False when that pod is not
+        being tried: it was bound or went while the binding was under way."""
+        entry = self._valid(uid, _BEING_TRIED)
+        if entry is not None:
+            self._wait(entry, now_s + _backoff_s(entry), parked=False)
+        return entry is not None
 
     def park(self, uid: str, now_s: float) -> None:
-        """It fits nowhere: try again when something changes, or after a minute."""
-        if entry := self._entries.get(uid):
+        """It fits nowhere, or was refused: try again when something changes, or after a
+        minute."""
+        if entry := self._valid(uid, _BEING_TRIED):
             self._wait(entry, now_s + LONGEST_PARKED_S, parked=True)
 
     def wake(self, now_s: float) -> None:
-        """Something changed that may let parked pods in; each waits out its back-off."""
+        """Something changed that may let parked pods in; each waits out its back-off, which
+        counts from when it was tried."""
         for entry in self._entries.values():
             if entry.parked:
-                self._wait(entry, now_s + _backoff_s(entry), parked=False)
+                self._wait(entry, max(now_s, entry.tried_s + _backoff_s(entry)), parked=False)
 
     def next_due_s(self) -> float | None:
         """When a waiting pod is due at the earliest; None when none waits."""

@@ -7,7 +7,9 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
+from typing import Any
 
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
 from leadline_controller.core.model import SCHEDULER_NAME, Pod
@@ -23,6 +25,7 @@ from leadline_controller.core.ports import (
     PodEvent,
     PodGone,
     PodGoneError,
+    RefusedError,
 )
 from leadline_controller.scheduling.queue import PendingQueue
 from leadline_controller.state.cluster import ClusterState
@@ -105,8 +108,17 @@ class Scheduler:
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
             self._queue.remove(pod.uid)
-        elif not self._state.is_assumed(pod.uid):
+            self._note_binding(pod)
+        elif pod.uid in self._queue or not self._state.is_assumed(pod.uid):
             self._queue.put(pod)
+
+    def _note_binding(self, pod: Pod) -> None:
+        """A binding can succeed although the answer was lost."""
+        record = self._decisions.get(pod.key)
+        if record is not None and pod.node_name is not None:
+            decision = record.decision
+            if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
+                self._decisions.settle(pod.key, BOUND)
 
     def _is_pending(self, pod: Pod) -> bool:
         return (
@@ -125,7 +137,7 @@ class Scheduler:
                 due_s = self._queue.next_due_s()
                 await self._change_or(None if due_s is None else due_s - self._clock.now_s())
             else:
-                self._start(self._try(pod))
+                self._start(pod)
                 # The watch needs its turn between two decisions.
                 await asyncio.sleep(0)
 
@@ -141,9 +153,9 @@ class Scheduler:
 
     async def _change_or(self, timeout_s: float | None) -> None:
         """Wait for a change in the cluster, at most that long."""
-        waits = [asyncio.create_task(_ended(self._changed.wait()))]
+        waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
         if timeout_s is not None:
-            waits.append(asyncio.create_task(_ended(self._clock.sleep(max(timeout_s, 0.0)))))
+            waits.append(asyncio.ensure_future(self._clock.sleep(max(timeout_s, 0.0))))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -151,41 +163,67 @@ class Scheduler:
                 wait.cancel()
         self._changed.clear()
 
-    def _start(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+    def _start(self, pod: Pod) -> None:
+        """Decide, and let what follows from it happen beside. Nothing of the watch comes
+        between the queue's word and the assumption, so both are about the same pod."""
+        try:
+            work = self._begin(pod)
+        except Exception as error:  # noqa: BLE001  # one pod's trouble must not stop the others
+            self._slots.release()
+            self._give_back(pod, error)
+        else:
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(partial(self._finished, pod))
 
-    def _finished(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        self._slots.release()
-        if not task.cancelled() and (error := task.exception()):
-            log.error("placing a pod failed: %s: %s", type(error).__name__, error)
-
-    async def _try(self, pod: Pod) -> None:
+    def _begin(self, pod: Pod) -> Coroutine[Any, Any, None]:
         decision = self._decide(pod)
         if decision.node is None:
             self._queue.park(pod.uid, self._clock.now_s())
-            await self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
-            return
+            return self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
         self._state.assume(pod, decision.node)
-        try:
-            await self._cluster.bind(pod, decision.node)
-        except (AlreadyBoundError, PodGoneError) as error:
-            self._settle_failure(pod, error)
-            self._queue.remove(pod.uid)
-        except ClusterError as error:
-            self._settle_failure(pod, error)
-            self._queue.failed(pod, self._clock.now_s())
+        return self._bind(pod, decision.node, decision)
+
+    def _finished(self, pod: Pod, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._slots.release()
+        if not task.cancelled() and (error := task.exception()):
+            self._give_back(pod, error)
+
+    def _give_back(self, pod: Pod, error: BaseException) -> None:
+        log.error("placing %s failed: %r", pod.key, error, exc_info=error)
+        if self._queue.failed(pod.uid, self._clock.now_s()):
+            self._state.forget(pod)
             self._changed.set()
-            await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
+
+    async def _bind(self, pod: Pod, node: str, decision: Decision) -> None:
+        try:
+            await self._cluster.bind(pod, node)
+        except ClusterError as error:
+            await self._not_bound(pod, error)
         else:
             self._queue.remove(pod.uid)
             self._decisions.settle(pod.key, BOUND)
-            message = (
-                f"Assigned {pod.key} to {decision.node} by {decision.strategy}: {decision.why}"
-            )
+            message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
             await self._say(pod, PodEvent("Normal", "Scheduled", message))
+
+    async def _not_bound(self, pod: Pod, error: ClusterError) -> None:
+        log.warning("binding %s: %s", pod.key, error)
+        self._state.forget(pod)
+        match error:
+            case AlreadyBoundError() | PodGoneError():
+                self._queue.remove(pod.uid)
+            case RefusedError():
+                self._queue.park(pod.uid, self._clock.now_s())
+            case _:
+                self._queue.failed(pod.uid, self._clock.now_s())
+        self._changed.set()
+        shown = self._state.pod(pod.uid)
+        if shown is not None and shown.node_name is not None:
+            return  # only the answer was lost, or another was quicker
+        self._decisions.settle(pod.key, f"failed: {error}")
+        if pod.uid in self._queue:
+            await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:
         now_s = self._clock.now_s()
@@ -198,18 +236,9 @@ class Scheduler:
         self._decisions.add(decision, now_s, PENDING, self._options)
         return decision
 
-    def _settle_failure(self, pod: Pod, error: ClusterError) -> None:
-        log.warning("binding %s: %s", pod.key, error)
-        self._state.forget(pod)
-        self._decisions.settle(pod.key, f"failed: {error}")
-
     async def _say(self, pod: Pod, event: PodEvent) -> None:
         short = PodEvent(event.type, event.reason, event.message[:_EVENT_LENGTH])
         try:
             await self._cluster.record_event(pod, short)
         except ClusterError as error:
             log.warning("event on %s: %s", pod.key, error)
-
-
-async def _ended(waiting: Coroutine[object, object, object]) -> None:
-    await waiting

@@ -30,10 +30,10 @@ class ClusterState:
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
-        self._run: dict[str, int] = {}
+        self._run: dict[str, str] = {}
         self._table: NodeTable | None = None
         self._requested: dict[str, Ints] = {}
-        self._bandwidth: Floats = np.zeros(0)
+        self._bandwidth_bits_per_s: Floats = np.zeros(0)  # whole numbers, so sums are exact
         self._ports: dict[int, tuple[HostPort, ...]] = {}
 
     @property
@@ -67,7 +67,9 @@ class ClusterState:
                 self.listed = True
                 self._nodes = {node.name: node for node in nodes}
                 self._pods = {pod.uid: pod for pod in pods}
-                self._assumed = {u: n for u, n in self._assumed.items() if u in self._pods}
+                self._assumed = {
+                    uid: node for uid, node in self._assumed.items() if self._is_free(uid)
+                }
                 self._table = None
                 return True
             case NodeChanged(node):
@@ -92,21 +94,22 @@ class ClusterState:
                 return on_node
 
     def assume(self, pod: Pod, node: str) -> None:
-        """Count `pod` as being on `node` from now on."""
-        self._take(pod, -1)
+        """Count a known pod as being on `node` from now on, unless it is on one already."""
+        if not self._is_free(pod.uid):
+            return
+        known = self._pods[pod.uid]
+        self._take(known, -1)
         self._assumed[pod.uid] = node
-        self._pods.setdefault(pod.uid, pod)
-        self._take(pod, +1)
-        self._run[node] = self._run.get(node, 0) + 1
+        self._take(known, +1)
+        self._run[pod.uid] = node
 
     def forget(self, pod: Pod) -> None:
-        """The binding failed: the pod is nowhere again."""
+        """The binding failed: the pod is where the watch shows it, or nowhere again."""
         known = self._pods.get(pod.uid, pod)
         self._take(known, -1)
-        node = self._assumed.pop(pod.uid, None)
+        self._assumed.pop(pod.uid, None)
         self._take(known, +1)
-        if node in self._run:
-            self._run[node] -= 1
+        self._run.pop(pod.uid, None)
 
     def begin_run(self) -> None:
         """A new run of decisions: DACS' zeta starts from 0 (Algorithm 1, lines 1-2)."""
@@ -116,18 +119,22 @@ class ClusterState:
         """The cluster as a decision at `now_s` sees it. The caller may keep it."""
         table = self.table
         placed = np.zeros(len(table), dtype=np.int64)
-        for name, count in self._run.items():
+        for name in self._run.values():
             if name in table.index:
-                placed[table.index[name]] = count
+                placed[table.index[name]] += 1
         return ClusterView(
             table=table,
             requested={resource: column.copy() for resource, column in self._requested.items()},
             metrics=telemetry.metrics(table, now_s),
             links=telemetry.link_table(table, now_s),
-            bandwidth_requested_mbps=self._bandwidth.copy(),
+            bandwidth_requested_mbps=self._bandwidth_bits_per_s / 1e6,
             placed_in_run=placed,
             host_ports=dict(self._ports),
         )
+
+    def _is_free(self, uid: str) -> bool:
+        pod = self._pods.get(uid)
+        return pod is not None and pod.node_name is None
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)
@@ -145,7 +152,7 @@ class ClusterState:
     def _rebuild(self) -> None:
         self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
         self._requested = {}
-        self._bandwidth = np.zeros(len(self._table))
+        self._bandwidth_bits_per_s = np.zeros(len(self._table))
         self._ports = {}
         for pod in self._pods.values():
             self._take(pod, +1)
@@ -161,12 +168,14 @@ class ClusterState:
             if column is None:
                 column = self._requested[resource] = np.zeros(len(self._table), dtype=np.int64)
             column[at] += sign * amount
-        self._bandwidth[at] += sign * (pod.hints.bandwidth_mbps or 0.0)
+        self._bandwidth_bits_per_s[at] += sign * round((pod.hints.bandwidth_mbps or 0.0) * 1e6)
         if pod.host_ports:
             held = list(self._ports.get(at, ()))
             for port in pod.host_ports:
                 held.append(port) if sign > 0 else held.remove(port)
             self._ports[at] = tuple(held)
+            if not held:
+                del self._ports[at]
 
 
 def _takes_less(pod: Pod, before: Pod) -> bool:

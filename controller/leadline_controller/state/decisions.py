@@ -45,7 +45,7 @@ class DecisionLog:
     def settle(self, pod: str, outcome: str) -> None:
         """Note what came of the decision about the pod with this key."""
         record = self._records.get(pod)
-        if record is not None:
+        if record is not None and record.outcome != outcome:
             self._put(replace(record, outcome=outcome))
 
     def get(self, pod: str) -> Record | None:

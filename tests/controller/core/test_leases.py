@@ -11,7 +11,13 @@ def test_without_anchors_every_pair_is_tested() -> None:
 
 
 def test_with_anchors_each_node_is_tested_against_each() -> None:
-    assert pairs(["a", "b", "s"], ["s", "gone"]) == [("a", "s"), ("b", "s")]
+    assert pairs(["a", "b", "s"], ["s", "gone", "s"]) == [("a", "s"), ("b", "s")]
+
+
+def test_anchors_are_tested_against_each_other_once() -> None:
+    expected = [("a", "s"), ("t", "s"), ("a", "t")]
+    assert pairs(["a", "s", "t"], ["s", "t"]) == expected
+    assert pairs(["s", "t"], ["s", "t"]) == [("t", "s")]
 
 
 def test_one_lease_at_a_time_in_turn() -> None:
@@ -33,8 +39,49 @@ def test_one_lease_at_a_time_in_turn() -> None:
 def test_a_lease_that_nobody_answers_ends_by_itself() -> None:
     leases = RoundRobin(LIMITS)
     assert leases.next(0.0, ALL, ADDRESSES, "x") is not None
-    assert leases.next(7.9, ALL, ADDRESSES, "x") is None  # 5 s to begin, 2 s to run, 1 s to spare
-    assert leases.next(10.0, ALL, ADDRESSES, "x") is not None
+    # 5 s to arrive, 5 s to begin, 2 s to run, 1 s to spare
+    assert leases.next(12.9, ALL, ADDRESSES, "x") is None
+    assert not leases.is_due(12.9)
+    assert leases.next(13.0, ALL, ADDRESSES, "x") is not None
+
+
+def test_work_carries_the_caps() -> None:
+    limits = ProbeLimits(duration_ms=1500, max_bytes=7_000_000, ttl_ms=4000, port=5999)
+    granted = RoundRobin(limits).next(0.0, ALL, ADDRESSES, "x")
+    assert granted is not None
+    for _, work in granted:
+        caps = (work.duration_ms, work.max_bytes, work.ttl_ms, work.port)
+        assert caps == (1500, 7_000_000, 4000, 5999)
+
+
+def test_the_pair_that_waited_longest_is_next() -> None:
+    leases = RoundRobin(LIMITS)
+    later = [*ALL, ("d", "e")]
+    addresses = {**ADDRESSES, "d": "10.0.0.4", "e": "10.0.0.5"}
+    assert _tested(leases, 0.0, ALL, addresses) == ("a", "b")
+    assert _tested(leases, 10.0, later, addresses) == ("a", "c")
+    assert _tested(leases, 20.0, later, addresses) == ("b", "c")
+    assert _tested(leases, 30.0, later, addresses) == ("d", "e")
+    assert _tested(leases, 40.0, later, addresses) == ("a", "b")
+
+
+def test_a_board_that_comes_and_goes_does_not_push_in() -> None:
+    leases = RoundRobin(LIMITS)
+    order = []
+    for turn in range(6):
+        away = turn % 2 == 1  # board a
+        wanted = [("b", "c"), ("c", "d")] if away else [("a", "b"), ("b", "c"), ("c", "d")]
+        addresses = {name: f"10.0.0.{i}" for i, name in enumerate("abcd")}
+        order.append(_tested(leases, turn * 10.0, wanted, addresses))
+    expected = [("a", "b"), ("b", "c"), ("c", "d")]
+    assert order == [*expected, ("b", "c"), ("a", "b"), ("c", "d")]
+
+
+def test_slow_tests_starve_nobody() -> None:
+    leases = RoundRobin(ProbeLimits(interval_s=1.0))
+    # Each lease is lost and blocks for 13 s, so a round takes longer than its intervals.
+    order = [_tested(leases, turn * 13.0, ALL, ADDRESSES, lost=True) for turn in range(6)]
+    assert order == ALL + ALL
 
 
 def test_an_early_end_does_not_bring_the_next_test_forward() -> None:
@@ -82,3 +129,18 @@ def test_every_node_is_pinged_by_as_many_as_it_pings() -> None:
     works = [ping_peers(name, addresses, [], ProbeLimits(ping_peers=3)) for name in addresses]
     pinged = [peer.node for work in works for peer in work.peers]
     assert {name: pinged.count(name) for name in addresses} == dict.fromkeys(addresses, 3)
+
+
+def _tested(
+    leases: RoundRobin,
+    now_s: float,
+    wanted: list[tuple[str, str]],
+    addresses: dict[str, str],
+    *,
+    lost: bool = False,
+) -> tuple[str, str]:
+    granted = leases.next(now_s, wanted, addresses, "x")
+    assert granted is not None
+    (server, _), (client, work) = granted
+    assert lost or leases.finish(work.lease_id)
+    return client, server
