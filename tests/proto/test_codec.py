@@ -1,0 +1,245 @@
+"""Nothing gets past `decode` that is broken, and nothing makes it fail in another way."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_wire.codec import (
+    MAX_BYTES,
+    Fault,
+    MessageError,
+    TelemetryMessage,
+    decode,
+    encode,
+    kind_of,
+    stamp_sent,
+)
+from leadline_wire.topics import SCHEMA, Kind, Topic
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+ORIGIN = pb.Origin(node="pi-1", boot_id=b"0123456789abcdef", session=3, sequence=7)
+TIMING = pb.Timing(measured_boot_ms=1000, sent_boot_ms=1005)
+MESSAGES: dict[Kind, TelemetryMessage] = {
+    Kind.BIRTH: pb.Birth(origin=ORIGIN, timing=TIMING, cores=4, memory_bytes=2**32),
+    Kind.REPORT: pb.Report(
+        origin=ORIGIN,
+        timing=TIMING,
+        cpu=pb.Cpu(busy_percent=12.5, load_1m=0.5, cores=4, frequency_mhz=1500),
+        memory=pb.Memory(total_bytes=1000, available_bytes=400),
+        disk=pb.Disk(read_bytes_per_s=10, written_bytes_per_s=20),
+        network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=5)],
+        temperature=pb.Temperature(cpu_celsius=-5),
+    ),
+    Kind.RTT: pb.RttReport(
+        origin=ORIGIN, timing=TIMING, peers=[pb.Rtt(peer="pi-2", rtt_ms=1.5, sent=3, received=3)]
+    ),
+    Kind.BANDWIDTH: pb.BandwidthReport(
+        origin=ORIGIN, timing=TIMING, lease_id="x-1", peer="pi-2", bandwidth_mbps=94.0
+    ),
+    Kind.STATUS: pb.Status(
+        origin=pb.Origin(node="pi-1", boot_id=b"0123456789abcdef", session=3), online=True
+    ),
+    Kind.LEASE: pb.Lease(node="pi-1", ping=pb.PingLease(interval_s=10, count=3, ttl_s=60)),
+}
+every_kind = pytest.mark.parametrize("kind", Kind)
+
+
+def topic(kind: Kind) -> Topic:
+    return Topic("home", "pi-1", kind)
+
+
+def changed(kind: Kind, change: Callable[[Any], object]) -> bytes:
+    """The good message of this kind, after `change`."""
+    message = type(MESSAGES[kind])()
+    message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]  # of the same type, one line up
+    change(message)
+    return message.SerializeToString()
+
+
+def fault(kind: Kind, payload: bytes, schema: str | None = SCHEMA) -> Fault:
+    with pytest.raises(MessageError) as caught:
+        decode(topic(kind), payload, schema)
+    assert str(caught.value).startswith(f"{caught.value.fault}: ")
+    assert "\n" not in str(caught.value)
+    return caught.value.fault
+
+
+@every_kind
+def test_a_good_message_reads_back_as_it_was_written(kind: Kind) -> None:
+    assert kind_of(MESSAGES[kind]) == kind
+    assert decode(topic(kind), encode(MESSAGES[kind]), SCHEMA) == MESSAGES[kind]
+
+
+@every_kind
+def test_the_size_is_bounded(kind: Kind) -> None:
+    assert fault(kind, encode(MESSAGES[kind]) + bytes(MAX_BYTES)) == Fault.OVERSIZED
+
+
+@every_kind
+@pytest.mark.parametrize("schema", [None, "", "leadline.v2", "LEADLINE.V1", "x" * 10_000])
+def test_another_schema_is_not_guessed_at(kind: Kind, schema: str | None) -> None:
+    assert fault(kind, encode(MESSAGES[kind]), schema) == Fault.UNKNOWN_SCHEMA
+
+
+@every_kind
+@pytest.mark.parametrize("payload", [b"\xff", b"\x0a\xff", b"not protobuf", b"\x0a\x05ab"])
+def test_bytes_that_are_no_message(kind: Kind, payload: bytes) -> None:
+    assert fault(kind, payload) == Fault.BROKEN
+
+
+@every_kind
+def test_an_empty_message(kind: Kind) -> None:
+    assert fault(kind, b"") == Fault.BROKEN
+
+
+@every_kind
+def test_a_message_of_no_node(kind: Kind) -> None:
+    assert fault(kind, b"\xfa\x7f\x00") == Fault.WRONG_NODE  # one field that nobody knows
+
+
+def test_text_that_is_not_utf_8_is_broken() -> None:
+    payload = encode(MESSAGES[Kind.LEASE]).replace(b"pi-1", b"pi\xff\xff")
+    assert fault(Kind.LEASE, payload) == Fault.BROKEN
+
+
+SENT = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH, Kind.STATUS)
+NUMBERED = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH)
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_a_message_of_another_node_than_its_topic(kind: Kind) -> None:
+    payload = changed(kind, lambda m: setattr(m.origin, "node", "pi-2\n" * 100))
+    assert fault(kind, payload) == Fault.WRONG_NODE
+
+
+def test_a_lease_for_another_node_or_without_work() -> None:
+    assert fault(Kind.LEASE, encode(pb.Lease(node="pi-2"))) == Fault.WRONG_NODE
+    assert fault(Kind.LEASE, encode(pb.Lease(node="pi-1"))) == Fault.BROKEN
+
+
+@pytest.mark.parametrize("kind", SENT)
+@pytest.mark.parametrize("boot_id", [b"", b"short", b"x" * 17])
+def test_a_boot_id_has_16_bytes(kind: Kind, boot_id: bytes) -> None:
+    payload = changed(kind, lambda m: setattr(m.origin, "boot_id", boot_id))
+    assert fault(kind, payload) == Fault.BROKEN
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_every_message_but_the_will_is_numbered(kind: Kind) -> None:
+    assert fault(kind, changed(kind, lambda m: setattr(m.origin, "sequence", 0))) == Fault.BROKEN
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_nothing_is_measured_after_it_was_sent(kind: Kind) -> None:
+    payload = changed(kind, lambda m: setattr(m.timing, "measured_boot_ms", 1006))
+    assert fault(kind, payload) == Fault.FUTURE_DATED
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_a_message_of_an_earlier_boot_has_no_time_of_sending(kind: Kind) -> None:
+    payload = changed(kind, lambda m: m.timing.ClearField("sent_boot_ms"))
+    message: Any = decode(topic(kind), payload, SCHEMA)
+    assert not message.timing.HasField("sent_boot_ms")
+
+
+def floats(message: Message, path: str = "") -> list[str]:
+    """The paths of all floating-point values in a message's type."""
+    found = []
+    for field in message.DESCRIPTOR.fields:
+        if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+            found.append(f"{path}{field.name}")
+        elif field.message_type is not None and field.name not in ("origin", "timing"):
+            inner: Message = getattr(pb, field.message_type.name)()
+            found += floats(inner, f"{path}{field.name}.")
+    return found
+
+
+def put(message: Any, path: str, value: float) -> None:
+    *steps, last = path.split(".")
+    for step in steps:
+        message = getattr(message, step)
+        if not hasattr(message, "DESCRIPTOR"):  # a list: its first entry, or a new one
+            message = message[0] if message else message.add()
+    setattr(message, last, value)
+
+
+VALUES = [(kind, path) for kind in Kind for path in floats(MESSAGES[kind])]
+every_value = pytest.mark.parametrize(("kind", "path"), VALUES)
+
+
+def test_there_are_values_to_check() -> None:
+    assert (Kind.REPORT, "cpu.busy_percent") in VALUES
+    assert (Kind.RTT, "peers.rtt_ms") in VALUES
+    assert (Kind.BANDWIDTH, "bandwidth_mbps") in VALUES
+    assert len(VALUES) >= 12
+
+
+@every_value
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_finite_number(kind: Kind, path: str, value: float) -> None:
+    assert fault(kind, changed(kind, lambda m: put(m, path, value))) == Fault.NOT_FINITE
+
+
+@every_value
+def test_a_negative_value(kind: Kind, path: str) -> None:
+    payload = changed(kind, lambda m: put(m, path, -0.5))
+    if path == "temperature.cpu_celsius":  # the one that may be below zero
+        assert decode(topic(kind), payload, SCHEMA)
+    else:
+        assert fault(kind, payload) == Fault.OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (Kind.REPORT, lambda m: setattr(m.cpu, "busy_percent", 100.5)),
+        (Kind.REPORT, lambda m: setattr(m.memory, "available_bytes", 1001)),
+        (Kind.RTT, lambda m: setattr(m.peers[0], "received", 4)),
+    ],
+    ids=["cpu", "memory", "replies"],
+)
+def test_values_that_cannot_be(kind: Kind, change: Callable[[Any], object]) -> None:
+    assert fault(kind, changed(kind, change)) == Fault.OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_the_time_of_sending_is_added_to_what_was_encoded(kind: Kind) -> None:
+    unsent = changed(kind, lambda m: m.timing.ClearField("sent_boot_ms"))
+    assert decode(topic(kind), stamp_sent(kind, unsent, 1005), SCHEMA) == MESSAGES[kind]
+
+
+@pytest.mark.parametrize("kind", [Kind.STATUS, Kind.LEASE])
+def test_what_has_no_age_is_not_stamped(kind: Kind) -> None:
+    payload = encode(MESSAGES[kind])
+    assert stamp_sent(kind, payload, 1005) == payload
+
+
+@given(st.sampled_from(Kind), st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(kind: Kind, payload: bytes) -> None:
+    try:
+        message = decode(topic(kind), payload, SCHEMA)
+    except MessageError:
+        return
+    assert kind_of(message) == kind
+
+
+@given(
+    st.sampled_from(Kind),
+    st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 255)), min_size=1, max_size=5),
+    st.integers(0, 40),
+)
+def test_a_damaged_message_is_read_or_refused(
+    kind: Kind, damage: list[tuple[int, int]], cut: int
+) -> None:
+    payload = bytearray(encode(MESSAGES[kind]))
+    for at, value in damage:
+        payload[at % len(payload)] = value
+    try:
+        message = decode(topic(kind), bytes(payload[: len(payload) - cut]), SCHEMA)
+    except MessageError:
+        return
+    assert kind_of(message) == kind
