@@ -251,6 +251,32 @@ def test_a_ping_lease_is_followed(agent: AgentProcess, listener: Listener) -> No
     assert rtt.rtt_ms > 0
 
 
+@pytest.mark.network
+def test_without_icmp_the_round_trip_to_the_broker_is_measured(
+    broker: Broker, listener: Listener, tmp_path: Path
+) -> None:
+    groups = Path("/proc/sys/net/ipv4/ping_group_range")
+    before = groups.read_text()
+    groups.write_text("1 0")
+    without_raw_sockets = ("setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw")
+    try:
+        with running_agent(
+            agent_config(tmp_path, broker.port), prefix=without_raw_sockets
+        ) as agent:
+            assert listener.wait_for(Kind.BIRTH)[0].probes[0] == "mqtt"
+            listener.wait_for(Kind.REPORT)
+            peers = [pb.Peer(node="pi-2", address="127.0.0.1")]
+            ping = pb.PingLease(peers=peers, interval_s=1, count=3, ttl_s=60)
+            listener.lease(pb.Lease(node="pi-1", ping=ping))
+            (leg,) = listener.wait_for(Kind.RTT)[0].peers
+            assert agent.log.count("ICMP is not permitted") == 1
+    finally:
+        groups.write_text(before)
+    assert (leg.peer, leg.method) == ("@broker", pb.Rtt.MQTT)
+    assert leg.sent == leg.received > 0
+    assert leg.rtt_ms > 0
+
+
 def test_an_unlawful_bandwidth_lease_is_answered_with_a_refusal(
     agent: AgentProcess, listener: Listener
 ) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,10 +72,12 @@ def agent_config(
 
 
 @contextmanager
-def running_agent(config: Path, environ: Mapping[str, str] | None = None) -> Iterator[AgentProcess]:
-    """Run an agent until the block ends."""
+def running_agent(
+    config: Path, environ: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> Iterator[AgentProcess]:
+    """Run an agent until the block ends; `prefix` is a command that runs it, such as setpriv."""
     log_file = config.parent / "agent.log"
-    command = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
+    command = [*prefix, sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
     with log_file.open("ab") as log:
         process = subprocess.Popen(command, stderr=log, env={**os.environ, **(environ or {})})
     try:
