@@ -1,0 +1,131 @@
+"""How long one decision takes, over clusters of 100, 1,000 and 10,000 nodes.
+
+A fresh view for each decision, as the controller makes one: the nodes and what is cached with
+them stay, requests and metrics are new. Pods differ in what they ask for and demand.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from statistics import median
+
+import numpy as np
+from leadline_controller.core.cycle import Filter, Strategy, decide
+from leadline_controller.core.manifest import read_pod
+from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod, Taint
+from leadline_controller.core.options import build
+from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.filters import FILTERS
+from leadline_controller.strategies import STRATEGIES
+
+SIZES = (100, 1000, 10_000)
+PEERS = 5
+GIB = 1024**3
+
+
+def cluster(size: int) -> ClusterView:
+    """Boards and a few servers: zones, a tainted tenth, five measured links each, every
+    fiftieth board not heard of lately."""
+    random = Random(size)
+    table = NodeTable([_node(random, i) for i in range(size)])
+    draw = np.random.default_rng(size)
+    silent = np.arange(size) % 50 == 49
+    columns = {name: np.where(silent, np.nan, draw.uniform(0, 100, size)) for name in METRICS}
+    links = [
+        Link(f"node-{i}", f"node-{(i + step) % size}", random.uniform(0.3, 40))
+        for i in range(size)
+        for step in range(1, PEERS + 1)
+    ]
+    return ClusterView(
+        table=table,
+        requested={
+            CPU: draw.integers(0, 3500, size),
+            MEMORY: draw.integers(0, 6 * GIB, size),
+            PODS: draw.integers(0, 60, size),
+        },
+        metrics=NodeMetrics(**columns),
+        links=LinkTable(table.index, links),
+        bandwidth_requested_mbps=draw.uniform(0, 50, size),
+        placed_in_run=draw.integers(0, 3, size),
+    )
+
+
+def _node(random: Random, number: int) -> Node:
+    taints = (Taint("dedicated", "camera", "NoSchedule"),) if number % 10 == 0 else ()
+    return Node(
+        f"node-{number}",
+        allocatable={CPU: random.choice([4000, 8000]), MEMORY: 8 * GIB, PODS: 110},
+        labels={"zone": f"z{number % 8}", "board": random.choice(["pi4", "pi5"])},
+        taints=taints,
+        bandwidth_mbps=random.choice([None, 100.0, 1000.0]),
+    )
+
+
+def pods(size: int) -> list[Pod]:
+    """Pods of a few kinds, with users all over the cluster."""
+    return [
+        read_pod(
+            {
+                "metadata": {
+                    "name": f"pod-{i}",
+                    "annotations": {
+                        "leadline.dev/user-node": f"node-{(i * 37) % size}",
+                        "leadline.dev/data-mb": str(1 + i % 7),
+                        "leadline.dev/bandwidth-mbps": str(i % 3),
+                    },
+                },
+                "spec": {
+                    "nodeSelector": {"board": "pi5"} if i % 4 == 0 else {},
+                    "containers": [
+                        {"resources": {"requests": {"cpu": f"{100 + i}m", "memory": "64Mi"}}}
+                    ],
+                },
+            }
+        )
+        for i in range(20)
+    ]
+
+
+def milliseconds(decision: Callable[[ClusterView, Pod], object], size: int) -> float:
+    """The median time of one decision."""
+    view, wanted = cluster(size), pods(size)
+    times = []
+    for round_ in range(max(5, 20_000 // size // len(wanted) * 2)):
+        for pod in wanted:
+            fresh = replace(view)
+            start = time.perf_counter()
+            decision(fresh, pod)
+            if round_ > 0:  # the first round fills the caches that nodes keep
+                times.append(time.perf_counter() - start)
+    return median(times) * 1000
+
+
+def rows() -> list[tuple[str, list[float]]]:
+    """What is measured, and its milliseconds at each of SIZES."""
+    found = []
+    for name, type_ in STRATEGIES.items():
+        strategy: Strategy = build(type_, {})
+        for what, filters in (("alone", {}), ("with filters", FILTERS)):
+            one = _decision(strategy, filters)
+            found.append((f"{name} {what}", [milliseconds(one, size) for size in SIZES]))
+    return found
+
+
+def _decision(
+    strategy: Strategy, filters: Mapping[str, Filter]
+) -> Callable[[ClusterView, Pod], object]:
+    random = Random(0)
+    return lambda view, pod: decide(view, pod, filters, strategy, random)
+
+
+def main() -> None:
+    """Print the table."""
+    print("one decision, median ms; the aim over 1,000 nodes: 1 alone, 3 with filters")
+    print(f"{'':28}" + "".join(f"{size:>10,}" for size in SIZES) + "   nodes")
+    for what, times in rows():
+        print(f"{what:28}" + "".join(f"{each:10.3f}" for each in times))
+
+
+if __name__ == "__main__":
+    main()
