@@ -39,7 +39,7 @@ class Preset:
         return Scores(candidates, total, best(total, self.better), lambda at: f"no. {at}", parts)
 
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        return pod.requests
+        return {**pod.requests, "charged": 7}
 
 
 def only(*names: str) -> Filter:
@@ -150,3 +150,4 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
     assert last.requested_of(CPU).tolist() == [3000, 3000, 3000]
     assert last.requested_of(PODS).tolist() == [1, 1, 1]
     assert last.placed_in_run.tolist() == [1, 1, 1]
+    assert last.requested_of("charged").tolist() == [7, 7, 7], "what the strategy charges"

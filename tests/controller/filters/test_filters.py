@@ -179,6 +179,10 @@ def test_node_affinity_says_which_selector() -> None:
         ((HostPort("10.0.0.9", "TCP", 80),), "host port 80/TCP is taken"),
         ((HostPort("0.0.0.0", "UDP", 80),), None),
         ((HostPort("0.0.0.0", "TCP", 81),), None),
+        (
+            (HostPort("0.0.0.0", "TCP", 81), HostPort("0.0.0.0", "TCP", 80)),
+            "host port 80/TCP is taken",
+        ),
     ],
 )
 def test_node_ports(held: tuple[HostPort, ...], reason: str | None) -> None:
@@ -230,6 +234,11 @@ def test_node_resources_fit(
 ) -> None:
     cluster = view([fits], requested=requested)
     assert judge("NodeResourcesFit", cluster, pod(requests=requests)) == [reason]
+
+
+def test_a_request_of_nothing_fits_where_it_is_overdrawn() -> None:
+    cluster = view([node("n", cores=1)], requested={CPU: [5000]})
+    assert judge("NodeResourcesFit", cluster, Pod("default", "p", requests={CPU: 0})) == [None]
 
 
 @pytest.mark.parametrize(
