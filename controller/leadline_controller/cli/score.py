@@ -17,6 +17,7 @@ from leadline_controller.sim.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 _SHOWN = 3
+_SHOWN_COUNTS = 12
 
 
 @click.command(
@@ -83,7 +84,8 @@ def _tables(result: dict[str, Any], *, wide: bool) -> Iterable[Any]:
     ]
     yield table(columns, rows)
     placed = Counter(d["node"] for d in decisions if d["node"] is not None)
-    told = ", ".join(f"{node} {n}" for node, n in sorted(placed.items(), key=_most_first))
+    counts = [f"{node} {n}" for node, n in sorted(placed.items(), key=_most_first)]
+    told = _few(counts, ", ", _SHOWN_COUNTS)
     yield f"\n{placed.total()} of {len(decisions)} pods placed{': ' if told else ''}{told}"
 
 
@@ -103,6 +105,6 @@ def _more(decision: dict[str, Any], better: str) -> tuple[str, str]:
     return _few(totals, ", "), _few(rejected, " | ")
 
 
-def _few(texts: Sequence[str], separator: str) -> str:
-    left = len(texts) - _SHOWN
-    return separator.join(texts[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+def _few(texts: Sequence[str], separator: str, most: int = _SHOWN) -> str:
+    left = len(texts) - most
+    return separator.join(texts[:most]) + (f" and {left} more" if left > 0 else "")
