@@ -1,6 +1,6 @@
 """The Cluster port against a real API server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,7 +42,7 @@ class KubeCluster:
     ) -> None:
         await self._opened().close()
 
-    def watch(self) -> AsyncIterator[ClusterChange]:
+    def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """What there is, then every change, for ever. Reconnects by itself and says so."""
         return watch_cluster(self._opened())
 

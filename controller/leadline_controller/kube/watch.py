@@ -6,7 +6,7 @@ only true beside a list of the other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from leadline_controller.core.ports import (
@@ -28,7 +28,7 @@ SILENCE_S = 150.0
 
 async def watch_cluster(
     server: ApiServer, silence_s: float = SILENCE_S
-) -> AsyncIterator[ClusterChange]:
+) -> AsyncGenerator[ClusterChange, None]:
     """What there is, then every change, for ever; see Cluster.watch."""
     contact, convert = Contact(server.url), Converter()
     nodes = Reflector(

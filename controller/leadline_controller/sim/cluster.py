@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -102,7 +102,7 @@ class SimCluster:
         """The same for record_event."""
         self._event_errors.append(error)
 
-    async def watch(self) -> AsyncIterator[ClusterChange]:
+    async def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """What there is, then every change, for ever."""
         changes: asyncio.Queue[ClusterChange] = asyncio.Queue()
         changes.put_nowait(self._listed())

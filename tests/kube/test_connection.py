@@ -1,0 +1,146 @@
+"""Finding the API server and logging in, rightly and wrongly."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.core.ports import RefusedError, UnavailableError
+from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.connection import KubeConfigError, Login
+
+from tests.kube.control_plane import ControlPlane
+from tests.kube.wire import kubeconfig
+from tests.support.ports import free_port
+
+
+def parts(plane: ControlPlane) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The cluster and the user in the control plane's kubeconfig."""
+    config = json.loads(plane.kubeconfig.read_text())
+    return config["clusters"][0]["cluster"], config["users"][0]["user"]
+
+
+async def version(login: Login) -> str:
+    server = await ApiServer.connect(login)
+    try:
+        return str((await server.get("/version"))["gitVersion"])
+    finally:
+        await server.close()
+
+
+@pytest.mark.cluster
+async def test_a_token_and_a_verified_certificate_open_the_door(plane: ControlPlane) -> None:
+    assert (await version(Login(plane.kubeconfig))).startswith("v1.")
+
+
+@pytest.mark.cluster
+async def test_an_exec_plugin_logs_in(plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, user = parts(plane)
+    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(f"print({json.dumps({**kind, 'status': user})!r})")
+    run = {**kind, "command": sys.executable, "args": [str(plugin)], "interactiveMode": "Never"}
+
+    file = kubeconfig(tmp_path / "kubeconfig", user={"exec": run}, **cluster)
+
+    assert (await version(Login(file))).startswith("v1.")
+
+
+@pytest.mark.cluster
+async def test_a_token_that_ran_out_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, user = parts(plane)
+    file = kubeconfig(tmp_path / "kubeconfig", user={"token": "stale"}, **cluster)
+    server = await ApiServer.connect(Login(file))
+    try:
+        kubeconfig(file, user=user, **cluster)
+        with pytest.raises(UnavailableError, match="401"):
+            await server.get("/api/v1/nodes")
+        assert (await server.get("/api/v1/nodes"))["kind"] == "NodeList"
+    finally:
+        await server.close()
+
+
+@pytest.mark.cluster
+async def test_who_has_no_rights_is_refused_for_good(plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, _ = parts(plane)
+    file = kubeconfig(tmp_path / "kubeconfig", user={"username": "x"}, **cluster)
+    server = await ApiServer.connect(Login(file))
+    try:
+        with pytest.raises(RefusedError, match=r"403.*nodes is forbidden"):
+            await server.get("/api/v1/nodes")
+    finally:
+        await server.close()
+
+
+@pytest.mark.cluster
+async def test_a_server_with_another_authority_is_not_trusted(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, user = parts(plane)
+    del cluster["certificate-authority-data"]  # the system's authorities do not know this one
+    file = kubeconfig(tmp_path / "kubeconfig", user=user, **cluster)
+
+    with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+        await version(Login(file))
+
+
+async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", f"https://127.0.0.1:{free_port()}")
+
+    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1"):
+        await version(Login(file))
+
+
+async def test_unverified_tls_is_refused_before_a_request_is_made(tmp_path: Path) -> None:
+    unsafe: dict[str, Any] = {"insecure-skip-tls-verify": True}
+    file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443", **unsafe)
+
+    with pytest.raises(KubeConfigError, match=r"insecure-skip-tls-verify.*certificate-authority"):
+        await Login(file).open()
+
+
+async def test_a_token_is_not_sent_over_the_network_in_clear(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", "http://10.0.0.1:8080")
+
+    with pytest.raises(KubeConfigError, match="expected https"):
+        await Login(file).open()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "can't log in"),
+        ("- a list", "can't log in"),
+        ("a: [", "not YAML"),
+        ("apiVersion: v1\nkind: Config\n", "current-context"),
+        ("\x00", "not YAML"),
+    ],
+)
+async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(text)
+
+    with pytest.raises(KubeConfigError, match=said) as raised:
+        await Login(file).open()
+
+    assert str(raised.value).startswith(str(file))
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_missing_file_and_an_unknown_context_are_named(tmp_path: Path) -> None:
+    with pytest.raises(KubeConfigError, match="no such kubeconfig file"):
+        await Login(tmp_path / "nowhere").open()
+
+    file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443")
+    with pytest.raises(KubeConfigError, match="there"):
+        await Login(file, "there").open()
+
+
+async def test_outside_a_pod_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    with pytest.raises(KubeConfigError, match="service account"):
+        await Login().open()

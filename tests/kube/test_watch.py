@@ -1,0 +1,349 @@
+"""A watch that outlives whatever happens to the API server, and loses nothing on the way.
+
+The real server is restarted and made to forget; a server that only speaks its HTTP does what the
+real one can't be made to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.core.ports import (
+    ClusterChange,
+    Listed,
+    NodeChanged,
+    NodeGone,
+    PodChanged,
+    PodGone,
+    UnavailableError,
+)
+from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.connection import Login
+from leadline_controller.kube.contact import Contact
+from leadline_controller.kube.convert import Converter
+from leadline_controller.kube.reflector import Reflector
+from leadline_controller.kube.watch import watch_cluster
+
+from tests.contracts.scenes import PATIENCE_S, Watched
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.objects import node, pod
+from tests.kube.wire import Wire, event, expired, listing, refusal, served, stream
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+IN_DEFAULT = "/api/v1/namespaces/default/pods"
+
+
+class Mirror:
+    """What one who follows the changes believes there is: kind and name -> uid or ''."""
+
+    def __init__(self) -> None:
+        self.nodes: set[str] = set()
+        self.pods: dict[str, str] = {}
+
+    async def follow(self, watched: Watched) -> None:
+        while True:
+            self.take(await watched.next())
+
+    def take(self, change: ClusterChange) -> None:
+        match change:
+            case Listed():
+                self.nodes = {node.name for node in change.nodes}
+                self.pods = {pod.name: pod.uid for pod in change.pods}
+            case NodeChanged():
+                self.nodes.add(change.node.name)
+            case NodeGone():
+                self.nodes.discard(change.name)
+            case PodChanged():
+                self.pods[change.pod.name] = change.pod.uid
+            case PodGone():
+                if self.pods.get(change.pod.name) == change.pod.uid:
+                    del self.pods[change.pod.name]
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110  # there is no event to wait for
+            await asyncio.sleep(0.02)
+
+
+def names(things: tuple[Any, ...]) -> set[str]:
+    return {thing.name for thing in things}
+
+
+@asynccontextmanager
+async def watching(kubeconfig: Path, silence_s: float = 60) -> AsyncIterator[Watched]:
+    server = await ApiServer.connect(Login(kubeconfig))
+    changes = watch_cluster(server, silence_s)
+    try:
+        async with aclosing(changes):
+            yield Watched(changes)
+    finally:
+        await server.close()
+
+
+@pytest.fixture(scope="module")
+def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """One that may be stopped: nobody else is using it."""
+    environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
+    with control_plane(tmp_path_factory.mktemp("own-plane"), environ) as running:
+        yield running
+
+
+@pytest.mark.cluster
+async def test_a_restart_of_the_api_server_loses_nothing(
+    own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="leadline_controller")
+    api = Api(own_plane.kubeconfig)
+    for name in ("stays", "goes", "again"):
+        api.create(IN_DEFAULT, pod(name))
+    api.add_node(node("old"))
+
+    def meanwhile() -> dict[str, str]:
+        own_plane.restart()
+        for name in ("goes", "again"):
+            api.delete(f"{IN_DEFAULT}/{name}")
+        for name in ("again", "comes"):
+            api.create(IN_DEFAULT, pod(name))
+        api.delete(f"{NODES}/old")
+        api.add_node(node("new"))
+        items = api.get(IN_DEFAULT)["items"]
+        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+    mirror = Mirror()
+    async with watching(own_plane.kubeconfig) as watched:
+        mirror.take(await watched.next())
+        assert mirror.pods.keys() == {"stays", "goes", "again"}
+        following = asyncio.create_task(mirror.follow(watched))
+        truth = await asyncio.to_thread(meanwhile)
+        await until(lambda: (mirror.pods, mirror.nodes) == (truth, {"new"}) or following.done())
+        following.cancel()
+        await asyncio.wait({following})
+
+    assert mirror.pods.keys() == {"stays", "again", "comes"}
+    reached = [m for m in caplog.messages if "can't be reached" in m]
+    answers = [m for m in caplog.messages if "answers again" in m]
+    assert (len(reached), len(answers)) == (1, 1)
+
+
+@pytest.mark.cluster
+async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
+    own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="leadline_controller")
+    kubeconfig = own_plane.kubeconfig.with_name("kubeconfig-kept")
+    kubeconfig.write_text(own_plane.kubeconfig.read_text())
+    own_plane.stop()
+    async with watching(kubeconfig) as watched:
+        first = asyncio.create_task(watched.next())
+        await until(lambda: caplog.messages)
+
+        await asyncio.to_thread(own_plane.start)
+
+        assert isinstance(await first, Listed)
+    assert "can't be reached" in caplog.messages[0]
+    assert kubeconfig.read_text().split('"server": "')[1].split('"')[0] in caplog.messages[0]
+    assert "answers again" in caplog.messages[-1]
+    assert len(caplog.messages) == 2
+
+
+@pytest.mark.cluster
+async def test_changes_that_the_server_has_forgotten_end_the_following(
+    own_plane: ControlPlane,
+) -> None:
+    """Of version 1 no API server knows anything after a start."""
+    told: list[ClusterChange] = []
+    server = await ApiServer.connect(Login(own_plane.kubeconfig))
+    nodes = Reflector(
+        server,
+        Contact(server.url),
+        NODES,
+        Converter().node,
+        NodeChanged,
+        lambda gone: NodeGone(gone.name),
+        PATIENCE_S,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await nodes.follow("1", told.append)
+    finally:
+        await server.close()
+    assert told == []
+
+
+@pytest.mark.cluster
+async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -> None:
+    api = Api(plane.kubeconfig)
+    label = {"leadline-test": "paging"}
+    wanted = {f"page-{i}" for i in range(510)}
+    try:
+        for name in wanted:
+            api.create(IN_DEFAULT, pod(name, scheduler="nobody", labels=label))
+        async with watching(plane.kubeconfig) as watched:
+            listed = await watched.until(Listed)
+    finally:
+        api.delete(f"{IN_DEFAULT}?labelSelector=leadline-test=paging")
+    assert wanted <= names(listed.pods)
+    assert len(listed.pods) == len({pod.uid for pod in listed.pods})
+
+
+@pytest.fixture
+def wire() -> Wire:
+    """A server with one node and one pod at version 5, and silent watches."""
+    wire = Wire()
+    wire.answer(NODES, listing(node("n"), version="5"))
+    wire.answer(PODS, listing(pod("p"), version="5"))
+    wire.answer(f"watch {NODES}", stream())
+    wire.answer(f"watch {PODS}", stream())
+    return wire
+
+
+async def test_everything_is_listed_again_when_one_watch_expires(
+    wire: Wire, tmp_path: Path
+) -> None:
+    wire.answer(f"watch {PODS}", stream(event("ADDED", pod("q"), "6"), expired()), stream())
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert isinstance(await watched.next(), Listed)
+        assert isinstance(await watched.next(), PodChanged)
+        wire.answer(PODS, listing(pod("r"), version="9"))
+
+        again = await watched.until(Listed)
+
+    assert (names(again.nodes), names(again.pods)) == ({"n"}, {"r"})
+    assert len(wire.asked(NODES)) >= 3  # list, watch, list
+
+
+async def test_a_watch_refused_as_expired_lists_again_as_well(wire: Wire, tmp_path: Path) -> None:
+    wire.answer(f"watch {NODES}", refusal(410, "too old resource version"), stream())
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert isinstance(await watched.next(), Listed)
+        assert isinstance(await watched.next(), Listed)
+
+
+async def test_a_list_that_expires_between_two_pages_starts_anew(
+    wire: Wire, tmp_path: Path
+) -> None:
+    wire.answer(
+        PODS,
+        listing(pod("old"), version="5", more="page-2"),
+        refusal(410, "The provided continue parameter is too old"),
+        listing(pod("p"), version="7", more="page-2"),
+        listing(pod("q"), version="7"),
+    )
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        listed = await watched.until(Listed)
+
+    assert names(listed.pods) == {"p", "q"}
+    assert [q.get("continue") for q in wire.asked(PODS)[:4]] == [None, "page-2", None, "page-2"]
+
+
+async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
+    wire: Wire, tmp_path: Path
+) -> None:
+    bookmark = event("BOOKMARK", {"kind": "Pod"}, "70")
+    wire.answer(
+        f"watch {PODS}",
+        stream(event("MODIFIED", pod("p"), "6"), bookmark, then_silence=False),
+        stream(event("DELETED", pod("p"), "71")),
+    )
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        seen = [await watched.next() for _ in range(3)]
+
+    assert [type(change) for change in seen] == [Listed, PodChanged, PodGone]
+    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "70"]
+
+
+async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path) -> None:
+    wire.answer(
+        f"watch {PODS}",
+        stream(event("ADDED", pod("q"), "6"), '{"type": "DELETED", "obj', then_silence=False),
+        stream(event("ADDED", pod("r"), "7")),
+    )
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        await watched.until(Listed)
+        seen = [await watched.next(), await watched.next()]
+
+    assert [change.pod.name for change in seen if isinstance(change, PodChanged)] == ["q", "r"]
+    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "6"]
+
+
+async def test_a_watch_that_falls_silent_is_replaced(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, silence_s=0.2) as watched:
+        late = await watched.until(NodeChanged)
+
+    assert late.node.name == "late"
+    assert caplog.messages == []  # a quiet cluster is no trouble
+
+
+async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="leadline_controller")
+    failure = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}
+    wire.answer(
+        f"watch {PODS}",
+        refusal(429),
+        stream(failure, then_silence=False),
+        refusal(500),
+        stream(event("ADDED", pod("q"), "6")),
+    )
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        await watched.until(Listed)
+        change = await watched.next()
+
+    assert isinstance(change, PodChanged)
+    assert {q["resourceVersion"] for q in wire.asked(PODS)[1:]} == {"5"}
+    assert len([m for m in caplog.messages if "answers again" in m]) <= 2
+
+
+async def test_no_right_to_list_is_said_once_and_tried_again(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    forbidden = refusal(403, 'pods is forbidden: User "x" cannot list resource "pods"')
+    wire.answer(PODS, forbidden, forbidden, forbidden, listing(pod("p"), version="5"))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        await watched.until(Listed)
+
+    (said,) = caplog.messages
+    assert "cannot list resource" in said
+
+
+async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -> None:
+    wire.answer(NODES, refusal(429, "too many requests", Retry_After="1"), listing(version="5"))
+    async with served(wire, tmp_path) as kubeconfig:
+        server = await ApiServer.connect(Login(kubeconfig))
+        try:
+            with pytest.raises(UnavailableError, match="429: too many requests"):
+                await server.get(NODES)
+            await asyncio.gather(server.get(PODS), server.get(NODES))
+        finally:
+            await server.close()
+
+    (_, _, refused_s), *later = wire.requests
+    assert [at_s - refused_s >= 0.99 for _, _, at_s in later] == [True, True]
+
+
+async def test_an_answer_that_is_no_json_is_trouble_and_no_crash(
+    wire: Wire, tmp_path: Path
+) -> None:
+    wire.answer(NODES, stream("<html>a proxy</html>", then_silence=False))
+    wire.answer(PODS, stream("[]", then_silence=False))
+    async with served(wire, tmp_path) as kubeconfig:
+        server = await ApiServer.connect(Login(kubeconfig))
+        try:
+            for path in (NODES, PODS):
+                with pytest.raises(UnavailableError, match=path):
+                    await server.get(path)
+        finally:
+            await server.close()
