@@ -1,7 +1,7 @@
 """`leadline lab`: boards of network namespaces on shaped links, for trying things out."""
 
+import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,12 @@ import click
 from leadline_controller.cli import output, story
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.lab import lab as labs
-from leadline_controller.lab.agents import AgentSettings, start_agents
+from leadline_controller.lab.agents import (
+    AgentSettings,
+    agent_command,
+    start_agents,
+    unset_settings,
+)
 from leadline_controller.lab.broker import embedded_broker, start_broker
 from leadline_controller.lab.errors import LabError, SpecError
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
@@ -44,7 +49,7 @@ def lab() -> None:
 @click.option("--spec", "file", type=click.Path(path_type=Path), help="Boards and links, TOML.")
 def up(file: Path | None) -> None:
     """Build a lab, with a broker and an agent on every board, and leave it there."""
-    with _told_plainly():
+    with _told_plainly(), _interrupted_once():
         spec = _STORY if file is None else load_spec(file)
         _start(spec)
     click.echo(f"lab {spec.name} is up; end it with: leadline lab down {spec.name}")
@@ -79,7 +84,7 @@ def run(local: bool) -> None:
     agents that all measure this machine. Whatever it starts it ends.
     """
     reason = None if local else labs.can_build()
-    with _told_plainly():
+    with _told_plainly(), _interrupted_once():
         if reason:
             click.echo(f"without a lab, as {reason}: all boards are this machine", err=True)
         code = _local_story() if local or reason else _lab_story()
@@ -145,7 +150,7 @@ def _local_agent(folder: Path, address: str, port: int) -> Iterator[None]:
         f'[probe]\naddress = "{address}"\n',
         encoding="utf-8",
     )
-    argv = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
+    argv = ["env", *unset_settings(), *agent_command(config)]
     with (folder / "agent.log").open("wb") as log:
         agent = subprocess.Popen(argv, stdout=log, stderr=log)  # noqa: S603  # our own module
     try:
@@ -157,6 +162,24 @@ def _local_agent(folder: Path, address: str, port: int) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             agent.kill()
             agent.wait()
+
+
+@contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """Ctrl-C and SIGTERM both end what was begun; neither then disturbs the clearing up."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(*_: object) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = [signal.signal(number, interrupt) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -36,6 +36,7 @@ _SECONDS_TO_MEASURE = 60.0
 _SECONDS_TO_PLACE = 15.0
 _POLL_S = 0.25
 _DACS_OPTIONS = {"lambda": 0.005}  # on a local network, 5 ms is a difference
+_WANTED_MBPS = 2.0
 _REQUEST = {CPU: 100, MEMORY: 64 * 1024**2, PODS: 1}
 _LIMITS = ProbeLimits(interval_s=2.5, duration_ms=1500, max_bytes=25_000_000, ping_interval_s=2)
 
@@ -105,8 +106,9 @@ class _Teller:
     async def tell(self, plot: Plot) -> int:
         netsched = [_pod(f"web-{i}") for i in range(1, plot.netsched_pods + 1)]
         users = [plot.boards[i % len(plot.boards)] for i in range(plot.dacs_pods)]
+        wanted_mbps = _WANTED_MBPS if _bandwidth_is_known(self._controller) else None
         dacs = [
-            _pod(f"camera-{i}", Hints(user_node=user, data_mb=0.5, bandwidth_mbps=2.0))
+            _pod(f"camera-{i}", Hints(user_node=user, data_mb=0.5, bandwidth_mbps=wanted_mbps))
             for i, user in enumerate(users, start=1)
         ]
         # The scheduler lists the nodes, so the first listing is after it ran.
@@ -193,6 +195,14 @@ def _measured(controller: Controller, node: str) -> bool:
     )
 
 
+def _bandwidth_is_known(controller: Controller) -> bool:
+    now_s = controller.clock.now_s()
+    return any(
+        "bandwidth_mbps" in controller.telemetry.measurements(node, now_s)
+        for node in controller.telemetry.agents()
+    )
+
+
 def _unmeasured(controller: Controller, nodes: Iterable[str]) -> list[str]:
     agents = controller.telemetry.agents()
     silent = [node for node in nodes if node not in agents]
@@ -206,7 +216,7 @@ def _unmeasured(controller: Controller, nodes: Iterable[str]) -> list[str]:
             "to the broker"
         )
     if "iperf3" not in probes:
-        told.append("iperf3 is not here: bandwidth stays unknown")
+        told.append("iperf3 is not here: bandwidth stays unknown, and no pod asks for any")
     return told
 
 
@@ -227,7 +237,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="leadline lab run")
     parser.add_argument("plot", type=Plot.from_json)
     arguments = parser.parse_args()
-    return asyncio.run(tell(arguments.plot, Console()))
+    try:
+        return asyncio.run(tell(arguments.plot, Console()))
+    except KeyboardInterrupt:
+        return 130  # whoever started us was interrupted as well, and cleans up
 
 
 if __name__ == "__main__":

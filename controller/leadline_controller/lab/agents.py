@@ -61,12 +61,17 @@ def _start_agent(lab: Lab, host: str, settings: AgentSettings) -> Process:
     folder.mkdir(mode=0o700, exist_ok=True)
     config = folder / "agent.toml"
     config.write_text(agent_toml(lab, host, settings), encoding="utf-8")
-    argv = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
-    return lab.start(host, f"agent-{host}", ["env", *_unset(), *argv])
+    argv = ["env", *unset_settings(), *agent_command(config)]
+    return lab.start(host, f"agent-{host}", argv)
 
 
-def _unset() -> list[str]:
-    """Settings meant for another process, which would otherwise win over the file."""
+def agent_command(config: Path) -> list[str]:
+    """The command line of an agent with this file."""
+    return [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
+
+
+def unset_settings() -> list[str]:
+    """For `env`: settings meant for another process, which would otherwise win over the file."""
     ours = [name for name in os.environ if name.startswith(_PREFIX) or name in _FROM_SYSTEMD]
     return [f"--unset={name}" for name in ours]
 

@@ -1,7 +1,7 @@
 """The embedded MQTT broker (rumqttd, from the wheel ``iotcore``), so that nobody installs one.
 
 Two ways in: :func:`embedded_broker` for an unprivileged run on this machine, and
-``python -m leadline_controller.lab.broker HOST PORT`` as a process of the lab's server.
+``python -m leadline_controller.lab.broker CONFIG`` as a process of the lab's server.
 ``iotcore`` is the optional extra ``demo``; it is imported only when a broker is really wanted.
 """
 
@@ -77,7 +77,9 @@ def start_broker(lab: Lab, port: int = 1883) -> tuple[str, int]:
     Comes back once it listens; raises :class:`LabError` when it does not within 15 s.
     """
     host = lab.address()
-    argv = [sys.executable, "-m", "leadline_controller.lab.broker", host, str(port)]
+    config = lab.directory / "broker.toml"
+    config.write_text(broker_config(host, port), encoding="utf-8")
+    argv = [sys.executable, "-m", "leadline_controller.lab.broker", str(config)]
     wait_listening(lab.start(SERVER, "broker", argv), port, limit_s=15.0)
     return host, port
 
@@ -115,15 +117,11 @@ def _free_port(host: str) -> int:
 def main(argv: Sequence[str] | None = None) -> None:
     """Serve until SIGTERM; rumqttd has no shutdown of its own, so the signal ends the process."""
     parser = argparse.ArgumentParser(prog="leadline_controller.lab.broker")
-    parser.add_argument("host")
-    parser.add_argument("port", type=int)
+    parser.add_argument("config", type=Path)
     arguments = parser.parse_args(argv)
     # rumqttd wraps every message in a span of level ERROR; its log would be the whole traffic.
     logging.getLogger("rumqttd").setLevel(logging.CRITICAL)
-    with tempfile.NamedTemporaryFile("w", suffix=".toml", encoding="utf-8") as config:
-        config.write(broker_config(arguments.host, arguments.port))
-        config.flush()
-        _broker(Path(config.name)).run_forever()
+    _broker(arguments.config).run_forever()
 
 
 if __name__ == "__main__":
