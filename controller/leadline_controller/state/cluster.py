@@ -105,10 +105,10 @@ class ClusterState:
 
     def forget(self, pod: Pod) -> None:
         """The binding failed: the pod is where the watch shows it, or nowhere again."""
-        known = self._pods.get(pod.uid, pod)
-        self._take(known, -1)
+        known = self._pods.get(pod.uid)
+        if known is not None and known.node_name is None:
+            self._take(known, -1)
         self._assumed.pop(pod.uid, None)
-        self._take(known, +1)
         self._run.pop(pod.uid, None)
 
     def begin_run(self) -> None:
