@@ -1,0 +1,161 @@
+from typing import Any
+
+from leadline_controller.core.model import Pod
+from leadline_controller.scheduling.queue import PendingQueue
+
+
+def pod(name: str, **fields: Any) -> Pod:
+    return Pod("default", name, uid=name, **fields)
+
+
+def queue(*pods: Pod) -> PendingQueue:
+    filled = PendingQueue()
+    for one in pods:
+        filled.put(one)
+    return filled
+
+
+def popped(pending: PendingQueue, now_s: float = 0.0) -> list[str]:
+    """The names of all pods that are ready, in their order."""
+    names = []
+    while (one := pending.pop(now_s)) is not None:
+        names.append(one.name)
+    return names
+
+
+def test_priority_goes_first_then_age() -> None:
+    pending = queue(pod("old"), pod("young"), pod("urgent", priority=5), pod("low", priority=-1))
+    assert popped(pending) == ["urgent", "old", "young", "low"]
+
+
+def test_a_pod_that_is_being_tried_is_not_given_out_again() -> None:
+    pending = queue(one := pod("a"))
+    assert popped(pending) == ["a"]
+    pending.put(one)
+    pending.wake(0.0)
+    pending.put(pod("a", labels={"x": "y"}))
+    assert popped(pending, 1000.0) == []
+    assert len(pending) == 1
+
+
+def test_back_off_doubles_up_to_ten_seconds() -> None:
+    pending = queue(pod("a"))
+    now_s, waits_s = 0.0, []
+    for _ in range(7):
+        assert popped(pending, now_s) == ["a"]
+        assert pending.failed("a", now_s)
+        due_s = pending.next_due_s()
+        assert due_s is not None
+        assert popped(pending, due_s - 0.001) == []
+        waits_s.append(due_s - now_s)
+        now_s = due_s
+    assert waits_s == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
+
+
+def test_who_failed_keeps_its_age() -> None:
+    pending = queue(pod("old"), pod("young"))
+    assert popped(pending) == ["old", "young"]
+    pending.failed("young", 0.0)
+    pending.failed("old", 0.0)
+    assert popped(pending, 1.0) == ["old", "young"]
+
+
+def test_a_parked_pod_is_tried_after_a_minute() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.park("a", 0.0)
+    assert pending.next_due_s() == 60.0
+    assert popped(pending, 59.9) == []
+    assert popped(pending, 60.0) == ["a"]
+
+
+def test_waking_lets_a_parked_pod_in_as_soon_as_its_back_off_is_over() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.park("a", 0.0)
+    pending.wake(0.25)
+    assert popped(pending, 0.9) == []
+    assert popped(pending, 1.0) == ["a"]
+    pending.park("a", 1.0)
+    pending.wake(30.0)  # it has waited long enough
+    assert popped(pending, 30.0) == ["a"]
+
+
+def test_waking_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.failed("a", 0.0)
+    pending.wake(0.5)
+    assert pending.next_due_s() == 1.0
+
+
+def test_waking_twice_changes_nothing() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.park("a", 0.0)
+    pending.wake(0.5)
+    pending.wake(0.7)
+    assert popped(pending, 5.0) == ["a"]
+    assert popped(pending, 5.0) == []
+    assert pending.next_due_s() is None
+
+
+def test_a_parked_pod_that_changed_is_tried_at_once_as_it_is_now() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.park("a", 0.0)
+    pending.put(pod("a"))
+    assert popped(pending, 0.1) == []
+    pending.put(changed := pod("a", labels={"x": "y"}))
+    assert pending.pop(0.1) == changed
+
+
+def test_a_pod_that_changed_while_it_was_tried_is_tried_again_as_it_is_now() -> None:
+    pending = queue(pod("a"))
+    popped(pending)
+    pending.put(changed := pod("a", labels={"x": "y"}))
+    assert pending.failed("a", 0.0)
+    assert pending.pop(1.0) == changed
+
+
+def test_what_was_removed_while_it_was_tried_does_not_come_back() -> None:
+    pending = queue(pod("a"), pod("b"))
+    popped(pending)
+    pending.remove("a")
+    pending.keep_only({"x"})
+    assert not pending.failed("a", 0.0)
+    pending.park("b", 0.0)
+    assert len(pending) == 0
+    assert "a" not in pending
+    assert pending.next_due_s() is None
+    assert popped(pending, 1000.0) == []
+
+
+def test_what_was_removed_while_it_waited_is_forgotten() -> None:
+    pending = queue(pod("ready"), pod("failed"), pod("parked"))
+    while (one := pending.pop(0.0)) is not None:
+        if one.name == "failed":
+            pending.failed("failed", 0.0)
+        elif one.name == "parked":
+            pending.park("parked", 0.0)
+    pending.keep_only(set())
+    assert pending.next_due_s() is None
+    assert popped(pending, 1000.0) == []
+
+
+def test_a_pod_that_comes_back_begins_anew() -> None:
+    pending = queue(pod("a"))
+    for now_s in (0.0, 100.0, 200.0):
+        popped(pending, now_s)
+        pending.failed("a", now_s)
+    pending.remove("a")
+    pending.put(pod("a"))
+    assert popped(pending, 200.0) == ["a"]
+    pending.failed("a", 200.0)
+    assert pending.next_due_s() == 201.0
+
+
+def test_nothing_is_due_while_nobody_waits() -> None:
+    pending = queue()
+    assert pending.next_due_s() is None
+    assert pending.pop(0.0) is None

@@ -1,0 +1,472 @@
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from leadline_controller.core.cycle import Scores
+from leadline_controller.core.manifest import read_pod
+from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    ClusterError,
+    PodEvent,
+    PodGoneError,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.state.telemetry import Agent, BoardReading
+from leadline_controller.strategies.kube_default import KubeDefault
+
+from tests.controller.builders import manifest
+from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
+from tests.controller.state.fleet import Fleet
+
+
+async def test_pending_pods_of_our_name_are_bound_and_no_others() -> None:
+    cluster = CountingCluster(
+        [node("n1"), node("n2")],
+        [
+            pod("ours"),
+            pod("another's", scheduler_name="default-scheduler"),
+            pod("placed", node_name="n2"),
+            pod("finished", finished=True),
+            pod("leaving", terminating=True),
+            pod("gated", gated=True),
+        ],
+    )
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.put_pod(pod("later"))
+        cluster.put_pod(pod("later another's", scheduler_name="x"))
+        await stage.clock.advance(1)
+    assert cluster.bound == {"default/ours": 1, "default/later": 1}
+    assert stage.outcome("ours") == "bound"
+
+
+async def test_a_bound_pod_has_an_event_that_says_where_and_why() -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
+    async with stage.running():
+        await stage.clock.advance(1)
+    (event,) = stage.events("a")
+    assert (event.type, event.reason) == ("Normal", "Scheduled")
+    assert event.message.startswith("Assigned default/a to n1 by kube-default: ")
+
+
+async def test_lifted_gates_and_a_changed_pod_are_noticed() -> None:
+    stage = Stage(CountingCluster([node("n1")], [gated := pod("a", gated=True)]))
+    async with stage.running():
+        await stage.clock.advance(1)
+        assert stage.where() == {"a": None}
+        stage.cluster.put_pod(replace(gated, gated=False))
+        await stage.clock.advance(1)
+    assert stage.where() == {"a": "n1"}
+
+
+async def test_the_urgent_go_first() -> None:
+    pods = [pod(f"p{i}", priority=i) for i in range(4)]
+    stage = Stage(CountingCluster([node("n1", cpu=1000)], pods))
+    async with stage.running():
+        await stage.clock.advance(1)
+    assert stage.where() == {"p0": None, "p1": None, "p2": "n1", "p3": "n1"}
+
+
+async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
+    nodes = [node(f"n{i}", cpu=4000) for i in range(5)]
+    cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=500) for i in range(45)])
+    cluster.gate.clear()  # no binding comes through while decisions are made
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(0)
+        assert len(cluster.asked) == 32  # so many bindings at once
+        cluster.gate.set()
+        await stage.clock.advance(1)
+    placed = Counter(where for where in stage.where().values() if where)
+    assert placed == {f"n{i}": 8 for i in range(5)}
+    assert max(cluster.bound.values()) == 1
+    assert sum(where is None for where in stage.where().values()) == 5
+
+
+# What became of a binding.
+
+
+async def test_a_pod_that_another_bound_is_let_go() -> None:
+    cluster = CountingCluster([node("n1"), node("n2")])
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.fail_next_bind(AlreadyBoundError("409: bound to n2"))
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(300)
+    assert cluster.asked == {"default/a": 1}
+    assert stage.outcome("a") == "failed: 409: bound to n2"
+    assert stage.events("a") == []
+    assert stage.cpu_requested() == {"n1": 0, "n2": 0}
+
+
+async def test_a_pod_that_went_is_let_go() -> None:
+    cluster = CountingCluster([node("n1")])
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.fail_next_bind(PodGoneError("404: no such pod"))
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(300)
+    assert cluster.asked == {"default/a": 1}
+    assert stage.cpu_requested() == {"n1": 0}
+
+
+async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once() -> None:
+    cluster = CountingCluster([node("n1")])
+    stage = Stage(cluster)
+    async with stage.running():
+        for _ in range(3):
+            cluster.fail_next_bind(UnavailableError("503: try again"))
+        cluster.put_pod(pod("a"))
+        asked = []
+        for moment_s in (0.9, 0.2, 1.8, 0.2, 3.8, 0.2, 100):  # 1, 2 and 4 s of back-off
+            await stage.clock.advance(moment_s)
+            asked.append(cluster.asked["default/a"])
+    assert asked == [1, 2, 2, 3, 3, 4, 4]
+    assert cluster.bound == {"default/a": 1}
+    assert stage.outcome("a") == "bound"
+    assert [event.reason for event in stage.events("a")] == ["FailedBinding", "Scheduled"]
+    assert stage.cpu_requested() == {"n1": 500}
+
+
+@pytest.mark.parametrize("error", [RefusedError("403: forbidden"), RefusedError("422: invalid")])
+async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError) -> None:
+    cluster = CountingCluster([node("n1")])
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.fail_next_bind(error)
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(59)
+        assert cluster.asked == {"default/a": 1}
+        assert stage.events("a") == [PodEvent("Warning", "FailedBinding", str(error))]
+        assert stage.cpu_requested() == {"n1": 0}
+        await stage.clock.advance(2)
+    assert stage.where() == {"a": "n1"}
+
+
+async def test_a_lost_answer_neither_binds_nor_counts_twice() -> None:
+    cluster = CountingCluster([node("n1"), node("n2")])
+    cluster.lost_answers.append(UnavailableError("connection lost"))
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(300)
+    assert cluster.asked == cluster.bound == {"default/a": 1}
+    assert stage.outcome("a") == "bound"
+    assert sorted(stage.cpu_requested().values()) == [0, 500]
+
+
+async def test_the_watch_can_tell_of_the_binding_before_its_lost_answer_comes() -> None:
+    class SlowAnswer(CountingCluster):
+        async def bind(self, pod: Pod, node: str) -> None:
+            await super().bind(pod, node)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            raise UnavailableError("connection lost")
+
+    stage = Stage(SlowAnswer([node("n1"), node("n2")], [pod("a")]))
+    async with stage.running():
+        await stage.clock.advance(300)
+    assert stage.cluster.asked == {"default/a": 1}
+    assert stage.outcome("a") == "bound"
+    assert sorted(stage.cpu_requested().values()) == [0, 500]
+
+
+async def test_an_unexpected_error_costs_one_attempt_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Careless(CountingCluster):
+        async def bind(self, pod: Pod, node: str) -> None:
+            if not self.asked[pod.key]:
+                self.asked[pod.key] += 1
+                raise RuntimeError("a bug in the adapter")
+            await super().bind(pod, node)
+
+    stage = Stage(Careless([node("n1")], [pod("a"), pod("b")]))
+    async with stage.running() as task:
+        await stage.clock.advance(1)
+        assert not task.done()
+        assert stage.cpu_requested() == {"n1": 1000}
+    assert stage.cluster.bound == {"default/a": 1, "default/b": 1}
+    assert "a bug in the adapter" in caplog.text
+
+
+class _Fragile(KubeDefault):
+    """Raises for one pod, as a strategy with a bug would."""
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        if pod.name == "cursed":
+            raise ZeroDivisionError("a bug in the strategy")
+        return KubeDefault().score(view, pod, candidates)
+
+
+async def test_one_pod_that_breaks_the_strategy_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("cursed"), pod("a")]), strategy=_Fragile())
+    async with stage.running() as task:
+        await stage.clock.advance(5)
+        stage.cluster.put_pod(pod("b"))
+        await stage.clock.advance(5)
+        assert not task.done()
+    assert stage.where() == {"cursed": None, "a": "n1", "b": "n1"}
+    # Tried at 0, 1, 3 and 7 s: it backs off as others do.
+    assert caplog.text.count("placing default/cursed failed") == 4
+
+
+# Pods that can't be placed now.
+
+
+async def test_an_annotation_that_cant_be_read_is_named_and_the_pod_stays() -> None:
+    bad = replace(
+        read_pod(manifest("bad", annotations={"data-mb": "a lot"}, schedulerName="leadline")),
+        uid="uid-bad",
+    )
+    stage = Stage(CountingCluster([node("n1")], [bad]))
+    async with stage.running():
+        await stage.clock.advance(1)
+        (event,) = stage.events("bad")
+        assert (event.type, event.reason) == ("Warning", "FailedScheduling")
+        assert "leadline.dev/data-mb" in event.message
+        assert stage.where() == {"bad": None}
+        assert stage.cluster.asked == {}
+        stage.cluster.put_pod(replace(bad, problem=None))
+        await stage.clock.advance(1)
+    assert stage.where() == {"bad": "n1"}
+
+
+async def test_a_pod_that_fits_nowhere_says_so_and_is_woken_when_there_is_room() -> None:
+    stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("big", cpu=900)]))
+    async with stage.running():
+        await stage.clock.advance(5)
+        stage.cluster.put_pod(waiting := pod("waiting", cpu=800))
+        await stage.clock.advance(5)
+        (event,) = stage.events("waiting")
+        assert (event.type, event.reason) == ("Warning", "FailedScheduling")
+        assert event.message == "0 of 1 nodes fit: 1 NodeResourcesFit"
+        stage.cluster.remove_pod("default/big")
+        await stage.clock.advance(0)
+    assert stage.where() == {waiting.name: "n1"}
+
+
+@pytest.mark.parametrize("how", ["uncordoned", "new node", "finished pod"])
+async def test_what_may_make_room_wakes_who_waits(how: str) -> None:
+    cordoned = node("n1", unschedulable=True)
+    full = node("full", cpu=500)
+    cluster = CountingCluster([cordoned, full], [pod("old", node_name="full"), pod("a")])
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(5)
+        assert stage.where()["a"] is None
+        if how == "uncordoned":
+            cluster.put_node(replace(cordoned, unschedulable=False))
+        elif how == "new node":
+            cluster.put_node(node("n1"))
+        else:
+            cluster.put_pod(pod("old", node_name="full", finished=True))
+        await stage.clock.advance(0)
+    assert stage.where()["a"] == ("full" if how == "finished pod" else "n1")
+
+
+async def test_who_waits_is_tried_each_minute_even_if_nothing_changes() -> None:
+    """A measured value may have changed: the cluster does not tell of those."""
+    stage = Stage(CountingCluster([], [pod("a")]))
+    async with stage.running():
+        await stage.clock.advance(200)
+    (seen,) = stage.cluster.events
+    assert seen.event == PodEvent("Warning", "FailedScheduling", "no nodes are known")
+    assert seen.count == 4
+
+
+async def test_events_that_cant_be_written_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b", cpu=9000)]))
+    for _ in range(2):
+        stage.cluster.fail_next_event(UnavailableError("503: no room for events"))
+    with caplog.at_level(logging.WARNING):
+        async with stage.running():
+            await stage.clock.advance(1)
+            assert stage.cpu_requested() == {"n1": 500}
+    assert stage.where() == {"a": "n1", "b": None}
+    assert caplog.text.count("503: no room for events") == 2
+
+
+async def test_long_reasons_are_cut_to_what_the_api_server_takes() -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a", problem="x" * 5000)]))
+    async with stage.running():
+        await stage.clock.advance(1)
+    (event,) = stage.events("a")
+    assert len(event.message) == 1024
+
+
+# Changes in between.
+
+
+async def test_a_pod_that_goes_before_its_turn_is_not_bound() -> None:
+    stage = Stage(CountingCluster([node("n1")]))
+    async with stage.running():
+        stage.cluster.put_pod(pod("a"))
+        stage.cluster.remove_pod("default/a")
+        await stage.clock.advance(100)
+    assert stage.cluster.asked == {}
+    assert stage.cpu_requested() == {"n1": 0}
+
+
+async def test_a_pod_that_goes_while_it_is_bound_leaves_no_trace() -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
+    stage.cluster.gate.clear()
+    async with stage.running():
+        assert stage.cpu_requested() == {"n1": 500}
+        stage.cluster.remove_pod("default/a")
+        await stage.clock.advance(0)
+        assert stage.cpu_requested() == {"n1": 0}
+        stage.cluster.gate.set()
+        await stage.clock.advance(100)
+        assert stage.cpu_requested() == {"n1": 0}
+    assert stage.cluster.asked == {"default/a": 1}
+
+
+async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
+    stage.cluster.gate.clear()
+    async with stage.running():
+        stage.cluster.remove_pod("default/a")
+        stage.cluster.put_pod(replace(pod("a"), uid="second"))
+        await stage.clock.advance(0)
+        stage.cluster.gate.set()
+        await stage.clock.advance(10)
+        assert stage.cpu_requested() == {"n1": 500}
+    assert stage.cluster.pod("default/a").uid == "second"
+    assert stage.cluster.bound == {"default/a": 1}
+
+
+async def test_a_pod_that_changed_while_its_binding_failed_is_retried_as_it_is_now() -> None:
+    stage = Stage(CountingCluster([node("big", cpu=4000), node("small", cpu=600)], [pod("a")]))
+    stage.cluster.fail_next_bind(UnavailableError("503"))
+    stage.cluster.gate.clear()
+    async with stage.running():
+        stage.cluster.put_pod(pod("a", cpu=500, node_selector={"only": "small"}))
+        stage.cluster.put_node(node("small", cpu=600, labels={"only": "small"}))
+        await stage.clock.advance(0)
+        stage.cluster.gate.set()
+        await stage.clock.advance(5)
+    assert stage.where() == {"a": "small"}
+
+
+async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> None:
+    nodes = [node("n1", cpu=1000), node("n2", cpu=1000)]
+    stage = Stage(CountingCluster(nodes, [pod("a"), pod("b"), pod("c")]))
+    stage.cluster.gate.clear()
+    async with stage.running():
+        stage.cluster.relist()
+        stage.cluster.put_pod(pod("d"))
+        stage.cluster.put_pod(pod("e"))
+        await stage.clock.advance(0)
+        assert stage.cpu_requested() == {"n1": 1000, "n2": 1000}
+        stage.cluster.gate.set()
+        await stage.clock.advance(5)
+        stage.cluster.relist()
+        await stage.clock.advance(5)
+        assert stage.cpu_requested() == {"n1": 1000, "n2": 1000}
+    assert stage.cluster.asked == stage.cluster.bound
+    assert sum(stage.cluster.bound.values()) == 4
+    assert stage.where()["e"] is None
+
+
+# Beginning and ending.
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_stopped_and_started_again_and_again_every_pod_is_bound_once(seed: int) -> None:
+    random = Random(seed)
+    nodes = [node(f"n{i}", cpu=16000) for i in range(4)]
+    cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=100) for i in range(40)])
+    for life in range(6):
+        stage = Stage(cluster)
+        async with stage.running():
+            if random.random() < 0.7:
+                cluster.gate.clear()
+            for _ in range(random.randrange(4)):
+                cluster.put_pod(pod(f"late-{life}-{random.random()}", cpu=100))
+                if random.random() < 0.5:
+                    cluster.fail_next_bind(UnavailableError("503"))
+                if random.random() < 0.2:
+                    cluster.lost_answers.append(UnavailableError("answer lost"))
+                for _ in range(random.randrange(60)):
+                    await asyncio.sleep(0)
+    last = Stage(cluster)
+    async with last.running():
+        await last.clock.advance(60)
+        assert all(last.where().values())
+        truth = Counter(dict.fromkeys(last.cpu_requested(), 0))
+        truth.update({n: sum(100 for w in last.where().values() if w == n) for n in truth})
+        assert last.cpu_requested() == truth
+    assert set(cluster.bound.values()) == {1}
+
+
+async def test_cancelled_it_finishes_the_bindings_that_are_under_way() -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
+    stage.cluster.gate.clear()
+    async with stage.running() as task:
+        assert len(stage.cluster.asked) == 2
+        task.cancel()
+        await stage.clock.advance(0)
+        assert not task.done()
+        stage.cluster.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert stage.where() == {"a": "n1", "b": "n1"}
+    assert [event.reason for event in stage.events("a")] == ["Scheduled"]
+
+
+async def test_the_first_decision_waits_for_what_the_ready_nodes_measure() -> None:
+    nodes = [node("n1"), node("down", ready=False), node("shut", unschedulable=True)]
+    stage = Stage(CountingCluster(nodes, [pod("a")]), warm_up_s=10.0)
+    async with stage.running():
+        await stage.clock.advance(4)
+        assert stage.cluster.asked == {}
+        fleet = Fleet()
+        fleet.state = stage.telemetry
+        fleet.state.birth(Agent("n1"), fleet.stamp("n1"))
+        fleet.state.report("n1", fleet.stamp("n1"), BoardReading((1.0,) * 5), 4.0)
+        await stage.clock.advance(1)
+    assert stage.where() == {"a": "n1"}
+
+
+async def test_but_not_for_ever() -> None:
+    stage = Stage(CountingCluster([node("n1"), node("n2")], [pod("a")]), warm_up_s=10.0)
+    async with stage.running():
+        await stage.clock.advance(9)
+        assert stage.cluster.asked == {}
+        await stage.clock.advance(2)
+    assert stage.cluster.bound == {"default/a": 1}
+
+
+async def test_a_run_ends_after_a_second_of_rest() -> None:
+    """DACS' zeta counts the pods that one run of decisions has placed."""
+    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
+    async with stage.running():
+        view = stage.state.view(stage.telemetry, 0.0)
+        assert view.placed_in_run.tolist() == [2]
+        await stage.clock.advance(5)
+        stage.cluster.put_pod(pod("c"))
+        await stage.clock.advance(0)
+        view = stage.state.view(stage.telemetry, 5.0)
+        assert view.placed_in_run.tolist() == [1]
+
+
+async def test_the_same_seed_places_the_same() -> None:
+    async def placed() -> dict[str, str | None]:
+        nodes = [node(f"n{i}") for i in range(6)]
+        stage = Stage(CountingCluster(nodes, [pod(f"p{i}") for i in range(20)]))
+        async with stage.running():
+            await stage.clock.advance(1)
+        return stage.where()
+
+    first = await placed()
+    assert first == await placed()
+    assert all(first.values())
