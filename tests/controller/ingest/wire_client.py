@@ -36,6 +36,13 @@ class WireClient:
         kind = codec.kind_of(message)
         self.publish(board.topic(kind), codec.encode(message), kind, schema, **delivery)
 
+    def send_soon(self, board: Board, message: codec.TelemetryMessage) -> None:
+        """From the client's own thread, which must not wait for the broker."""
+        kind = codec.kind_of(message)
+        how = topics.DELIVERY[kind]
+        payload, properties = codec.encode(message), properties_of(how)
+        self._client.publish(board.topic(kind), payload, how.qos, how.retain, properties)
+
     def publish(
         self,
         topic: str,
