@@ -36,15 +36,20 @@ class Daemon:
     log: Path
 
 
+def toolchain(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the go command to build with; raises ControlPlaneError where there is none."""
+    source = find_source({name: environ[name] for name in environ if name not in ELSEWHERE})
+    if not isinstance(source, GoToolchain):
+        raise ControlPlaneError(f"no Go to build with, but {source}")
+    return source.go
+
+
 def program(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the Go binary that has every part, building it if need be.
 
     Raises ControlPlaneError where there is no Go that could.
     """
-    source = find_source({name: environ[name] for name in environ if name not in ELSEWHERE})
-    if not isinstance(source, GoToolchain):
-        raise ControlPlaneError(f"no Go to build with, but {source}")
-    return built(source.go, environ)
+    return built(toolchain(environ), environ)
 
 
 @contextmanager
