@@ -79,6 +79,8 @@ def daemon(
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End `process`, by force if it does not listen, and close its pipes."""
+    if process.stdin:
+        process.stdin.close()
     process.terminate()
     try:
         process.wait(STOP_S)
@@ -86,9 +88,8 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.kill()
         process.wait()
     finally:
-        for pipe in (process.stdin, process.stdout):
-            if pipe:
-                pipe.close()
+        if process.stdout:
+            process.stdout.close()
 
 
 def _ready_url(part: str, process: subprocess.Popen[bytes], log: Path) -> str:

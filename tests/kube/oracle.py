@@ -99,10 +99,14 @@ class Oracle:
         return " | ".join(self._errors.read().splitlines()[:LOG_LINES])
 
 
+def refusals(verdicts: Verdicts) -> dict[str, set[str]]:
+    """Return for each node the plugins that refuse it."""
+    return {
+        node: {plugin for plugin, reason in plugins.items() if reason is not None}
+        for node, plugins in verdicts.items()
+    }
+
+
 def fitting(verdicts: Verdicts) -> set[str]:
     """Return the nodes to which no plugin objects."""
-    return {
-        node
-        for node, plugins in verdicts.items()
-        if all(reason is None for reason in plugins.values())
-    }
+    return {node for node, plugins in refusals(verdicts).items() if not plugins}

@@ -19,6 +19,7 @@ from tests.kube.daemon import Daemon
 from tests.kube.objects import Object, namespace, node, pod
 from tests.kube.scheduler import extender, kube_scheduler
 from tests.kube.test_control_plane import eventually
+from tests.kube.volumes import NO_PROVISIONER, claim, mounting, storage_class, volume
 
 pytestmark = pytest.mark.cluster
 
@@ -114,48 +115,18 @@ def test_a_claim_that_waits_for_its_first_consumer_is_bound(
 ) -> None:
     """The scheduler picks the volume, the controller binds it, and only then the pod."""
     claims = f"/api/v1/namespaces/{place}/persistentvolumeclaims"
-    api.create("/apis/storage.k8s.io/v1/storageclasses", waiting_class("daemons-local"))
-    api.create("/api/v1/persistentvolumes", local_volume("daemons-v1", f"{place}-n2"))
+    there = volume("daemons-v1", "daemons-local", node_name=f"{place}-n2")
+    api.create(
+        "/apis/storage.k8s.io/v1/storageclasses", storage_class("daemons-local", NO_PROVISIONER)
+    )
+    api.create("/api/v1/persistentvolumes", there)
     api.create(claims, claim("c1", "daemons-local"))
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "c1"}}
+    asking = mounting("c1", "p3", scheduler="default-scheduler", node_selector={"for": place})
     controllers = ["persistentvolume-binder-controller"]
     with kube_controller_manager(plane, controllers), kube_scheduler(plane):
-        api.create(pods(place), stock_pod("p3", volumes=[volume]))
+        api.create(pods(place), asking)
         assert eventually(lambda: node_of(api, place, "p3") == f"{place}-n2")
     assert api.get(f"{claims}/c1")["spec"]["volumeName"] == "daemons-v1"
     for path in (f"{pods(place)}/p3", f"{claims}/c1", "/api/v1/persistentvolumes/daemons-v1"):
         api.delete(path)
     api.delete("/apis/storage.k8s.io/v1/storageclasses/daemons-local")
-
-
-def waiting_class(name: str) -> Object:
-    return {
-        "metadata": {"name": name},
-        "provisioner": "kubernetes.io/no-provisioner",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
-
-
-def local_volume(name: str, node_name: str) -> Object:
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_name]}
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "daemons-local",
-            "local": {"path": "/data"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-        },
-    }
-
-
-def claim(name: str, storage_class: str) -> Object:
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "storageClassName": storage_class,
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
