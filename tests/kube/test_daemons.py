@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from tests.kube.objects import Object, namespace, node, pod
 from tests.kube.scheduler import extender, kube_scheduler
 from tests.kube.test_control_plane import eventually
 from tests.kube.volumes import NO_PROVISIONER, claim, mounting, storage_class, volume
+from tests.support.certificates import Authority, Certificate
 
 pytestmark = pytest.mark.cluster
 
@@ -72,7 +74,11 @@ def test_a_configuration_that_it_refuses_is_reported(plane: ControlPlane) -> Non
         pass
 
 
-def test_the_stock_scheduler_asks_an_extender(plane: ControlPlane, api: Api, place: str) -> None:
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_stock_scheduler_asks_an_extender(
+    plane: ControlPlane, api: Api, place: str, tmp_path: Path, tls: bool
+) -> None:
+    certificate = Authority(tmp_path).server("127.0.0.1") if tls else None
     asked: list[str] = []
 
     def answer(path: str, body: Any) -> Any:
@@ -81,7 +87,11 @@ def test_the_stock_scheduler_asks_an_extender(plane: ControlPlane, api: Api, pla
             return {"NodeNames": [f"{place}-n2"], "FailedNodes": {f"{place}-n1": "not today"}}
         return [{"Host": name, "Score": 1} for name in body["NodeNames"]]
 
-    with serving(answer) as url, kube_scheduler(plane, extenders=[extender(url)]):
+    authority = certificate.ca_file if certificate else None
+    with (
+        serving(answer, certificate) as url,
+        kube_scheduler(plane, extenders=[extender(url, authority=authority)]),
+    ):
         api.create(pods(place), stock_pod("p2"))
         assert eventually(lambda: node_of(api, place, "p2") == f"{place}-n2")
     assert "/filter" in asked
@@ -89,7 +99,7 @@ def test_the_stock_scheduler_asks_an_extender(plane: ControlPlane, api: Api, pla
 
 
 @contextmanager
-def serving(answer: Callable[[str, Any], Any]) -> Iterator[str]:
+def serving(answer: Callable[[str, Any], Any], certificate: Certificate | None) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -103,9 +113,14 @@ def serving(answer: Callable[[str, Any], Any]) -> Iterator[str]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if certificate:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(certificate.cert_file, certificate.key_file)
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever).start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            scheme = "https" if certificate else "http"
+            yield f"{scheme}://127.0.0.1:{server.server_address[1]}"
         finally:
             server.shutdown()
 

@@ -187,6 +187,16 @@ def test_the_number_of_pods_and_extended_resources(oracle: Oracle) -> None:
     check(oracle, {"n1": {"NodeResourcesFit"}}, nodes=[node("n1", pods=1)], pods=full, pod=pod("p"))
 
 
+def test_a_pod_that_needs_what_only_some_nodes_declare(oracle: Oracle) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    restarting = container("main", "1m", restartPolicy="Never", restartPolicyRules=[rule])
+    able = node("able")
+    able["status"]["declaredFeatures"] = ["RestartAllContainersOnContainerExits"]
+    expected: Expected = {"able": set(), "plain": {"NodeDeclaredFeatures"}}
+    asking = pod("p", containers=[restarting], restartPolicy="Never")
+    check(oracle, expected, nodes=[able, node("plain")], pod=asking)
+
+
 @pytest.mark.parametrize(
     ("case", "complaint"),
     [
