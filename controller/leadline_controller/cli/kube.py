@@ -23,7 +23,10 @@ _USE = """\
 """
 
 
-@click.group(epilog="Example: leadline kube extender-config > /etc/leadline/kube-scheduler.yaml")
+@click.group(
+    no_args_is_help=False,
+    epilog="Example: leadline kube extender-config > /etc/leadline/kube-scheduler.yaml",
+)
 def kube() -> None:
     """Write what a Kubernetes cluster needs to be told."""
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -86,7 +87,7 @@ class Adviser:
         self._options = values_of(how.strategy)
         self._clock = clock
         self._expected_s = expected_s
-        self._expected: dict[str, asyncio.TimerHandle] = {}
+        self._expected: dict[str, tuple[str, asyncio.TimerHandle]] = {}
         self._open: OrderedDict[str, Decision] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
         self._warm_by_s: float | None = None
@@ -158,9 +159,12 @@ class Adviser:
             raise AdviceError(f"uid {binding.uid} is of pod {pod.key}, not {binding.name}")
         if binding.node not in self._state.nodes():
             raise AdviceError(f"the cluster has no node {binding.node}")
-        self._withdraw(pod.uid)
-        self._check_still_fits(pod, binding.node)
-        await self._bind(pod, binding.node)
+        if pod.node_name is None:
+            self._withdraw(pod.uid)
+            self._check_still_fits(pod, binding.node)
+            await self._bind(pod, binding.node)
+        elif pod.node_name != binding.node:
+            raise AdviceError(f"pod {pod.key} is on {pod.node_name} already")
 
     def heard(self, change: ClusterChange) -> None:
         """Learn from the watch what became of the pods that were asked about."""
@@ -206,7 +210,7 @@ class Adviser:
             self._state.assume(pod, decision.node)
             loop = asyncio.get_running_loop()
             expiry = loop.call_later(self._expected_s, self._withdraw, pod.uid)
-            self._expected[pod.uid] = expiry
+            self._expected[pod.uid] = (decision.node, expiry)
         return decision
 
     def _remember(self, decision: Decision) -> None:
@@ -224,19 +228,37 @@ class Adviser:
             self._state.forget(pod)
 
     def _stop_expecting(self, uid: str) -> bool:
-        expiry = self._expected.pop(uid, None)
-        if expiry is not None:
-            expiry.cancel()
-        return expiry is not None
+        if uid not in self._expected:
+            return False
+        _, expiry = self._expected.pop(uid)
+        expiry.cancel()
+        return True
 
     def _check_still_fits(self, pod: Pod, node: str) -> None:
         """Pods that kube-scheduler put elsewhere than expected may have taken the room."""
-        view = self._state.view(self._telemetry, self._clock.now_s())
+        with self._nothing_expected():
+            view = self._state.view(self._telemetry, self._clock.now_s())
         at = view.table.index[node]
         for name, test in self._how.own.items():
             verdict = test(view, pod)
             if not verdict.passes[at]:
                 raise AdviceError(f"{node}: Leadline {name}: {verdict.reason(at)}")
+
+    @contextmanager
+    def _nothing_expected(self) -> Iterator[None]:
+        """Count only what is bound or being bound: an expectation must refuse nobody a place."""
+        lifted = [
+            (pod, node)
+            for uid, (node, _) in self._expected.items()
+            if self._state.is_assumed(uid) and (pod := self._state.pod(uid)) is not None
+        ]
+        for pod, _ in lifted:
+            self._state.forget(pod)
+        try:
+            yield
+        finally:
+            for pod, node in lifted:
+                self._state.assume(pod, node)
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
