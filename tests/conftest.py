@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.oracle import Oracle
 
 BUILD_S = 600
 
@@ -43,3 +44,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture
 def api(plane: ControlPlane) -> Api:
     return Api(plane.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Iterator[Oracle]:
+    with Oracle() as running:
+        yield running
