@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -97,9 +97,10 @@ class Controller:
 
     async def follow(self) -> None:
         """Only know what the cluster holds, and place nothing, until cancelled."""
-        async for change in self.cluster.watch():
-            self.state.apply(change)
-            self._tell(change)
+        async with aclosing(self.cluster.watch()) as changes:
+            async for change in changes:
+                self.state.apply(change)
+                self._tell(change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
