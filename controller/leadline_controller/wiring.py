@@ -4,8 +4,8 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -15,12 +15,13 @@ from leadline_controller.clock import SystemClock
 from leadline_controller.config import Settings
 from leadline_controller.core.cycle import Strategy
 from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.ports import Clock, Cluster
-from leadline_controller.filters import FILTERS
+from leadline_controller.core.ports import Clock, Cluster, ClusterChange
+from leadline_controller.filters import FILTERS, OWN
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.serve.extender_adviser import Adviser, Advising
 from leadline_controller.serve.grpc import InspectionServer
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.cluster import ClusterState
@@ -39,6 +40,20 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
         raise OptionError(f"strategy {name!r}: unknown; known: {', '.join(STRATEGIES)}")
     built: Strategy = build(STRATEGIES[name], options)
     return built
+
+
+def advising(settings: Settings, how: Placing) -> Advising:
+    """How the settings want kube-scheduler advised about the pods that it places."""
+    own = {name: FILTERS[name] for name in OWN}
+    every = settings.extender is not None and settings.extender.every_filter
+    return Advising(
+        strategy=how.strategy,
+        filters=FILTERS if every else own,
+        own=own,
+        random=how.random,
+        whole=every,
+        warm_up_s=how.warm_up_s,
+    )
 
 
 def placing(settings: Settings) -> Placing:
@@ -63,13 +78,29 @@ class Controller:
     state: ClusterState = field(default_factory=ClusterState)
     decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(init=False)
+    _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
-        return Scheduler(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock)
+        return Scheduler(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            how,
+            self.clock,
+            self._tell,
+        )
+
+    async def follow(self) -> None:
+        """Only know what the cluster holds, and place nothing, until cancelled."""
+        async with aclosing(self.cluster.watch()) as changes:
+            async for change in changes:
+                self.state.apply(change)
+                self._tell(change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
@@ -122,6 +153,39 @@ class Controller:
         finally:
             await server.stop()
 
+    @asynccontextmanager
+    async def extending(self, how: Placing) -> AsyncIterator[str | None]:
+        """Answer kube-scheduler for as long as the context lasts; yields the address, None where
+        it is not asked for."""
+        extender = self.settings.extender
+        if extender is None:
+            yield None
+            return
+        from leadline_controller.serve.extender import ExtenderServer
+
+        adviser = Adviser(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            advising(self.settings, how),
+            self.clock,
+        )
+        server = ExtenderServer(extender, adviser)
+        self._listeners.append(adviser.heard)
+        try:
+            address = await server.start()
+            log.info("answering kube-scheduler at %s", address)
+            yield address
+        finally:
+            await server.stop()
+            self._listeners.remove(adviser.heard)
+            await adviser.close()
+
+    def _tell(self, change: ClusterChange) -> None:
+        for listener in self._listeners:
+            listener(change)
+
     async def _tick(self, prober: Prober) -> None:
         while True:
             prober.tick(self.clock.now_s())
@@ -139,8 +203,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
         controller = Controller(settings, cluster)
-        async with controller.measuring(), controller.serving(how.strategy.name):
-            scheduling = asyncio.create_task(controller.scheduler(how).run())
+        async with (
+            controller.measuring(),
+            controller.serving(how.strategy.name),
+            controller.extending(how),
+        ):
+            work = controller.scheduler(how).run() if settings.standalone else controller.follow()
+            scheduling = asyncio.create_task(work)
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
+from leadline_controller.serve.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig
@@ -84,11 +85,12 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "kubernetes.scheduler_name": default.scheduler_name,
         "strategy.name": default.strategy,
         "grpc.address": default.serve.address,
+        "extender.address": ExtenderSettings().address,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 17
+    assert plain_defaults("Controller", controllers) == 18
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -145,6 +147,15 @@ WRONG = [
         "expected PEM files and a key",
     ),
     ('grpc.address = "50505"', "grpc.address", "expected host:port"),
+    (
+        'extender.address = "0.0.0.0:50506"',
+        "extender.address",
+        "needs TLS with client certificates",
+    ),
+    ('extender.address = "unix:/run/x"', "extender.address", "kube-scheduler takes host:port"),
+    ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),
+    ('extender.tls.ca_file = "{ca}"', "extender.tls.cert_file", "expected a file; all three"),
+    ("kubernetes.standalone = false", "kubernetes.standalone", "or a section [extender] beside"),
     ("cluster = ", "", "expected TOML: "),
     ("\udcff", "", "expected TOML: "),
 ]
@@ -157,6 +168,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {
         "ca": str(mine.ca_file),
         "cert": str(mine.cert_file),
+        "key": str(mine.key_file),
         "stranger": str(stranger.key_file),
     }
 
@@ -242,3 +254,20 @@ def test_settings_that_are_right_are_taken_over(tmp_path: Path) -> None:
     assert (settings.limits.port, settings.limits.interval_s) == (6000, 2.5)
     assert settings.anchors == ("n1",)
     assert (settings.ttl.rtt_s, settings.ttl.report_s) == (9, 60)
+    assert (settings.standalone, settings.extender) == (True, None)
+
+
+def test_the_extender_is_offered_where_its_section_is_there(
+    tmp_path: Path, pem: Mapping[str, str]
+) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("kubernetes.standalone = false\n[extender]\n")
+    settings = controller.load(file)
+    assert (settings.standalone, settings.extender) == (False, ExtenderSettings())
+    file.write_text(
+        '[extender]\naddress = "0.0.0.0:1"\nfilters = "all"\n[extender.tls]\n'
+        f'ca_file = "{pem["ca"]}"\ncert_file = "{pem["cert"]}"\nkey_file = "{pem["key"]}"\n'
+    )
+    extender = controller.load(file).extender
+    assert extender is not None
+    assert (extender.host, extender.port, extender.every_filter) == ("0.0.0.0", 1, True)

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from leadline_controller.core.model import Pod
+from leadline_controller.core.normalise import priorities
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
 Better = Literal["lower", "higher"]
@@ -118,6 +119,18 @@ class Decision:
             for at, node in enumerate(scores.candidates)
         }
 
+    def priorities(self) -> dict[str, int]:
+        """Node name -> 0 to 10, 10 for the strategy's choice, of the nodes that passed; see
+        core/normalise.py."""
+        if self._view is None or self._scores is None:
+            return {}
+        names, scores = self._view.table.names, self._scores
+        ranks = priorities(scores.total, scores.finalists, lower_is_better=self.better == "lower")
+        return {
+            names[node]: rank
+            for node, rank in zip(scores.candidates.tolist(), ranks.tolist(), strict=True)
+        }
+
 
 def decide(
     view: ClusterView,
@@ -127,7 +140,7 @@ def decide(
     random: Random,
 ) -> Decision:
     """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
-    problem = pod.problem or _held(pod) or _unknown_user(view, pod)
+    problem = obstacle(view, pod)
     if problem is not None:
         return Decision(pod, None, problem, strategy.name, strategy.better)
     verdicts = {name: test(view, pod) for name, test in filters.items()}
@@ -162,6 +175,11 @@ def decide_in_turn(
             node = view.table.index[decision.node]
             view = view.with_placement(pod, node, strategy.charge(view, pod, node))
         yield decision, view
+
+
+def obstacle(view: ClusterView, pod: Pod) -> str | None:
+    """Why the pod can't be placed whatever the nodes are like, as one sentence."""
+    return pod.problem or _held(pod) or _unknown_user(view, pod)
 
 
 def _held(pod: Pod) -> str | None:

@@ -21,3 +21,6 @@ FILTERS: Mapping[str, Filter] = {
     "NodeResourcesFit": node_resources_fit,
     "NodeBandwidthFit": node_bandwidth,
 }
+
+# What kube-scheduler does not know; beside it, in extender mode, the others need not run.
+OWN = ("NodeBandwidthFit",)

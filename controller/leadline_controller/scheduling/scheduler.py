@@ -5,7 +5,7 @@ It keeps nothing that matters: after a restart the API server says which pods ar
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -54,7 +54,7 @@ class Placing:
 
 
 class Scheduler:
-    """Places the pods of one scheduler name."""
+    """Places the pods of one scheduler name. heard: told of every change, after the state."""
 
     def __init__(  # the parts that it joins
         self,
@@ -64,7 +64,9 @@ class Scheduler:
         decisions: DecisionLog,
         placing: Placing,
         clock: Clock,
+        heard: Callable[[ClusterChange], None] = lambda _: None,
     ) -> None:
+        self._heard = heard
         self._cluster = cluster
         self._state = state
         self._telemetry = telemetry
@@ -91,6 +93,7 @@ class Scheduler:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
                 made_room = self._state.apply(change)
+                self._heard(change)
                 self._queue_up(change)
                 if made_room:
                     self._queue.wake(self._clock.now_s())
