@@ -4,22 +4,25 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from leadline_controller import __version__
-from leadline_controller.clock import SystemClock
+from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.config import Settings
 from leadline_controller.core.cycle import Strategy
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.ports import Clock, Cluster
+from leadline_controller.core.ports import Clock, Cluster, Leadership
 from leadline_controller.filters import FILTERS
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
+from leadline_controller.scheduling.elector import Elector
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
 from leadline_controller.serve.grpc import InspectionServer
 from leadline_controller.serve.source import InspectionSource
@@ -59,6 +62,7 @@ class Controller:
 
     settings: Settings
     cluster: Cluster
+    leadership: Leadership = ALONE
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
     decisions: DecisionLog = field(default_factory=DecisionLog)
@@ -69,11 +73,19 @@ class Controller:
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
-        return Scheduler(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock)
+        return Scheduler(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            how,
+            self.clock,
+            self.leadership,
+        )
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
-        """Take reports in and hand leases out for as long as the context lasts."""
+        """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
         settings = self.settings
 
         def publish(*message: Any) -> None:
@@ -113,6 +125,7 @@ class Controller:
             cluster_name=self.settings.cluster,
             strategy=strategy_name,
             scheduler_name=self.settings.scheduler_name,
+            leadership=self.leadership,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -123,13 +136,20 @@ class Controller:
             await server.stop()
 
     async def _tick(self, prober: Prober) -> None:
+        led = self.leadership is ALONE
         while True:
-            prober.tick(self.clock.now_s())
+            leads = self.leadership.leads()
+            if leads and not led:
+                prober.take_over(self.clock.now_s())
+            if leads:
+                prober.tick(self.clock.now_s())
+            led = leads
             await self.clock.sleep(_PROBE_TICK_S)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run a controller on a Kubernetes cluster until `stop` is set.
+    """Run a controller on a Kubernetes cluster until `stop` is set; of several only the one that
+    holds the Lease acts.
 
     Raises OptionError, ServeError, or the kube room's error for an unusable kubeconfig;
     a broker or API server that is away is waited for.
@@ -138,14 +158,28 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
-        controller = Controller(settings, cluster)
-        async with controller.measuring(), controller.serving(how.strategy.name):
-            scheduling = asyncio.create_task(controller.scheduler(how).run())
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            scheduling.cancel()
-            results = await asyncio.gather(scheduling, return_exceptions=True)
-            for result in results:
-                if isinstance(result, Exception):
-                    raise result
+        elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())
+        controller = Controller(settings, cluster.fenced(elector), elector)
+        async with (
+            # The first to begin is the last to end: the others keep the Lease until they are done.
+            _working(elector.run()) as electing,
+            controller.measuring(),
+            controller.serving(how.strategy.name),
+            _working(controller.scheduler(how).run()) as scheduling,
+            _working(stop.wait()) as stopping,
+        ):
+            ends = (electing, scheduling, stopping)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
+@asynccontextmanager
+async def _working(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Have it done beside. Leaving ends it, and raises what it died of."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()
