@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
 from kubernetes_asyncio.client import ApiClient
 
 from leadline_controller.core.model import Pod
@@ -21,12 +20,12 @@ from leadline_controller.core.ports import (
     AlreadyBoundError,
     ClusterError,
     Fence,
-    NotLeadingError,
     PodGoneError,
     RefusedError,
     UnavailableError,
 )
 from leadline_controller.kube.connection import KubeConfigError, Login
+from leadline_controller.kube.fence import FencedBody, still_open_s, within
 
 Json = dict[str, Any]
 
@@ -79,8 +78,8 @@ class ApiServer:
 
     @classmethod
     async def connect(cls, login: Login, timeout_s: float = _REQUEST_S) -> "ApiServer":
-        """Read the login; no request is made yet. timeout_s: for each request, without what the
-        server asked us to wait before it. Raises KubeConfigError."""
+        """Read the login; no request is made yet. timeout_s: for each request, and for what the
+        server asks us to wait before it. Raises KubeConfigError."""
         return cls(await login.open(), login, timeout_s)
 
     async def close(self) -> None:
@@ -151,12 +150,10 @@ class ApiServer:
         limits: aiohttp.ClientTimeout | None = None,
         fence: Fence | None = None,
     ) -> aiohttp.ClientResponse:
-        wait_s = self._not_before_s - _now_s()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
         limits = limits or self._limits
+        await self._wait_as_told(within(limits, fence).total, path)
+        limits = within(limits, fence)
         if fence is not None:
-            limits = _within(limits, _left_s(fence))
             # Else the server could carry it out long after we gave it up.
             query = {**query, "timeout": f"{limits.total:.3f}s"}
         try:
@@ -165,9 +162,16 @@ class ApiServer:
                 raise await self._refusal(response, f"{method} {path}")
         except (aiohttp.ClientError, OSError) as error:
             if fence is not None:
-                _left_s(fence)
+                still_open_s(fence)
             raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
         return response
+
+    async def _wait_as_told(self, most_s: float | None, path: str) -> None:
+        wait_s = self._not_before_s - _now_s()
+        if most_s is not None and wait_s > most_s:
+            raise UnavailableError(f"{path}: the server asked to be left alone for {wait_s:.0f} s")
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
 
     async def _send(
         self,
@@ -188,7 +192,7 @@ class ApiServer:
             self.url + path,
             params=query,
             headers=headers,
-            data=None if body is None else _Body(json.dumps(body).encode(), fence),
+            data=None if body is None else FencedBody(json.dumps(body).encode(), fence),
             timeout=limits,
             proxy=rest.proxy,
             proxy_headers=rest.proxy_headers,
@@ -214,39 +218,6 @@ class ApiServer:
             await self._login.refresh(self._client.configuration)
         except KubeConfigError as error:
             _log.warning("can't renew the credentials: %s", error)
-
-
-class _Body(aiohttp.BytesPayload):
-    """A request's body that is not sent once the fence has closed.
-
-    Between the caller's look at the fence and this one lie a new connection and whatever else
-    stopped this process. Nothing lies between this one and the socket; the headers go with it.
-    """
-
-    def __init__(self, value: bytes, fence: Fence | None) -> None:
-        super().__init__(value, content_type="application/json")
-        self._fence = fence
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        if self._fence is not None:
-            _left_s(self._fence)
-        await super().write_with_length(writer, content_length)
-
-
-def _left_s(fence: Fence) -> float:
-    """Raises NotLeadingError when nothing is left."""
-    left_s = fence.left_s()
-    if left_s <= 0:
-        raise NotLeadingError("this controller leads no longer")
-    return left_s
-
-
-def _within(limits: aiohttp.ClientTimeout, left_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(
-        total=min(limits.total or left_s, left_s), sock_connect=limits.sock_connect
-    )
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
