@@ -73,11 +73,10 @@ async def test_what_is_no_lease_is_an_error_of_the_right_kind(
     wire.answer(f"PATCH {LEASE}", answer)
     wire.answer(f"POST {LEASES}", answer)
     async with store(wire, tmp_path, timeout_s=0.3) as kept:
+        over = SEEN if call == "renew" else None
+        asked = kept.read() if call == "read" else kept.write("me", 10, over)
         with pytest.raises(error, match=said):
-            if call == "read":
-                await kept.read()
-            else:
-                await kept.write("me", 10, SEEN if call == "renew" else None)
+            await asked
     assert len(wire.requests) == 1  # a failed write is not sent again behind the caller's back
 
 

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
     "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
     "lab": Lazy("lab:lab", "Real agents on this one machine, on links that really differ."),
+    "kube": Lazy("kube:kube", "Print what a Kubernetes cluster needs: account and rights."),
     "version": Lazy("version:version", "Print the versions of leadline and its parts."),
 }
 
