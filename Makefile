@@ -29,6 +29,7 @@ test-unit: env ## Unit and contract tests: under a minute
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
 
+bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 
