@@ -77,7 +77,7 @@ class Stage:
         return [
             event
             for event in self.api.get(EVENTS)["items"]
-            if event["regarding"]["name"] == pod and event["reason"].startswith(reason)
+            if event["regarding"].get("name") == pod and event["reason"].startswith(reason)
         ]
 
     def wait_event(

@@ -10,6 +10,7 @@ import click
 import yaml
 
 from leadline_controller.cli.errors import BadInput
+from leadline_controller.cli.kube_manifests import manifests
 
 # Where the controller answers unless it is told otherwise.
 _ADDRESS = "http://127.0.0.1:50506"
@@ -29,6 +30,9 @@ _USE = """\
 )
 def kube() -> None:
     """Write what a Kubernetes cluster needs to be told."""
+
+
+kube.add_command(manifests)
 
 
 @kube.command(

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME, Pod
 from leadline_controller.core.options import values_of
 from leadline_controller.core.ports import (
@@ -21,7 +22,9 @@ from leadline_controller.core.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    Leadership,
     Listed,
+    NotLeadingError,
     PodChanged,
     PodEvent,
     PodGone,
@@ -54,7 +57,8 @@ class Placing:
 
 
 class Scheduler:
-    """Places the pods of one scheduler name. heard: told of every change, after the state."""
+    """Places the pods of one scheduler name, while it leads. Else it only follows what happens,
+    so that it can take over at once. heard: told of every change, after the state."""
 
     def __init__(  # the parts that it joins
         self,
@@ -64,10 +68,12 @@ class Scheduler:
         decisions: DecisionLog,
         placing: Placing,
         clock: Clock,
+        leadership: Leadership = ALONE,
         heard: Callable[[ClusterChange], None] = lambda _: None,
     ) -> None:
         self._heard = heard
         self._cluster = cluster
+        self._leadership = leadership
         self._state = state
         self._telemetry = telemetry
         self._decisions = decisions
@@ -136,6 +142,10 @@ class Scheduler:
         await self._warm_up()
         while True:
             await self._slots.acquire()
+            if not self._leadership.leads():
+                self._slots.release()
+                await self._leadership.wait()
+                continue
             pod = self._queue.pop(self._clock.now_s())
             if pod is None:
                 self._slots.release()
@@ -227,7 +237,7 @@ class Scheduler:
         if shown is not None and shown.node_name is not None:
             return  # only the answer was lost, or another was quicker
         self._decisions.settle(pod.key, f"failed: {error}")
-        if pod.uid in self._queue:
+        if pod.uid in self._queue and not isinstance(error, NotLeadingError):
             await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:

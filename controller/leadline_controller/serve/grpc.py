@@ -95,7 +95,11 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
         source = self._source
         return pb.GetVersionResponse(
-            version=source.version, cluster=source.cluster_name, strategy=source.strategy
+            version=source.version,
+            cluster=source.cluster_name,
+            strategy=source.strategy,
+            leader=source.leadership.leads(),
+            lease_holder=source.leadership.holder(),
         )
 
     async def ListNodes(self, _: pb.ListNodesRequest, __: Context) -> pb.ListNodesResponse:

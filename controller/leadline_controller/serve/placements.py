@@ -75,6 +75,9 @@ def why_unexplained(source: InspectionSource, key: str) -> str:
             f"pod {shown} is not ours to place: its schedulerName is {pod.scheduler_name}, "
             f"not {source.scheduler_name}"
         )
+    if not source.leadership.leads():
+        holder = source.leadership.holder() or "another controller"
+        return f"this controller stands by; ask the one that decides: {holder}"
     if pod.node_name is None:
         return f"pod {shown} is pending and nothing is decided about it yet"
     return (

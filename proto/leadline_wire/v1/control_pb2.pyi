@@ -11,14 +11,18 @@ class GetVersionRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetVersionResponse(_message.Message):
-    __slots__ = ("version", "cluster", "strategy")
+    __slots__ = ("version", "cluster", "strategy", "leader", "lease_holder")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_HOLDER_FIELD_NUMBER: _ClassVar[int]
     version: str
     cluster: str
     strategy: str
-    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ...) -> None: ...
+    leader: bool
+    lease_holder: str
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ..., leader: _Optional[bool] = ..., lease_holder: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ()
