@@ -17,6 +17,7 @@ from leadline_controller.core.cycle import Strategy
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.ports import Clock, Cluster
 from leadline_controller.filters import FILTERS
+from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
@@ -61,11 +62,14 @@ class Controller:
     cluster: Cluster
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(init=False)
+    history: Recorder = field(init=False)
+    decisions: DecisionLog = field(init=False)
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
+        self.history = Recorder(self.settings.decisions)
+        self.decisions = DecisionLog(keeper=self.history)
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
@@ -102,12 +106,23 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[None]:
+        """Keep decisions for as long as the context lasts, and know those of earlier runs."""
+        self.history.start()
+        try:
+            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            yield
+        finally:
+            await self.history.stop()
+
+    @asynccontextmanager
     async def serving(self, strategy_name: str) -> AsyncIterator[str]:
         """Answer inspections for as long as the context lasts; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
             decisions=self.decisions,
+            history=self.history,
             now_s=self.clock.now_s,
             version=__version__,
             cluster_name=self.settings.cluster,
@@ -139,7 +154,11 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
         controller = Controller(settings, cluster)
-        async with controller.measuring(), controller.serving(how.strategy.name):
+        async with (
+            controller.remembering(),
+            controller.measuring(),
+            controller.serving(how.strategy.name),
+        ):
             scheduling = asyncio.create_task(controller.scheduler(how).run())
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
