@@ -146,7 +146,8 @@ def _controller_toml(
         f'cluster = "{CLUSTER}"\nwarm_up_s = 3\n'
         f"{_broker_toml(broker, authority.client('controller'))}"
         f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n'
-        f'[grpc]\naddress = "{address}"\n[decisions]\npath = "{kubeconfig.parent / "decisions.db"}"\n'
+        f'[grpc]\naddress = "{address}"\n'
+        f'[decisions]\npath = "{kubeconfig.parent}/decisions.db"\n'
         f"[probe]\nport = {free_port()}\ninterval_s = 2\nping_interval_s = 1\n"
         "duration_ms = 1000\nmax_bytes = 1000000\n"
     )

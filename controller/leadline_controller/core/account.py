@@ -41,13 +41,15 @@ class Account:
 
 def account(decision: Decision, at_s: float, limit: int | None = None) -> Account:
     """The account of a decision made at `at_s` on the clock of its view. limit: how many of the
-    best scores, and how many of the rejected nodes, those that fail the fewest filters."""
+    best scores are kept, and of the rejected nodes, those that fail the fewest filters, as many
+    where no node was left, else a quarter of that."""
     view, verdicts, scores = decision.basis()
     if view is None:
         return Account()
     failures = _failures(len(view), verdicts)
     rejected = np.flatnonzero(failures)
-    told = rejected[np.argsort(failures[rejected], kind="stable")[:limit]]
+    most = limit if limit is None or scores is None else limit // 4
+    told = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
     kept = np.zeros(0, dtype=np.int64)
     if scores is not None:
         kept = _best(scores, decision.better, _position(decision, view, scores), limit)

@@ -132,7 +132,7 @@ class LinkTable:
         """When the oldest of each node's round trips was measured, shape (n,), seconds on the
         clock of the decision; NaN where none was, or nobody keeps the time."""
         oldest = np.full(self._count, np.inf)
-        np.minimum.at(oldest, self._from, self._at_s)
+        np.fmin.at(oldest, self._from, self._at_s)
         oldest[np.isinf(oldest)] = np.nan
         return oldest
 

@@ -31,9 +31,10 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 KEPT_NODES = 64
 _GATHER_S = 0.5
-_GATHER_MOST = 64
-# A decision that waits holds a view of the cluster; beyond this it is worked out at once.
-_HELD_MOST = 128
+_GATHER_MOST = 256
+# A decision that waits holds its view, about 200 bytes a node. Past so many nodes the thread is
+# to hurry; past twice as many it does not keep up, and decisions are worked out at once.
+_HELD_NODES = 100_000
 _WAITING_MOST = 20_000
 _DURABLE_AFTER_S = 30.0
 _CLOSE_S = 10.0
@@ -48,6 +49,11 @@ class _Decided:
 
     record: Record
     now: Now
+
+    def nodes(self) -> int:
+        """How many nodes the view has that it holds."""
+        view = self.record.decision.basis()[0]
+        return 0 if view is None else len(view)
 
     def row(self) -> Row:
         record, decision = self.record, self.record.decision
@@ -73,10 +79,15 @@ class Recorder:
     def __init__(self, settings: HistorySettings, now: Callable[[], Now] = times.now) -> None:
         self._settings = settings
         self._now = now
-        self._waiting: deque[_Decided | Row | Settled] = deque(maxlen=_WAITING_MOST)
+        self._waiting: deque[_Decided | Row | Settled] = deque()
         self._questions: deque[Callable[[Store], None]] = deque()
         self._work = threading.Event()
         self._hurry = threading.Event()
+        # How many nodes the views had that went in here and came out there; each number has one
+        # thread that writes it.
+        self._nodes_in = 0
+        self._nodes_out = 0
+        self._lost = 0
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -102,7 +113,11 @@ class Recorder:
     def decided(self, record: Record) -> None:
         """A decision was made."""
         news = _Decided(record, self._now())
-        self._leave(news if len(self._waiting) < _HELD_MOST else news.row())
+        held = self._nodes_in - self._nodes_out
+        if held >= 2 * _HELD_NODES:
+            self._leave(news.row(), hurry=True)
+        elif self._leave(news, hurry=held >= _HELD_NODES):
+            self._nodes_in += news.nodes()
 
     def settled(self, record: Record) -> None:
         """The outcome of the last decision about the record's pod is another now."""
@@ -124,9 +139,14 @@ class Recorder:
         told, _ = await self._ask(lambda store: store.since(None, _RESTORED))
         return [_record(each, now_s) for each in told]
 
-    def _leave(self, news: _Decided | Row | Settled) -> None:
+    def _leave(self, news: _Decided | Row | Settled, *, hurry: bool = False) -> bool:
+        """Whether there was room for it: a disk may hang, but memory is no disk."""
+        if len(self._waiting) >= _WAITING_MOST:
+            self._lost += 1
+            return False
         self._waiting.append(news)
-        self._wake(hurry=len(self._waiting) >= _GATHER_MOST)
+        self._wake(hurry=hurry or len(self._waiting) >= _GATHER_MOST)
+        return True
 
     def _wake(self, *, hurry: bool) -> None:
         if hurry and not self._hurry.is_set():
@@ -171,12 +191,19 @@ class Recorder:
     def _write(self, store: Store) -> bool:
         """Write what is waiting; whether there was anything."""
         waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        if waiting:
-            try:
+        try:
+            if waiting:
                 store.write(_joined(waiting))
-            except Exception:  # a fault of ours must not end the thread
-                log.exception("%d decisions are lost to the history", len(waiting))
+        except Exception:  # a fault of ours must not end the thread
+            log.exception("%d changes of decisions are lost", len(waiting))
+        self._nodes_out += sum(x.nodes() for x in waiting if isinstance(x, _Decided))
+        if self._lost:
+            log.warning("%s is too slow: %d changes of decisions are lost", *self._told_loss())
         return bool(waiting)
+
+    def _told_loss(self) -> tuple[object, int]:
+        lost, self._lost = self._lost, 0
+        return self._settings.path, lost
 
 
 def _joined(waiting: Iterable[_Decided | Row | Settled]) -> list[Row | Settled]:
