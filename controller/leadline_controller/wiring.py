@@ -19,6 +19,7 @@ from leadline_controller.core.election import ALONE
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
 from leadline_controller.filters import FILTERS, OWN
+from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
@@ -80,12 +81,15 @@ class Controller:
     leadership: Leadership = ALONE
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(init=False)
+    history: Recorder = field(init=False)
+    decisions: DecisionLog = field(init=False)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
+        self.history = Recorder(self.settings.decisions)
+        self.decisions = DecisionLog(keeper=self.history)
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
@@ -138,12 +142,23 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[None]:
+        """Keep decisions for as long as the context lasts, and know those of earlier runs."""
+        self.history.start()
+        try:
+            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            yield
+        finally:
+            await self.history.stop()
+
+    @asynccontextmanager
     async def serving(self, strategy_name: str) -> AsyncIterator[str]:
         """Answer inspections for as long as the context lasts; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
             decisions=self.decisions,
+            history=self.history,
             now_s=self.clock.now_s,
             version=__version__,
             cluster_name=self.settings.cluster,
@@ -220,6 +235,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         async with (
             # The first to begin is the last to end: the others keep the Lease until they are done.
             _working(elector.run()) as electing,
+            controller.remembering(),
             controller.measuring(),
             controller.serving(how.strategy.name),
             # kube-scheduler is elected itself: what it asks for is bound whoever leads here.

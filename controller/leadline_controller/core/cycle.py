@@ -80,7 +80,7 @@ def best(total: Floats, better: Better) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Where a pod goes and why; node is None when it goes nowhere."""
+    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's."""
 
     pod: Pod
     node: str | None
@@ -90,6 +90,20 @@ class Decision:
     _view: ClusterView | None = field(default=None, repr=False)
     _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
+    needs: tuple[str, ...] = ()
+
+    @property
+    def has_basis(self) -> bool:
+        """Whether it can still tell of scores and rejections."""
+        return self._view is not None
+
+    def basis(self) -> tuple[ClusterView | None, Mapping[str, Verdict], Scores | None]:
+        """What it was made from; None where it did not get that far or that is gone."""
+        return self._view, self._verdicts, self._scores
+
+    def without_basis(self) -> "Decision":
+        """The same decision in a few bytes: it can't tell of scores and rejections any more."""
+        return Decision(self.pod, self.node, self.why, self.strategy, self.better)
 
     def rejected(self) -> dict[str, list[str]]:
         """Node name -> "Filter: reason" of each filter that said no."""
@@ -157,7 +171,9 @@ def decide(
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
     node = view.table.names[candidates[at]]
-    return Decision(pod, node, why, strategy.name, strategy.better, view, verdicts, scores)
+    return Decision(
+        pod, node, why, strategy.name, strategy.better, view, verdicts, scores, strategy.needs
+    )
 
 
 def decide_in_turn(

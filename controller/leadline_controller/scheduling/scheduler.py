@@ -33,7 +33,7 @@ from leadline_controller.core.ports import (
 )
 from leadline_controller.scheduling.queue import PendingQueue
 from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -108,13 +108,19 @@ class Scheduler:
     def _queue_up(self, change: ClusterChange) -> None:
         match change:
             case Listed(_, pods):
-                self._queue.keep_only({pod.uid for pod in pods})
+                there = {pod.uid for pod in pods}
+                self._queue.keep_only(there)
+                for record in self._decisions.all():
+                    if record.decision.pod.uid not in there:
+                        self._note_gone(record.decision.pod)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
                 self._consider(pod)
             case PodGone(pod):
                 self._queue.remove(pod.uid)
+                self._note_binding(pod)
+                self._note_gone(pod)
 
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
@@ -130,6 +136,11 @@ class Scheduler:
             decision = record.decision
             if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
                 self._decisions.settle(pod.key, BOUND)
+
+    def _note_gone(self, pod: Pod) -> None:
+        record = self._decisions.get(pod.key)
+        if record is not None and record.outcome == PENDING and record.decision.pod.uid == pod.uid:
+            self._decisions.settle(pod.key, GONE)
 
     def _is_pending(self, pod: Pod) -> bool:
         return (
