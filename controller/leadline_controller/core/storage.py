@@ -85,15 +85,20 @@ class Storage:
             found[attachment.node] = (*found.get(attachment.node, ()), attachment)
         return found
 
-    def assuming(self, plan: VolumePlan) -> "Storage":
-        """Storage as it will be when the plan is carried out."""
+    def assuming(self, *plans: VolumePlan) -> "Storage":
+        """Storage as it will be when the plans are carried out. What is settled already stays."""
+        if not any(plans):
+            return self
         claims, volumes = dict(self.claims), dict(self.volumes)
-        for key in plan.selects:
-            if key in claims:
-                claims[key] = replace(claims[key], selected_node=plan.node)
-        for name, key in plan.binds:
-            if name in volumes and key in claims:
-                volumes[name] = replace(volumes[name], claim=key, claim_uid=claims[key].uid)
+        for plan in plans:
+            for key in plan.selects:
+                claim = claims.get(key)
+                if claim is not None and not claim.volume and claim.selected_node is None:
+                    claims[key] = replace(claim, selected_node=plan.node)
+            for name, key in plan.binds:
+                volume, claim = volumes.get(name), claims.get(key)
+                if volume is not None and claim is not None and volume.claim is None:
+                    volumes[name] = replace(volume, claim=key, claim_uid=claim.uid)
         return replace(self, claims=claims, volumes=volumes)
 
 
