@@ -221,7 +221,9 @@ def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[Verdict]) -> 
         return ""
     curable = view.residents.per_node(lower, len(view)) > 0
     for verdict in verdicts:
-        curable &= verdict.passes if verdict.evictable is None else verdict.passes | verdict.evictable
+        curable &= (
+            verdict.passes if verdict.evictable is None else verdict.passes | verdict.evictable
+        )
     if not curable.any():
         return ""
     count = np.count_nonzero(curable)
