@@ -102,7 +102,7 @@ def _overhead(spec: Fields) -> Amounts:
 def _charged(asked: Amounts, held: Amounts | None, infeasible: bool) -> Amounts:
     """A resize that is under way is charged the largest of what is asked for and what is held;
     one that can't be is not charged."""
-    if held is None or not asked:
+    if held is None:
         return asked
     return held if infeasible else asked | held
 

@@ -48,7 +48,7 @@ def _near(view: ClusterView, pod: Pod) -> Bools:
     per_node = view.residents.per_node(chosen, len(view))
     if not per_node[anywhere].any():
         # The first of a group that wants to be near to its own kind may start anywhere.
-        own = all(_covers(view, t, kind_of(pod), unknown=False) for t in pod.affinity)
+        own = all(_means(view, t, kind_of(pod), unknown=False) for t in pod.affinity)
         return labelled if own else view.table.none()
     passes = labelled
     for topology in topologies:
@@ -92,11 +92,22 @@ def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
     key: Hashable = term
     if term.namespace_selector:
         key = term, unknown, view.namespaces.version
-    return view.residents.of_kind(key, lambda kind: _covers(view, term, kind, unknown=unknown))
+    return view.residents.of_kind(key, lambda kind: _means(view, term, kind, unknown=unknown))
+
+
+def _means(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+    """Whether a term of the pod to be placed means pods of this kind.
+
+    To kube-scheduler (1.36) such a term's namespace selector, if it takes a namespace without
+    any labels, means every namespace there is; a resident's does not.
+    """
+    if term.namespace_selector is not None and selects(term.namespace_selector, {}):
+        return selects(term.selector, kind.labels)
+    return _covers(view, term, kind, unknown=unknown)
 
 
 def _covers(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
-    """Whether the term means pods of this kind. unknown: what to take it for where that
+    """Whether the term's own words mean pods of this kind. unknown: what to take it for where that
     depends on a namespace's labels and they are not known."""
     if kind.namespace not in term.namespaces:
         labels = view.namespaces.labels.get(kind.namespace)

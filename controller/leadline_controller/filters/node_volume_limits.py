@@ -77,16 +77,18 @@ def _at_most(view: ClusterView) -> Ints:
 
 
 def _count(view: ClusterView, node: int, driver: str, wanted: set[_Held]) -> int:
-    """Volumes of the driver on the node with the wanted ones. Those attached but mounted by no
-    pod are not compared with the wanted ones, as in Kubernetes."""
+    """Volumes of the driver on the node with the wanted ones; 0 where these add none. Those
+    attached but mounted by no pod are not compared with the wanted ones, as in Kubernetes."""
     mounted = {held for pod in view.mounts.get(node, ()) for held in _held(view.storage, pod)}
+    new = {held for held in wanted - mounted if held[0] == driver}
+    if not new:
+        return 0
     attached = set()
     for attachment in view.storage.attachments_by_node.get(view.table.names[node], ()):
         volume = view.storage.volumes.get(attachment.volume)
         if volume is not None and volume.driver:
             attached.add((attachment.driver, volume.handle))
-    counted = (*mounted, *(attached - mounted), *(wanted - mounted))
-    return sum(1 for name, _ in counted if name == driver)
+    return len(new) + sum(1 for name, _ in mounted | attached if name == driver)
 
 
 def _held(storage: Storage, pod: Pod) -> Iterator[_Held]:
