@@ -40,7 +40,9 @@ def view_of(case: Object) -> ClusterView:
     """The case's cluster as Leadline would see it."""
     state = ClusterState()
     resources = [
-        READERS[kind](manifest, kind) for name, kind in KINDS.items() for manifest in case.get(name) or ()
+        READERS[kind](manifest, kind)
+        for name, kind in KINDS.items()
+        for manifest in case.get(name) or ()
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])
     pods = tuple(read_pod(manifest) for manifest in case.get("pods") or ())
@@ -89,7 +91,9 @@ class Tally:
         if reason is None:
             (self.only_leadline_refuses if _own(plugin, ours) else self.both_accept)[plugin] += 1
             if _own(plugin, ours):
-                self.examples.setdefault(f"{plugin}: Leadline alone refuses", f"{label} {node}: {ours}")
+                self.examples.setdefault(
+                    f"{plugin}: Leadline alone refuses", f"{label} {node}: {ours}"
+                )
         elif refused:
             self.both_refuse[plugin] += 1
         else:

@@ -40,6 +40,7 @@ class Draft:
 
 
 def draw_nodes(draft: Draft) -> None:
+    """Draw nodes with room for everything, and labels that some of them share."""
     for i in range(draft.random.randint(2, 8)):
         labels = {}
         if draft.chance(0.85):
@@ -62,13 +63,14 @@ def _labels(draft: Draft) -> dict[str, str]:
     return labels
 
 
-def draw_pods(draft: Draft) -> None:
-    for i in range(draft.random.choice((0, 1, 2, 4, 8))):
+def draw_pods(draft: Draft, crowded: bool) -> None:
+    """Draw the pod to be placed and those that are there: a few, or a crowd."""
+    for i in range(draft.random.choice((4, 8, 12, 16) if crowded else (0, 1, 2, 4, 8))):
         resident = pod(f"r{i}", cpu="100m", labels=_labels(draft))
         resident["spec"]["nodeName"] = draft.random.choice(draft.nodes)["metadata"]["name"]
         resident["metadata"]["namespace"] = draft.random.choice(("default", "default", "blue"))
         resident["metadata"]["uid"] = f"uid-r{i}"
-        if draft.chance(0.1):
+        if draft.chance(0.15):
             resident["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
             resident["metadata"]["finalizers"] = ["example.com/wait"]
         if draft.chance(0.05):

@@ -191,11 +191,11 @@ def draw_spread(draft: Draft) -> None:
         if action == "DoNotSchedule" and draft.chance(0.3):
             constraint["minDomains"] = draft.random.choice((1, 2, 3, 5))
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            if draft.chance(0.3):
+            if draft.chance(0.5):
                 constraint[policy] = draft.random.choice(("Honor", "Ignore"))
         constraints[key, action] = constraint
     draft.pod["spec"]["topologySpreadConstraints"] = list(constraints.values())
-    if draft.chance(0.3):
+    if draft.chance(0.4):
         draw_node_affinity(draft)
     if draft.chance(0.3):
         draw_taints(draft)

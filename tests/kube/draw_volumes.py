@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kube.draft import HOST, ZONE, Draft, node_terms, selector
+from tests.kube.draft import HOST, ZONE, Draft, node_terms
 from tests.kube.objects import Object
 
 CSI, TIGHT = "csi.example.com", "tight.example.com"
@@ -13,17 +13,20 @@ _MODES = (
     ["ReadWriteMany"],
     ["ReadWriteOnce", "ReadOnlyMany"],
 )
-_SIZES = ("1Gi", "2Gi", "1500Mi", "5Gi")
+_SIZES = ("900Mi", "1900Mi", "1900Mi", "2900Mi")
+_GOING = {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["example.com/wait"]}
 _LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 
 def draw_claims(draft: Draft) -> None:
-    """Claims in every state, classes of every kind, and volumes for some of the claims."""
+    """Claims that are bound, that could take one of the free volumes, or that need a new one."""
     _classes(draft)
-    for i in range(draft.random.choice((0, 2, 4))):
-        draft.add("pvs", _free_volume(draft, f"free{i}", i))
-    for i in range(draft.random.choice((1, 1, 1, 2, 3))):
-        _mount(draft, draft.pod, f"v{i}", _claim(draft, f"c{i}"), ephemeral=draft.chance(0.15))
+    kind = draft.random.choice(("static", "static", "bound", "provisioned", "any"))
+    count = draft.random.choice((1, 2, 3) if kind == "static" else (1, 1, 2))
+    _free_volumes(draft, draft.random.choice((3, 5, 7) if kind == "static" else (0, 1, 2)))
+    for i in range(count):
+        claim = _claim(draft, f"c{i}", kind)
+        _mount(draft, draft.pod, f"v{i}", claim, ephemeral=draft.chance(0.1))
 
 
 def draw_zones(draft: Draft) -> None:
@@ -153,33 +156,40 @@ def _csi_volume(draft: Draft, name: str) -> Object:
     return volume
 
 
-def _free_volume(draft: Draft, name: str, number: int) -> Object:
-    """A volume that may be free, of a size of its own, so that the choice is never a draw."""
-    volume = _volume(draft, name, f"{1 + number % 3}{number}00Mi")
-    spec = volume["spec"]
-    spec["storageClassName"] = draft.random.choice(("static", "static", "wait", "now"))
-    if draft.chance(0.2):
-        volume["metadata"]["annotations"] = {_CLASS: "static"}
-    volume["metadata"]["labels"] = {"app": draft.random.choice(("web", "db"))}
-    volume["status"]["phase"] = draft.random.choice(("Available",) * 4 + ("Pending", "Released"))
-    if draft.chance(0.7):
-        spec["nodeAffinity"] = {"required": _reached(draft)}
-    if draft.chance(0.15):
-        owner = {"namespace": "default", "name": draft.random.choice(("c0", "c1", "other"))}
-        if draft.chance(0.3):
-            owner["uid"] = draft.random.choice(("uid-c0", "uid-else"))
-        spec["claimRef"] = owner
-    if draft.chance(0.05):
-        volume["metadata"] |= {
-            "deletionTimestamp": "2030-01-01T00:00:00Z",
-            "finalizers": ["example.com/wait"],
-        }
-    return volume
+def _free_volumes(draft: Draft, count: int) -> None:
+    owners = draft.random.sample(("c0", "c1", "c2", "other"), 4)
+    for i in range(count):
+        # Each of a size of its own, so that the smallest is never a draw.
+        volume = _volume(draft, f"free{i}", f"{draft.random.choice((1, 2, 3)) * 1000 + i}Mi")
+        spec, metadata = volume["spec"], volume["metadata"]
+        spec["storageClassName"] = draft.random.choice(("static", "static", "static", "wait"))
+        if draft.chance(0.1):
+            spec["storageClassName"] = "now"
+            metadata["annotations"] = {_CLASS: "static"}
+        metadata["labels"] = {"app": draft.random.choice(("web", "db"))}
+        volume["status"]["phase"] = "Available"
+        if draft.chance(0.15):
+            volume["status"]["phase"] = draft.random.choice(("Pending", "Released"))
+        if draft.chance(0.8):
+            spec["nodeAffinity"] = {"required": _reached(draft)}
+        if draft.chance(0.2) and owners:
+            spec["claimRef"] = _owner(draft, owners.pop())
+        if draft.chance(0.1):
+            metadata |= _GOING
+        draft.add("pvs", volume)
+
+
+def _owner(draft: Draft, claim: str) -> Object:
+    owner = {"namespace": "default", "name": claim}
+    if draft.chance(0.5):
+        owner["uid"] = draft.random.choice((f"uid-{claim}", "uid-else"))
+    return owner
 
 
 def _reached(draft: Draft) -> Object:
     if draft.chance(0.6):
-        names = [n["metadata"]["name"] for n in draft.random.sample(draft.nodes, 2)]
+        count = draft.random.choice((1, 2))
+        names = [n["metadata"]["name"] for n in draft.random.sample(draft.nodes, count)]
         expression = {"key": HOST, "operator": "In", "values": names}
         return {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     terms = [t for t in node_terms(draft) if "matchFields" not in t]
@@ -202,37 +212,37 @@ def _claim_of(draft: Draft, name: str, class_name: str | None) -> Object:
     }
 
 
-def _claim(draft: Draft, name: str) -> Object:
-    """A claim in one of the states that a claim can be in, mostly one that lets the pod go on."""
-    kind = draft.random.random()
-    if kind < 0.35:
-        volume = _volume(draft, f"of-{name}")
-        if draft.chance(0.8):
-            volume["spec"]["nodeAffinity"] = {"required": _reached(draft)}
-        claim = _bound(draft, name, volume)
-        if draft.chance(0.05):
-            claim["metadata"].pop("annotations")
-        if draft.chance(0.05):
-            claim["spec"]["volumeName"] = "nowhere"
-        return claim
-    classes = ("wait", "static", "static", "zonal", "tight", "tight")
-    claim = _claim_of(draft, name, draft.random.choice(classes))
-    if kind > 0.95:
-        claim["spec"]["storageClassName"] = draft.random.choice(("now", "", "absent"))
-    if draft.chance(0.15):
-        selected = draft.random.choice(draft.nodes)["metadata"]["name"]
-        claim["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": selected}
-    if draft.chance(0.2) and (drawn := selector(draft)):
-        claim["spec"]["selector"] = drawn
+def _claim(draft: Draft, name: str, kind: str) -> Object:
+    """A claim of this kind, in one of the states that it can be in."""
+    if kind == "bound" or (kind == "any" and draft.chance(0.3)):
+        return _perhaps_bound(draft, name)
+    classes = {"static": ("static",) * 5 + ("wait",), "provisioned": ("wait", "zonal", "tight")}
+    some = classes.get(kind, ("wait", "static", "zonal", "tight", "now", "", "absent"))
+    claim = _claim_of(draft, name, draft.random.choice(some))
+    metadata, spec = claim["metadata"], claim["spec"]
     if draft.chance(0.1):
-        claim["spec"]["volumeMode"] = "Block"
-    if draft.chance(0.03):
+        selected = draft.random.choice(draft.nodes)["metadata"]["name"]
+        metadata["annotations"] = {"volume.kubernetes.io/selected-node": selected}
+    if draft.chance(0.2):
+        spec["selector"] = {"matchLabels": {"app": draft.random.choice(("web", "db"))}}
+    if draft.chance(0.1):
+        spec["volumeMode"] = "Block"
+    if kind == "any" and draft.chance(0.2):
         claim["status"]["phase"] = "Lost"
-    if draft.chance(0.03):
-        claim["metadata"] |= {
-            "deletionTimestamp": "2030-01-01T00:00:00Z",
-            "finalizers": ["example.com/wait"],
-        }
+    if kind == "any" and draft.chance(0.2):
+        metadata |= _GOING
+    return claim
+
+
+def _perhaps_bound(draft: Draft, name: str) -> Object:
+    volume = _volume(draft, f"of-{name}")
+    if draft.chance(0.8):
+        volume["spec"]["nodeAffinity"] = {"required": _reached(draft)}
+    claim = _bound(draft, name, volume)
+    if draft.chance(0.05):
+        claim["metadata"].pop("annotations")
+    if draft.chance(0.05):
+        claim["spec"]["volumeName"] = "nowhere"
     return claim
 
 

@@ -21,6 +21,7 @@ _VOLUMES: Mapping[str, Callable[[Draft], None]] = {
     "VolumeRestrictions": draw_volumes.draw_exclusive,
     "NodeVolumeLimits": draw_volumes.draw_limits,
 }
+_SOCIAL = ("PodTopologySpread", "InterPodAffinity")
 # By the predicate that a case is mainly about; the names are kube-scheduler's.
 THEMES: Mapping[str, Callable[[Draft], None]] = {
     "SchedulingGates": draw_pods.draw_gates,
@@ -40,9 +41,9 @@ def made(seed: int, theme: str) -> Object:
     """Return the case of this seed, which is mainly about the predicate `theme`."""
     draft = Draft(Random(f"{theme}/{seed}"))
     draw_nodes(draft)
-    draw_residents(draft)
+    draw_residents(draft, crowded=theme in _SOCIAL)
     THEMES[theme](draft)
-    if draft.chance(0.3):
+    if draft.chance(0.25):
         other = draft.random.choice([name for name in THEMES if name != theme])
         if not (other in _VOLUMES and theme in _VOLUMES):
             THEMES[other](draft)
