@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 
 from leadline_controller.core.leases import BandwidthWork, PingWork
 from leadline_controller.core.model import Node, Pod
+from leadline_controller.core.resources import Resource
 
 
 class Clock(Protocol):
@@ -109,11 +110,12 @@ class LeaseStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All nodes and pods there are; replaces whatever was known. Comes first, and again
-    after the watch had to start afresh."""
+    """All nodes, pods and other resources there are; replaces whatever was known. Comes first,
+    and again after the watch had to start afresh."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
+    resources: tuple[Resource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,23 @@ class PodGone:
     pod: Pod
 
 
-ClusterChange = Listed | NodeChanged | NodeGone | PodChanged | PodGone
+@dataclass(frozen=True, slots=True)
+class ResourceChanged:
+    """A namespace, or something about volumes, appeared or changed."""
+
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGone:
+    """It was removed; only its type and key count."""
+
+    resource: Resource
+
+
+ClusterChange = (
+    Listed | NodeChanged | NodeGone | PodChanged | PodGone | ResourceChanged | ResourceGone
+)
 
 
 @dataclass(frozen=True, slots=True)

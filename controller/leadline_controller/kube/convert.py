@@ -5,6 +5,7 @@ node takes no pods, and such a pod says what is wrong in its `problem`.
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from leadline_controller.core.fields import FieldError
@@ -13,6 +14,7 @@ from leadline_controller.core.model import PODS, Node, Pod
 
 Json = dict[str, Any]
 _MOST_SAID = 1000
+_DEMANDS = ("affinity", "topologySpreadConstraints", "volumes")
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +42,9 @@ class Converter:
         try:
             pod = read_pod(manifest)
         except FieldError as error:
+            known = _without_demands(manifest)
+            if known is not None:
+                return replace(known, problem=str(error))
             pod = _unreadable(manifest, str(error))
             if not pod.name:
                 self._say(key, f"{error}; left out")
@@ -56,6 +61,17 @@ class Converter:
                 self._said.clear()  # most of these objects are long gone
             self._said[what] = problem
             _log.warning("%s: %s", what, problem)
+
+
+def _without_demands(manifest: Json) -> Pod | None:
+    """The pod without what may be unreadable of its demands, so that what it takes counts."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    try:
+        return read_pod({**manifest, "spec": {k: v for k, v in spec.items() if k not in _DEMANDS}})
+    except FieldError:
+        return None
 
 
 def _unreadable(manifest: Json, problem: str) -> Pod:
