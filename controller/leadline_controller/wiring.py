@@ -233,11 +233,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())
         controller = Controller(settings, cluster.fenced(elector), elector)
         async with (
+            controller.remembering(),
+            # An address that is taken ends it before anything has begun.
+            controller.serving(how.strategy.name),
             # The first to begin is the last to end: the others keep the Lease until they are done.
             _working(elector.run()) as electing,
-            controller.remembering(),
             controller.measuring(),
-            controller.serving(how.strategy.name),
             # kube-scheduler is elected itself: what it asks for is bound whoever leads here.
             controller.extending(how, cluster),
             _working(
