@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from typing import Any
@@ -18,10 +18,8 @@ import yaml
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import Daemon as Part
+from tests.kube.extending import Extending, extending
 from tests.kube.objects import namespace, node, pod
-from tests.kube.scheduler import kube_scheduler
-from tests.support.certificates import Authority, Certificate
-from tests.support.ports import free_port
 from tests.system.daemons import Daemon, eventually, leadline
 
 pytestmark = pytest.mark.cluster
@@ -42,32 +40,22 @@ EVERY_WAY = [
 ]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scene:
     """What a test acts on."""
 
-    plane: ControlPlane
-    controller: Daemon
-    address: str
-    caller: Certificate
-    inspected: str
+    extending: Extending
 
     @property
     def api(self) -> Api:
-        return Api(self.plane.kubeconfig)
+        return Api(self.extending.plane.kubeconfig)
 
-    @contextmanager
-    def scheduler(self, *options: str) -> Iterator[Part]:
-        """kube-scheduler with the file that `leadline kube extender-config` prints."""
-        printed = leadline(
-            *("kube", "extender-config", "--address", f"https://{self.address}"),
-            *("--ca", str(self.caller.ca_file), "--cert", str(self.caller.cert_file)),
-            *("--key", str(self.caller.key_file), "--kubeconfig", str(self.plane.kubeconfig)),
-            *(option for option in options if option),
-        )
-        assert (printed.returncode, printed.stderr) == (0, "")
-        with kube_scheduler(self.plane, yaml.safe_load(printed.stdout)) as running:
-            yield running
+    @property
+    def controller(self) -> Daemon:
+        return self.extending.controller
+
+    def scheduler(self, *options: str) -> AbstractContextManager[Part]:
+        return self.extending.scheduler(*options)
 
     def add(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
         made = pod(
@@ -103,38 +91,24 @@ class Scene:
         return next(event for event in told if text in event["note"])
 
     def explain(self, name: str) -> Any:
-        shown = leadline("explain", f"{PLACE}/{name}", "-o", "json", "--address", self.inspected)
+        shown = leadline(
+            "explain", f"{PLACE}/{name}", "-o", "json", "--address", self.extending.inspected
+        )
         assert (shown.returncode, shown.stderr) == (0, ""), shown
         return yaml.safe_load(shown.stdout)
 
 
 @pytest.fixture(scope="module")
 def whole(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp("extender")
-    authority = Authority(folder / "pki")
-    server, caller = authority.server("127.0.0.1"), authority.client("kube-scheduler")
     api = Api(plane.kubeconfig)
     with suppress(ApiError):  # it stays: nothing here would ever finish its deletion
         api.create("/api/v1/namespaces", namespace(PLACE))
     for name, (cpu, mbps) in NODES.items():
         api.add_node(node(name, cpu=cpu, labels={**MINE, BANDWIDTH: mbps}))
-    address, inspected = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    config = folder / "controller.toml"
-    config.write_text(
-        f"warm_up_s = 0\nbroker.port = {free_port()}\n"
-        f'[kubernetes]\nkubeconfig = "{plane.kubeconfig}"\nstandalone = false\n'
-        '[strategy]\nname = "dacs"\noptions = {alpha = 0}\n'
-        f'[grpc]\naddress = "{inspected}"\n'
-        f'[extender]\naddress = "{address}"\n[extender.tls]\nca_file = "{server.ca_file}"\n'
-        f'cert_file = "{server.cert_file}"\nkey_file = "{server.key_file}"\n'
-    )
-    controller = Daemon("leadline_controller", config, folder / "controller.log")
-    controller.start()
     try:
-        controller.wait_said("answering kube-scheduler")
-        yield Scene(plane, controller, address, caller, inspected)
+        with extending(plane, tmp_path_factory.mktemp("extender"), "{alpha = 0}") as running:
+            yield Scene(running)
     finally:
-        controller.stop()
         for name in NODES:
             api.delete(f"/api/v1/nodes/{name}")
 
