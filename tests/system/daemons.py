@@ -73,6 +73,11 @@ class Daemon:
             process.wait()
             raise AssertionError(f"{self._argv} did not end on {number.name}") from None
 
+    @property
+    def pid(self) -> int | None:
+        """Its process, while it runs."""
+        return self._process.pid if self._process else None
+
     def lines(self) -> list[str]:
         """All that it ever said."""
         return self._log.read_text(errors="replace").splitlines()
