@@ -40,7 +40,7 @@ def decode(data: bytes) -> Account:
     try:
         text, _, floats = zlib.decompress(data).partition(b"\n")
         return _account(json.loads(text), floats)
-    except (zlib.error, LookupError, TypeError, AttributeError) as error:
+    except (zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"no account of a decision: {error}") from None
 
 

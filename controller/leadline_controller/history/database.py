@@ -19,7 +19,8 @@ MEMORY = ":memory:"
 _BUSY_S = 5.0
 _MIB = 1024 * 1024
 _JOURNAL_BYTES = 4 * _MIB
-_PRUNED_TO = 0.95
+# Room is made a little ahead, for a batch is written before it is known how large it is.
+_FULL, _PRUNED_TO = 0.95, 0.9
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {account}, decisions.id FROM decisions"
@@ -155,7 +156,7 @@ class Database:
     def _prune(self, now: Now) -> None:
         self._prune_age(now)
         used = self._used_bytes()
-        while used > self._max_bytes and (count := self._number("SELECT count(*) FROM decisions")):
+        while used > _FULL * self._max_bytes and (count := self._number("SELECT count(*) FROM decisions")):
             extra = 1 + int(count * (1 - _PRUNED_TO * self._max_bytes / used))
             self._connection.execute(
                 "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT ?)",
@@ -182,7 +183,8 @@ class Database:
         most = self._max_bytes // self._number("PRAGMA page_size")
         extra = self._number("PRAGMA page_count") - most
         if extra > 0:
-            self._connection.execute(f"PRAGMA incremental_vacuum({extra})").fetchall()
+            # It gives a page back at each step, and only a script takes all of them.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({extra})")
 
     # Reading.
 
