@@ -156,7 +156,9 @@ class Database:
     def _prune(self, now: Now) -> None:
         self._prune_age(now)
         used = self._used_bytes()
-        while used > _FULL * self._max_bytes and (count := self._number("SELECT count(*) FROM decisions")):
+        while used > _FULL * self._max_bytes and (
+            count := self._number("SELECT count(*) FROM decisions")
+        ):
             extra = 1 + int(count * (1 - _PRUNED_TO * self._max_bytes / used))
             self._connection.execute(
                 "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT ?)",

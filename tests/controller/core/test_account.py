@@ -1,4 +1,5 @@
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def measured(nodes: list[Node], at_s: float = 90.0) -> ClusterView:
     )
 
 
-def decided(cluster: ClusterView, strategy: type = NetSched, **wanted: object) -> Decision:
+def decided(cluster: ClusterView, strategy: type = NetSched, **wanted: Any) -> Decision:
     return decide(cluster, pod(**wanted), FILTERS, strategy(), Random(1))
 
 
