@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from leadline_agent import config as agent
@@ -198,7 +199,9 @@ def test_a_wrong_setting_is_told_with_file_field_and_what_was_expected(
 def run_controller(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "leadline_controller", *arguments]
     environ = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_")}
-    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    with TemporaryDirectory() as state:
+        environ["STATE_DIRECTORY"] = state
+        return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
 
 
 def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> None:

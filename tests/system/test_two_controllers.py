@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
+from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 
 from tests.controller.ingest.board import Board
 from tests.controller.ingest.wire_client import connected
@@ -158,14 +159,18 @@ def test_the_lease_is_stolen_in_the_middle(scene: Pair) -> None:
         scene.api.patch(LEASE, {"spec": stolen})
     late = check(scene, "stolen", 300)
     (theft,) = [write for write in scene.audit.leases() if write.to == "thief"]
-    # It can't know before it looks at the Lease; from then on it binds nothing.
+    # It can't know before it looks at the Lease; from then on it begins no binding. The times are
+    # the server's: what was on its way while the refusal was may arrive after it, and no more is
+    # ever on its way than there are slots.
     knew_s = next(
         write.done_s
         for write in scene.audit.leases()
         if write.by == leader.credential and not write.worked and write.done_s > theft.done_s
     )
     _told.append(f"stolen: known after {knew_s - theft.done_s:.1f} s, {len(late)} bound until then")
-    assert [write for write in late if write.received_s > knew_s] == []
+    on_their_way = [write for write in late if write.received_s > knew_s]
+    assert len(on_their_way) <= BINDINGS_AT_ONCE
+    assert all(write.received_s - knew_s < 1.0 for write in on_their_way)
 
 
 def test_both_are_killed_and_one_comes_back(scene: Pair) -> None:

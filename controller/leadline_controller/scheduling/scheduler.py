@@ -38,7 +38,7 @@ from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
 
-_BINDINGS_AT_ONCE = 32
+BINDINGS_AT_ONCE = 32
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _EVENT_LENGTH = 1024  # what the API server takes
@@ -82,7 +82,7 @@ class Scheduler:
         self._clock = clock
         self._queue = PendingQueue()
         self._changed = asyncio.Event()
-        self._slots = asyncio.Semaphore(_BINDINGS_AT_ONCE)
+        self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_placed_s = float("-inf")
 
