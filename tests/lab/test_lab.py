@@ -44,7 +44,8 @@ def test_down_leaves_nothing(name: str, no_netem: None) -> None:
     lab, inodes = _built(name)
     lab.start("server", "idle", ["sleep", "600"])
     assert len(network.namespaces(name)) == 4
-    assert len(processes_inside(inodes)) == 3  # two relays and idle
+    # Two relays and idle, which enters its namespace a moment after its start.
+    wait_until(lambda: len(processes_inside(inodes)) == 3, "all are inside")
     assert run("ip", "-o", "-br", "link") == links_before
     labs.down(name)
     assert _is_clean(name, inodes)
