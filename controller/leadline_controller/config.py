@@ -1,6 +1,7 @@
 """The controller's settings: one TOML file, every field checked, errors that name the field."""
 
 import ipaddress
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,6 +11,7 @@ from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.leases import ProbeLimits
 from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.core.options import OptionError, build
+from leadline_controller.history.settings import HistorySettings
 from leadline_controller.ingest.session import BrokerTls, check_cluster
 from leadline_controller.serve.settings import (
     DEFAULT_ADDRESS,
@@ -23,6 +25,7 @@ from leadline_controller.state.telemetry import TimesToLive
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
+_STATE_DIRECTORY = "/var/lib/leadline-controller"
 # Beyond these every agent refuses a lease, whatever its own caps.
 _WHOLE_LIMITS = {
     "duration_ms": (1000, 30_000),
@@ -51,6 +54,7 @@ class Settings:
     others test their bandwidth; without any, all pairs are tested. seed: breaks ties.
     standalone: whether the pods of `scheduler_name` are placed. extender: None where
     kube-scheduler does not ask.
+    decisions: where they are kept; in memory, unless the settings were read by `load`.
     """
 
     cluster: str = "default"
@@ -69,6 +73,7 @@ class Settings:
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
+    decisions: HistorySettings = field(default_factory=HistorySettings)
 
 
 def load(path: Path | None) -> Settings:
@@ -79,9 +84,9 @@ def load(path: Path | None) -> Settings:
         with where.open("rb") as file:
             data = tomllib.load(file)
     except FileNotFoundError:
-        if path is None:
-            return Settings()
-        raise ConfigError(f"{where}: there is no such file") from None
+        if path is not None:
+            raise ConfigError(f"{where}: there is no such file") from None
+        data = {}
     except OSError as error:
         raise ConfigError(
             f"{where}: {error.strerror}; the controller must be able to read it"
@@ -105,6 +110,7 @@ def _settings(root: Fields) -> Settings:
         "grpc",
         "warm_up_s",
         "extender",
+        "decisions",
     )
     kubernetes = root.object("kubernetes")
     kubernetes.only("kubeconfig", "scheduler_name", "standalone")
@@ -129,6 +135,7 @@ def _settings(root: Fields) -> Settings:
         ttl=_ttl(root.object("ttl")),
         serve=_serve(root.object("grpc")),
         extender=_extender(root.object("extender")) if root.has("extender") else None,
+        decisions=_decisions(root.object("decisions")),
     )
 
 
@@ -198,6 +205,23 @@ def _standalone(kubernetes: Fields, extends: bool) -> bool:
     if not (standalone or extends):
         raise kubernetes.error("standalone", "true, or a section [extender] beside it")
     return standalone
+
+
+def _decisions(decisions: Fields) -> HistorySettings:
+    decisions.only("path", "max_mb", "max_age_days")
+    default = HistorySettings()
+    # systemd may name several, separated by colons; the first is the unit's own.
+    folder = os.environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
+    path = decisions.text("path", f"{folder}/decisions.db")
+    if not path.startswith("/") or "\0" in path:
+        raise decisions.error("path", "an absolute path of a file")
+    max_mb = decisions.integer("max_mb", 0, 1 << 20)
+    max_age_days = decisions.number("max_age_days", highest=36_500)
+    return HistorySettings(
+        path=Path(path),
+        max_mb=default.max_mb if max_mb is None else max_mb,
+        max_age_days=default.max_age_days if max_age_days is None else max_age_days,
+    )
 
 
 def _tls_files(parent: Fields) -> tuple[Path, Path, Path] | None:

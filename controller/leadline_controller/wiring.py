@@ -5,22 +5,26 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from leadline_controller import __version__
-from leadline_controller.clock import SystemClock
+from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.config import Settings
 from leadline_controller.core.cycle import Strategy
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.ports import Clock, Cluster, ClusterChange
+from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
 from leadline_controller.filters import FILTERS, OWN
+from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
+from leadline_controller.scheduling.elector import Elector
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
 from leadline_controller.serve.extender_adviser import Adviser, Advising
 from leadline_controller.serve.grpc import InspectionServer
@@ -75,14 +79,18 @@ class Controller:
 
     settings: Settings
     cluster: Cluster
+    leadership: Leadership = ALONE
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(init=False)
+    history: Recorder = field(init=False)
+    decisions: DecisionLog = field(init=False)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
+        self.history = Recorder(self.settings.decisions)
+        self.decisions = DecisionLog(keeper=self.history)
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
@@ -93,6 +101,7 @@ class Controller:
             self.decisions,
             how,
             self.clock,
+            self.leadership,
             self._tell,
         )
 
@@ -105,7 +114,7 @@ class Controller:
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
-        """Take reports in and hand leases out for as long as the context lasts."""
+        """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
         settings = self.settings
 
         def publish(*message: Any) -> None:
@@ -134,17 +143,29 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[None]:
+        """Keep decisions for as long as the context lasts, and know those of earlier runs."""
+        self.history.start()
+        try:
+            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            yield
+        finally:
+            await self.history.stop()
+
+    @asynccontextmanager
     async def serving(self, strategy_name: str) -> AsyncIterator[str]:
         """Answer inspections for as long as the context lasts; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
             decisions=self.decisions,
+            history=self.history,
             now_s=self.clock.now_s,
             version=__version__,
             cluster_name=self.settings.cluster,
             strategy=strategy_name,
             scheduler_name=self.settings.scheduler_name,
+            leadership=self.leadership,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -155,7 +176,7 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
-    async def extending(self, how: Placing) -> AsyncIterator[str | None]:
+    async def extending(self, how: Placing, cluster: Cluster) -> AsyncIterator[str | None]:
         """Answer kube-scheduler for as long as the context lasts; yields the address, None where
         it is not asked for."""
         extender = self.settings.extender
@@ -165,7 +186,7 @@ class Controller:
         from leadline_controller.serve.extender import ExtenderServer
 
         adviser = Adviser(
-            self.cluster,
+            cluster,
             self.state,
             self.telemetry,
             self.decisions,
@@ -188,13 +209,20 @@ class Controller:
             listener(change)
 
     async def _tick(self, prober: Prober) -> None:
+        led = self.leadership is ALONE
         while True:
-            prober.tick(self.clock.now_s())
+            leads = self.leadership.leads()
+            if leads and not led:
+                prober.take_over(self.clock.now_s())
+            if leads:
+                prober.tick(self.clock.now_s())
+            led = leads
             await self.clock.sleep(_PROBE_TICK_S)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run a controller on a Kubernetes cluster until `stop` is set.
+    """Run a controller on a Kubernetes cluster until `stop` is set; of several only the one that
+    holds the Lease acts.
 
     Raises OptionError, ServeError, or the kube room's error for an unusable kubeconfig;
     a broker or API server that is away is waited for.
@@ -206,19 +234,34 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     gc.freeze()
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
-        controller = Controller(settings, cluster)
+        elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())
+        controller = Controller(settings, cluster.fenced(elector), elector)
         async with (
-            controller.measuring(),
+            controller.remembering(),
+            # An address that is taken ends it before anything has begun.
             controller.serving(how.strategy.name),
-            controller.extending(how),
+            # The first to begin is the last to end: the others keep the Lease until they are done.
+            _working(elector.run()) as electing,
+            controller.measuring(),
+            # kube-scheduler is elected itself: what it asks for is bound whoever leads here.
+            controller.extending(how, cluster),
+            _working(
+                controller.scheduler(how).run() if settings.standalone else controller.follow()
+            ) as scheduling,
+            _working(stop.wait()) as stopping,
         ):
-            work = controller.scheduler(how).run() if settings.standalone else controller.follow()
-            scheduling = asyncio.create_task(work)
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            scheduling.cancel()
-            results = await asyncio.gather(scheduling, return_exceptions=True)
-            for result in results:
-                if isinstance(result, Exception):
-                    raise result
+            ends = (electing, scheduling, stopping)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
+@asynccontextmanager
+async def _working(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Have it done beside. Leaving ends it, and raises what it died of."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()

@@ -47,7 +47,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
     cluster = SimCluster([read_node(each) for each in NODES])
     controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
-    async with controller.extending(how) as address, running(work):
+    async with controller.extending(how, controller.cluster) as address, running(work):
         theirs = cluster.put_pod(pending(wants("theirs", 50)))
         ours = cluster.put_pod(Pod("default", "ours"))
         assert address is not None
@@ -69,7 +69,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
 async def test_where_kube_scheduler_does_not_ask_nobody_listens() -> None:
     settings = Settings()
     controller = wiring.Controller(settings, SimCluster())
-    async with controller.extending(wiring.placing(settings)) as address:
+    async with controller.extending(wiring.placing(settings), controller.cluster) as address:
         assert address is None
 
 

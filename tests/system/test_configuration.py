@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from leadline_agent import config as agent
@@ -86,11 +87,13 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "strategy.name": default.strategy,
         "grpc.address": default.serve.address,
         "extender.address": ExtenderSettings().address,
+        "decisions.max_mb": default.decisions.max_mb,
+        "decisions.max_age_days": default.decisions.max_age_days,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 18
+    assert plain_defaults("Controller", controllers) == 20
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -156,6 +159,10 @@ WRONG = [
     ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),
     ('extender.tls.ca_file = "{ca}"', "extender.tls.cert_file", "expected a file; all three"),
     ("kubernetes.standalone = false", "kubernetes.standalone", "or a section [extender] beside"),
+    ('decisions.path = "here.db"', "decisions.path", "expected an absolute path of a file"),
+    ('decisions.path = "/a\\u0000b"', "decisions.path", "expected an absolute path of a file"),
+    ("decisions.max_mb = -1", "decisions.max_mb", "expected a whole number from 0 to 1048576"),
+    ("decisions.max_age_days = 1e9", "decisions.max_age_days", "expected a finite number of 0 to"),
     ("cluster = ", "", "expected TOML: "),
     ("\udcff", "", "expected TOML: "),
 ]
@@ -192,7 +199,9 @@ def test_a_wrong_setting_is_told_with_file_field_and_what_was_expected(
 def run_controller(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "leadline_controller", *arguments]
     environ = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_")}
-    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    with TemporaryDirectory() as state:
+        environ["STATE_DIRECTORY"] = state
+        return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
 
 
 def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import click
 
 from leadline_controller.cli.kube_extender import extender_config
+from leadline_controller.cli.kube_manifests import manifests
 
 
 @click.group(
@@ -13,4 +14,5 @@ def kube() -> None:
     """Print what a Kubernetes cluster needs, ready to be applied."""
 
 
+kube.add_command(manifests)
 kube.add_command(extender_config)

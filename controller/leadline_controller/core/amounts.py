@@ -36,15 +36,10 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
     an init container runs beside the sidecars started before it; pod-level requests in
     their place where there are some; plus overhead."""
     running = _running(status)
-    infeasible = any(
-        c.text("type") == "PodResizePending" and c.text("reason", "") == "Infeasible"
-        for c in status.objects("conditions")
-    )
+    infeasible = _is_infeasible(status)
 
     def asked(container: Fields) -> Amounts:
-        held = running.get(container.text("name", ""), Counter())
-        # A resize that can't be is not charged; one under way is charged the largest.
-        return held if infeasible and held else _requests(container) | held
+        return _charged(_requests(container), running.get(container.text("name", "")), infeasible)
 
     total: Amounts = Counter()
     for container in spec.objects("containers"):
@@ -56,10 +51,12 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
             sidecars += asked(container)
             peak |= sidecars
         else:
-            peak |= asked(container) + sidecars
+            peak |= _requests(container) + sidecars
     total = (total + sidecars) | peak
-    total = Counter({**total, **_pod_level(spec, total)}) + _overhead(spec)
-    return {name: min(amount, MAX_AMOUNT) for name, amount in total.items()}
+    shared = _pod_level(spec, total)
+    charged = _charged(shared, _in_force(status), infeasible)
+    total = Counter({**total, **{name: charged[name] for name in shared}})
+    return {name: min(amount, MAX_AMOUNT) for name, amount in (total + _overhead(spec)).items()}
 
 
 def pod_limits(spec: Fields) -> dict[str, int]:
@@ -88,25 +85,46 @@ def _requests(container: Fields) -> Amounts:
     return Counter({**limits, **read_amounts(resources.object("requests"))})
 
 
-def _pod_level(spec: Fields, containers: Amounts) -> dict[str, int]:
+def _pod_level(spec: Fields, containers: Amounts) -> Amounts:
     """Pod-level requests; where only a pod-level limit is stated, the containers' requests
     stand, and without those the limit."""
     resources = spec.object("resources")
     limits = read_amounts(resources.object("limits"))
     found = {name: amount for name, amount in limits.items() if name not in containers}
     found.update(read_amounts(resources.object("requests")))
-    return {name: amount for name, amount in found.items() if name.startswith(_POD_LEVEL)}
+    return Counter({k: amount for k, amount in found.items() if k.startswith(_POD_LEVEL)})
 
 
 def _overhead(spec: Fields) -> Amounts:
     return Counter(read_amounts(spec.object("overhead")))
 
 
+def _charged(asked: Amounts, held: Amounts | None, infeasible: bool) -> Amounts:
+    """A resize that is under way is charged the largest of what is asked for and what is held;
+    one that can't be is not charged."""
+    if held is None:
+        return asked
+    return held if infeasible else asked | held
+
+
+def _is_infeasible(status: Fields) -> bool:
+    pending = (c for c in status.objects("conditions") if c.text("type") == "PodResizePending")
+    return any(condition.text("reason", "") == "Infeasible" for condition in pending)
+
+
 def _running(status: Fields) -> dict[str, Amounts]:
-    """By container: the larger of what the kubelet has set aside and what is in force."""
+    """By container, what it holds; those of which the kubelet says nothing are left out."""
     return {
-        container.text("name"): Counter(read_amounts(container.object("allocatedResources")))
-        | Counter(read_amounts(container.object("resources").object("requests")))
+        container.text("name"): held
         for kind in ("containerStatuses", "initContainerStatuses")
         for container in status.objects(kind)
+        if (held := _in_force(container)) is not None
     }
+
+
+def _in_force(status: Fields) -> Amounts | None:
+    """The larger of what the kubelet has set aside and what is in force; None: not said."""
+    if not status.has("resources"):
+        return None
+    held = Counter(read_amounts(status.object("allocatedResources")))
+    return held | Counter(read_amounts(status.object("resources").object("requests")))

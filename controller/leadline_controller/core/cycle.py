@@ -12,8 +12,10 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
+from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
 from leadline_controller.core.model import Pod
 from leadline_controller.core.normalise import priorities
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
 Better = Literal["lower", "higher"]
@@ -22,10 +24,24 @@ Better = Literal["lower", "higher"]
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """What one filter says. passes: shape (n,). reason: why the node with this index does
-    not pass, without the filter's name."""
+    not pass, without the filter's name. nowhere: why the pod can be on no node at all, where
+    that has nothing to do with the nodes. evictable: shape (n,), where it might pass if pods
+    were pushed out; None is nowhere."""
 
     passes: Bools
     reason: Callable[[int], str]
+    nowhere: str | None = None
+    evictable: Bools | None = None
+
+    @classmethod
+    def everywhere(cls, view: ClusterView) -> "Verdict":
+        """The filter has nothing against any node."""
+        return cls(view.table.all(), lambda _: "")
+
+    @classmethod
+    def refused(cls, view: ClusterView, why: str) -> "Verdict":
+        """The pod can be on no node, whatever the nodes are like."""
+        return cls(view.table.none(), lambda _: why, why)
 
 
 Filter = Callable[[ClusterView, Pod], Verdict]
@@ -80,7 +96,7 @@ def best(total: Floats, better: Better) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Where a pod goes and why; node is None when it goes nowhere."""
+    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's."""
 
     pod: Pod
     node: str | None
@@ -90,6 +106,30 @@ class Decision:
     _view: ClusterView | None = field(default=None, repr=False)
     _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
+    needs: tuple[str, ...] = ()
+
+    @property
+    def has_basis(self) -> bool:
+        """Whether it can still tell of scores and rejections."""
+        return self._view is not None
+
+    def basis(self) -> tuple[ClusterView | None, Mapping[str, Verdict], Scores | None]:
+        """What it was made from; None where it did not get that far or that is gone."""
+        return self._view, self._verdicts, self._scores
+
+    def without_basis(self) -> "Decision":
+        """The same decision in a few bytes: it can't tell of scores and rejections any more."""
+        return Decision(self.pod, self.node, self.why, self.strategy, self.better)
+
+    def volumes(self) -> VolumePlan | None:
+        """What has to be done for the pod's claims before it is bound; None if nothing is."""
+        if self._view is None or self.node is None or not self.pod.claims:
+            return None
+        try:
+            plan = VolumeSearch(self._view, self.pod).plan(self._view.table.index[self.node])
+        except RefusedClaimError:  # decided without the filter that would have said so
+            return None
+        return plan or None
 
     def rejected(self) -> dict[str, list[str]]:
         """Node name -> "Filter: reason" of each filter that said no."""
@@ -144,12 +184,12 @@ def decide(
     if problem is not None:
         return Decision(pod, None, problem, strategy.name, strategy.better)
     verdicts = {name: test(view, pod) for name, test in filters.items()}
-    feasible = np.ones(len(view), dtype=np.bool_)
+    feasible = view.table.all()
     for verdict in verdicts.values():
         feasible &= verdict.passes
     candidates = np.flatnonzero(feasible)
     if not candidates.size:
-        why = _nowhere(len(view), verdicts)
+        why = _nowhere(len(view), verdicts) + _no_preemption(view, pod, verdicts.values())
         return Decision(pod, None, why, strategy.name, strategy.better, view, verdicts)
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
@@ -157,7 +197,9 @@ def decide(
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
     node = view.table.names[candidates[at]]
-    return Decision(pod, node, why, strategy.name, strategy.better, view, verdicts, scores)
+    return Decision(
+        pod, node, why, strategy.name, strategy.better, view, verdicts, scores, strategy.needs
+    )
 
 
 def decide_in_turn(
@@ -173,7 +215,8 @@ def decide_in_turn(
         decision = decide(view, pod, filters, strategy, random)
         if decision.node is not None:
             node = view.table.index[decision.node]
-            view = view.with_placement(pod, node, strategy.charge(view, pod, node))
+            charge = strategy.charge(view, pod, node)
+            view = view.with_placement(pod, node, charge, decision.volumes())
         yield decision, view
 
 
@@ -197,6 +240,25 @@ def _nowhere(count: int, verdicts: Mapping[str, Verdict]) -> str:
     """The scheduler's usual sentence: how many nodes fail for which filter."""
     if not count:
         return "no nodes are known"
+    whole = [f"{name}: {v.nowhere}" for name, v in verdicts.items() if v.nowhere]
+    if whole:
+        return f"0 of {count} nodes fit: {'; '.join(whole)}"
     failing = {name: int(np.count_nonzero(~v.passes)) for name, v in verdicts.items()}
     told = ", ".join(f"{number} {name}" for name, number in failing.items() if number)
     return f"0 of {count} nodes fit: {told}"
+
+
+def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[Verdict]) -> str:
+    """What to say where kube-scheduler might push pods of lower priority out."""
+    lower = view.residents.priority < pod.priority
+    if not pod.preempts or not lower.any():
+        return ""
+    curable = view.residents.per_node(lower, len(view)) > 0
+    for verdict in verdicts:
+        curable &= (
+            verdict.passes if verdict.evictable is None else verdict.passes | verdict.evictable
+        )
+    if not curable.any():
+        return ""
+    count = np.count_nonzero(curable)
+    return f"; {count} of them run pods of lower priority, but Leadline does not preempt"

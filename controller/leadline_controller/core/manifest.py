@@ -21,21 +21,20 @@ from leadline_controller.core.model import (
     HostPort,
     Node,
     Pod,
-    Requirement,
     Taint,
     Toleration,
 )
-
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-_PLAIN_VOLUMES = (
-    "configMap",
-    "secret",
-    "downwardAPI",
-    "projected",
-    "emptyDir",
-    "hostPath",
-    "image",
+from leadline_controller.core.read_demands import (
+    read_affinity,
+    read_needed_features,
+    read_spread,
+    read_volumes,
 )
+from leadline_controller.core.read_selectors import read_terms
+from leadline_controller.core.selectors import Terms
+
+# Demands that only a scheduler that knows more than the filters do can meet.
+_NOT_MODELLED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
 
 def read_taints(parent: Fields) -> tuple[Taint, ...]:
@@ -61,6 +60,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
         ready=conditions.get("Ready") == "True",
         tier=labels.get("leadline.dev/tier", ""),
         bandwidth_mbps=_label_number(labels, "leadline.dev/bandwidth-mbps"),
+        features=frozenset(status.texts("declaredFeatures")),
     )
 
 
@@ -71,8 +71,10 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
     metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
     hints, problem = _read_hints(metadata)
     containers = list(spec.objects("containers"))
+    namespace, labels = metadata.text("namespace", "default"), metadata.text_map("labels")
+    claims, disks, unknown_volume = read_volumes(spec)
     return Pod(
-        namespace=metadata.text("namespace", "default"),
+        namespace=namespace,
         name=metadata.text("name"),
         uid=metadata.text("uid", ""),
         requests={**pod_requests(spec, status), PODS: 1},
@@ -81,16 +83,23 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         required_affinity=_required_affinity(spec),
         tolerations=tuple(_toleration(t) for t in spec.objects("tolerations")),
         host_ports=tuple(_host_ports(spec)),
+        affinity=read_affinity(spec, "podAffinity", namespace, labels),
+        anti_affinity=read_affinity(spec, "podAntiAffinity", namespace, labels),
+        spread=read_spread(spec, labels),
+        claims=claims,
+        disks=disks,
+        features=read_needed_features(spec),
         images=tuple(c.text("image", "") for c in containers),
         hints=hints,
-        labels=metadata.text_map("labels"),
+        labels=labels,
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
+        preempts=spec.text("preemptionPolicy", "") != "Never",
         node_name=spec.text("nodeName", "") or None,
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
-        problem=problem or _not_modelled(spec),
+        problem=problem or unknown_volume or _not_modelled(spec),
     )
 
 
@@ -133,44 +142,13 @@ def _host_ports(spec: Fields) -> Iterable[HostPort]:
                     yield HostPort(ip, port.text("protocol", "") or "TCP", number)
 
 
-def _required_affinity(spec: Fields) -> tuple[tuple[Requirement, ...], ...] | None:
+def _required_affinity(spec: Fields) -> Terms | None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = spec.object("affinity").object("nodeAffinity")
-    if not affinity.has(required):
-        return None
-    terms = affinity.object(required).objects("nodeSelectorTerms")
-    return tuple(
-        tuple(
-            _requirement(expression, on_name=kind == "matchFields")
-            for kind in ("matchExpressions", "matchFields")
-            for expression in term.objects(kind)
-        )
-        for term in terms
-    )
-
-
-def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
-    key, operator = expression.text("key"), expression.text("operator")
-    if operator not in _OPERATORS:
-        raise expression.error("operator", f"one of {', '.join(_OPERATORS)}")
-    if on_name and key != "metadata.name":
-        raise expression.error("key", "metadata.name, the only field there is")
-    return Requirement(key, operator, expression.texts("values"), on_name)
+    return read_terms(affinity.object(required)) if affinity.has(required) else None
 
 
 def _not_modelled(spec: Fields) -> str | None:
-    """What this pod demands that the filters don't know yet, as one sentence."""
-    affinity = spec.object("affinity")
-    for kind in ("podAffinity", "podAntiAffinity"):
-        if affinity.object(kind).raw("requiredDuringSchedulingIgnoredDuringExecution"):
-            return f"required {kind} is not supported yet"
-    for constraint in spec.objects("topologySpreadConstraints"):
-        if constraint.text("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule":
-            return "topologySpreadConstraints with DoNotSchedule are not supported yet"
-    if spec.raw("resourceClaims"):
-        return "resourceClaims are not supported yet"
-    for volume in spec.objects("volumes"):
-        for source, _ in volume.items():
-            if source not in ("name", *_PLAIN_VOLUMES):
-                return f"volumes of kind {source} are not supported yet"
-    return None
+    """What this pod demands that the filters don't know, as one sentence."""
+    demanded = next((name for name in _NOT_MODELLED if spec.raw(name)), None)
+    return f"{demanded} is not supported" if demanded else None

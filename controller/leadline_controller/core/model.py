@@ -9,10 +9,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from leadline_controller.core.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
+from leadline_controller.core.selectors import Requirement as Requirement
+from leadline_controller.core.selectors import Terms
+
 CPU = "cpu"
 MEMORY = "memory"
 PODS = "pods"
 SCHEDULER_NAME = "leadline"
+_HARD = ("NoSchedule", "NoExecute")
 
 
 def _empty() -> Mapping[str, Any]:
@@ -50,19 +55,6 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
-    """One expression of a node selector term, over a label or over the node's name.
-
-    `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt.
-    """
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-    on_name: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class HostPort:
     """A port that a container takes on its node. `ip` "0.0.0.0" collides with every address."""
 
@@ -82,7 +74,8 @@ class Node:
     """A node as the cluster describes it.
 
     allocatable: resource name -> base units. bandwidth_mbps: capacity of the node's link,
-    Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "".
+    Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "". features: what its kubelet
+    declares that it can do.
     """
 
     name: str
@@ -94,6 +87,14 @@ class Node:
     tier: str = ""
     bandwidth_mbps: float | None = None
     image_layers: frozenset[str] = frozenset()
+    features: frozenset[str] = frozenset()
+
+    def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:
+        """The first hard taint (NoSchedule, NoExecute) that none of these tolerates."""
+        for taint in self.taints:
+            if taint.effect in _HARD and not any(t.tolerates(taint) for t in tolerations):
+                return taint
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ class Pod:
     requests: resource name -> base units, the pod's effective request; PODS is always 1.
     limits: the same for what it may take at most; a missing one means no limit.
     required_affinity: node selector terms, any one of which must match; None: no demand.
+    affinity, anti_affinity: the required ones. features: what the node's kubelet must declare.
+    preempts: whether kube-scheduler would let it push others out.
     problem: what could not be read or is not modelled; such a pod is never placed.
     """
 
@@ -130,14 +133,21 @@ class Pod:
     requests: Mapping[str, int] = field(default_factory=_empty)
     limits: Mapping[str, int] = field(default_factory=_empty)
     node_selector: Mapping[str, str] = field(default_factory=_empty)
-    required_affinity: tuple[tuple[Requirement, ...], ...] | None = None
+    required_affinity: Terms | None = None
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    claims: tuple[ClaimUse, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    features: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
     labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0
+    preempts: bool = True
     node_name: str | None = None
     finished: bool = False
     terminating: bool = False
@@ -148,6 +158,12 @@ class Pod:
     def key(self) -> str:
         """namespace/name."""
         return f"{self.namespace}/{self.name}"
+
+    def claim_key(self, use: ClaimUse) -> str:
+        """namespace/name of a claim that the pod mounts; an ephemeral volume's claim is named
+        after pod and volume."""
+        name = f"{self.name}-{use.name}" if use.ephemeral else use.name
+        return f"{self.namespace}/{name}"
 
 
 @dataclass(frozen=True, slots=True)

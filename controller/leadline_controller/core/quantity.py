@@ -30,14 +30,19 @@ def parse_quantity(text: str, *, per_unit: int = 1) -> int:
 
     `parse_quantity("1.5", per_unit=1000)` is 1500 thousandths. Raises QuantityError.
     """
+    return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(exact_quantity(text) * per_unit)))
+
+
+def exact_quantity(text: str) -> Fraction:
+    """The quantity as it is written, neither rounded nor capped. Raises QuantityError."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
     sign, whole, decimals, suffix = match.groups(default="") if match else ("", "", "", "")
     if not whole + decimals:
         raise QuantityError(
             f"{text[:_MAX_TEXT]!r} is no quantity: expected a number like 500m, 4Gi or 2"
         )
-    number = Fraction(int(whole + decimals), 10 ** len(decimals)) * _scale(text, suffix) * per_unit
-    return max(-MAX_AMOUNT, min(MAX_AMOUNT, math.ceil(-number if sign == "-" else number)))
+    number = Fraction(int(whole + decimals), 10 ** len(decimals)) * _scale(text, suffix)
+    return -number if sign == "-" else number
 
 
 def _scale(text: str, suffix: str) -> Fraction:

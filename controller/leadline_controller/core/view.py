@@ -5,68 +5,29 @@ Every array has one entry a node, in the order of `ClusterView.nodes`. A measure
 that is unknown is NaN: it is never zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leadline_controller.core.model import HostPort, Link, Node, Pod
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-
-class NodeTable:
-    """What does not change when a pod is placed: the nodes, and indexes over them."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self.nodes: tuple[Node, ...] = tuple(nodes)
-        self.names: tuple[str, ...] = tuple(node.name for node in self.nodes)
-        self.index: Mapping[str, int] = {name: i for i, name in enumerate(self.names)}
-        self._allocatable: dict[str, Ints] = {}
-        self._masks: dict[object, Bools] = {}
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def allocatable(self, resource: str) -> Ints:
-        """Base units of `resource` on each node, shape (n,); 0 where a node has none."""
-        column = self._allocatable.get(resource)
-        if column is None:
-            column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
-            column.flags.writeable = False
-            if column.any():  # pods make names up; memory must not grow with them
-                self._allocatable[resource] = column
-        return column
-
-    def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
-        """Where `test` holds, shape (n,). Remembered under `key`, so a selector that many
-        pods share is evaluated once."""
-        mask = self._masks.get(key)
-        if mask is None:
-            if len(self._masks) > 4096:  # pods choose the keys; memory must not grow with them
-                self._masks.clear()
-            mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
-            mask.flags.writeable = False
-            self._masks[key] = mask
-        return mask
-
-    @cached_property
-    def bandwidth_mbps(self) -> Floats:
-        """Stated capacity of each node's link, Mbit/s, NaN where unknown."""
-        return np.array(
-            [np.nan if n.bandwidth_mbps is None else n.bandwidth_mbps for n in self.nodes],
-            dtype=np.float64,
-        )
+from leadline_controller.core.nodes import Bools as Bools
+from leadline_controller.core.nodes import Floats as Floats
+from leadline_controller.core.nodes import Ints as Ints
+from leadline_controller.core.nodes import NodeTable as NodeTable
+from leadline_controller.core.residents import Namespaces, Residents
+from leadline_controller.core.storage import Storage, VolumePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
-    """What the agents measured, one column each, shape (n,), NaN where unknown or too old."""
+    """What the agents measured, one column each, shape (n,), NaN where unknown or too old.
+
+    measured_at_s: when each value was measured, shape (n, m) with a column for each of METRICS,
+    seconds on the clock of the decision; (0, 0) where nobody keeps the time, as in a snapshot.
+    """
 
     cpu_percent: Floats
     memory_percent: Floats
@@ -74,6 +35,7 @@ class NodeMetrics:
     packets_received_per_s: Floats
     disk_bytes_per_s: Floats
     bandwidth_mbps: Floats
+    measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
@@ -81,7 +43,7 @@ class NodeMetrics:
         return cls(**{name: np.full(count, np.nan) for name in METRICS})
 
 
-METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics))
+METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name != "measured_at_s")
 
 
 class LinkTable:
@@ -98,15 +60,17 @@ class LinkTable:
         self._fill(len(index), ends, np.array([rtt for _, _, rtt in pairs], dtype=np.float64))
 
     @classmethod
-    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats) -> "LinkTable":
-        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2), and
-        `rtt_ms` its round trip, ms, shape (m,)."""
+    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats) -> "LinkTable":
+        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2),
+        `rtt_ms` its round trip, ms, and `at_s` when that was measured, shape (m,)."""
         table = cls.__new__(cls)
-        table._fill(count, ends, rtt_ms)
+        table._fill(count, ends, rtt_ms, at_s)
         return table
 
-    def _fill(self, count: int, ends: Ints, rtt_ms: Floats) -> None:
+    def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
+        at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
+        self._at_s = np.concatenate((at_s, at_s))
         self._from = np.concatenate((ends[:, 0], ends[:, 1]))
         self._to = np.concatenate((ends[:, 1], ends[:, 0]))
         self._rtt_ms = np.concatenate((rtt_ms, rtt_ms))
@@ -119,6 +83,15 @@ class LinkTable:
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
         return column
+
+    @cached_property
+    def oldest_at_s(self) -> Floats:
+        """When the oldest of each node's round trips was measured, shape (n,), seconds on the
+        clock of the decision; NaN where none was, or nobody keeps the time."""
+        oldest = np.full(self._count, np.inf)
+        np.fmin.at(oldest, self._from, self._at_s)
+        oldest[np.isinf(oldest)] = np.nan
+        return oldest
 
     @cached_property
     def worst_rtt_ms(self) -> float:
@@ -146,6 +119,8 @@ class ClusterView:
     bandwidth_requested_mbps: link capacity already asked for, Mbit/s, shape (n,).
     placed_in_run: pods that this run has put on each node, shape (n,) (DACS' zeta).
     host_ports: node index -> ports taken there.
+    residents: the pods that are on the nodes. mounts: node index -> those of them that bring
+    claims or disks. storage: claims, volumes and what else decides where a volume can be.
     """
 
     table: NodeTable
@@ -157,6 +132,10 @@ class ClusterView:
     host_ports: Mapping[int, tuple[HostPort, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    residents: Residents = field(default_factory=Residents)
+    mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    namespaces: Namespaces = field(default_factory=Namespaces)
+    storage: Storage = field(default_factory=Storage)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -185,10 +164,14 @@ class ClusterView:
         return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
 
     def with_placement(
-        self, pod: Pod, node: int, charge: Mapping[str, int] | None = None
+        self,
+        pod: Pod,
+        node: int,
+        charge: Mapping[str, int] | None = None,
+        volumes: VolumePlan | None = None,
     ) -> "ClusterView":
         """The view after `pod` was put on the node with index `node`, which is charged the
-        pod's requests unless `charge` says otherwise."""
+        pod's requests unless `charge` says otherwise. volumes: what is done for its claims."""
         requested = dict(self.requested)
         for resource, amount in (pod.requests if charge is None else charge).items():
             column = self.requested_of(resource).copy()
@@ -203,10 +186,16 @@ class ClusterView:
         ports = self.host_ports
         if pod.host_ports:
             ports = {**ports, node: ports.get(node, ()) + pod.host_ports}
+        mounts = self.mounts
+        if pod.claims or pod.disks:
+            mounts = {**mounts, node: (*mounts.get(node, ()), pod)}
         return replace(
             self,
             requested=requested,
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
             host_ports=ports,
+            residents=self.residents.with_pod(pod, node),
+            mounts=mounts,
+            storage=self.storage if volumes is None else self.storage.assuming(volumes),
         )

@@ -24,4 +24,4 @@ def node_ports(view: ClusterView, pod: Pod) -> Verdict:
         assert port is not None  # noqa: S101  # only asked of nodes that did not pass
         return f"host port {port.port}/{port.protocol} is taken"
 
-    return Verdict(passes, reason)
+    return Verdict(passes, reason, evictable=view.table.all())

@@ -5,6 +5,7 @@ node takes no pods, and such a pod says what is wrong in its `problem`.
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from leadline_controller.core.fields import FieldError
@@ -12,7 +13,9 @@ from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import PODS, Node, Pod
 
 Json = dict[str, Any]
+_CLAIMS = "volumes with claims are not supported yet; kube-scheduler places such pods"
 _MOST_SAID = 1000
+_DEMANDS = ("affinity", "topologySpreadConstraints", "volumes")
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +43,9 @@ class Converter:
         try:
             pod = read_pod(manifest)
         except FieldError as error:
+            known = _without_demands(manifest)
+            if known is not None:
+                return replace(known, problem=str(error))
             pod = _unreadable(manifest, str(error))
             if not pod.name:
                 self._say(key, f"{error}; left out")
@@ -48,6 +54,9 @@ class Converter:
                 self._say(key, f"{error}; what it takes of node {pod.node_name} is not counted")
             return pod
         self._said.pop(key, None)
+        if pod.claims and pod.problem is None:
+            # Claims and volumes are not watched yet, and what is not seen is not guessed at.
+            return replace(pod, problem=_CLAIMS)
         return pod
 
     def _say(self, what: str, problem: str) -> None:
@@ -56,6 +65,17 @@ class Converter:
                 self._said.clear()  # most of these objects are long gone
             self._said[what] = problem
             _log.warning("%s: %s", what, problem)
+
+
+def _without_demands(manifest: Json) -> Pod | None:
+    """The pod without what may be unreadable of its demands, so that what it takes counts."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    try:
+        return read_pod({**manifest, "spec": {k: v for k, v in spec.items() if k not in _DEMANDS}})
+    except FieldError:
+        return None
 
 
 def _unreadable(manifest: Json, problem: str) -> Pod:

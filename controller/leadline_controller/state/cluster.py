@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from leadline_controller.core.model import HostPort, Node, Pod
+from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.ports import (
     ClusterChange,
     Listed,
@@ -17,8 +17,14 @@ from leadline_controller.core.ports import (
     NodeGone,
     PodChanged,
     PodGone,
+    ResourceChanged,
+    ResourceGone,
 )
-from leadline_controller.core.view import ClusterView, Floats, Ints, NodeTable
+from leadline_controller.core.resources import NamespaceLabels, Resource
+from leadline_controller.core.storage import VolumePlan
+from leadline_controller.core.view import ClusterView, NodeTable
+from leadline_controller.state.occupancy import Occupancy
+from leadline_controller.state.resources import ResourceState
 from leadline_controller.state.telemetry import TelemetryState
 
 
@@ -31,17 +37,22 @@ class ClusterState:
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
         self._run: dict[str, str] = {}
-        self._table: NodeTable | None = None
-        self._requested: dict[str, Ints] = {}
-        self._bandwidth_bits_per_s: Floats = np.zeros(0)  # whole numbers, so sums are exact
-        self._ports: dict[int, tuple[HostPort, ...]] = {}
+        self._resources = ResourceState()
+        self._table = NodeTable(())
+        self._occupancy = Occupancy(self._table)
+        self._stale = False  # whether a node changed since the table was made
+        self._choosy: set[str] = set()  # pending pods with demands on other pods
+        self._mounting: set[str] = set()  # and on volumes
 
     @property
     def table(self) -> NodeTable:
         """The nodes there are, sorted by name."""
-        if self._table is None:
-            self._rebuild()
-        assert self._table is not None  # noqa: S101  # _rebuild has made it
+        if self._stale:
+            self._stale = False
+            names = self._table.names
+            self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
+            if self._table.names != names:
+                self._recount()
         return self._table
 
     def nodes(self) -> Mapping[str, Node]:
@@ -63,51 +74,54 @@ class ClusterState:
     def apply(self, change: ClusterChange) -> bool:
         """Fold one change in. True when it may have made room for a pod that had none."""
         match change:
-            case Listed(nodes, pods):
-                self.listed = True
-                self._nodes = {node.name: node for node in nodes}
-                self._pods = {pod.uid: pod for pod in pods}
-                self._assumed = {
-                    uid: node for uid, node in self._assumed.items() if self._is_free(uid)
-                }
-                self._table = None
+            case Listed(nodes, pods, resources):
+                self._replace_all(nodes, pods)
+                self._resources.replace_all(resources)
                 return True
             case NodeChanged(node):
                 changed = self._nodes.get(node.name) != node
-                if changed:
-                    self._nodes[node.name] = node
-                    self._table = None
+                self._nodes[node.name] = node
+                self._stale |= changed
                 return changed
             case NodeGone(name):
-                if self._nodes.pop(name, None) is not None:
-                    self._table = None
-                return False
+                gone = self._nodes.pop(name, None) is not None
+                self._stale |= gone
+                return gone and bool(self._choosy)
             case PodChanged(pod):
                 before = self._pods.get(pod.uid)
                 self._replace(pod.uid, pod)
-                return before is not None and _takes_less(pod, before)
+                return self._makes_room(pod, before)
             case PodGone(pod):
                 before = self._pods.get(pod.uid)
                 self._replace(pod.uid, None)
                 on_node = pod.uid in self._assumed or (before or pod).node_name is not None
                 self._assumed.pop(pod.uid, None)
+                self._resources.forget(pod.uid)
                 return on_node
+            case ResourceChanged(resource):
+                return self._resources.put(resource) and self._waits_for(resource)
+            case ResourceGone(resource):
+                return self._resources.remove(resource) and self._waits_for(resource)
 
-    def assume(self, pod: Pod, node: str) -> None:
-        """Count a known pod as being on `node` from now on, unless it is on one already."""
+    def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
+        """Count a known pod as being on `node` from now on, unless it is on one already, and
+        what is being done for its claims as done."""
         if not self._is_free(pod.uid):
             return
         known = self._pods[pod.uid]
-        self._take(known, -1)
+        self._count_out(known)
         self._assumed[pod.uid] = node
-        self._take(known, +1)
+        self._count_in(known)
         self._run[pod.uid] = node
+        if volumes is not None:
+            self._resources.assume(pod.uid, volumes)
 
     def forget(self, pod: Pod) -> None:
         """The binding failed: the pod is where the watch shows it, or nowhere again."""
         known = self._pods.get(pod.uid)
         if known is not None and known.node_name is None:
-            self._take(known, -1)
+            self._count_out(known)
+            self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
         self._run.pop(pod.uid, None)
 
@@ -118,18 +132,25 @@ class ClusterState:
     def view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
         """The cluster as a decision at `now_s` sees it. The caller may keep it."""
         table = self.table
+        if self._occupancy.is_bloated():
+            self._recount()
         placed = np.zeros(len(table), dtype=np.int64)
         for name in self._run.values():
             if name in table.index:
                 placed[table.index[name]] += 1
+        counted = self._occupancy
         return ClusterView(
             table=table,
-            requested={resource: column.copy() for resource, column in self._requested.items()},
+            requested=counted.requested(),
             metrics=telemetry.metrics(table, now_s),
             links=telemetry.link_table(table, now_s),
-            bandwidth_requested_mbps=self._bandwidth_bits_per_s / 1e6,
+            bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=placed,
-            host_ports=dict(self._ports),
+            host_ports=counted.host_ports(),
+            residents=counted.residents_to_keep(),
+            mounts=counted.mounts(),
+            namespaces=self._resources.namespaces(),
+            storage=self._resources.storage(),
         )
 
     def _is_free(self, uid: str) -> bool:
@@ -139,43 +160,72 @@ class ClusterState:
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)
 
+    def _replace_all(self, nodes: tuple[Node, ...], pods: tuple[Pod, ...]) -> None:
+        self.listed = True
+        self._nodes = {node.name: node for node in nodes}
+        self._pods = {pod.uid: pod for pod in pods}
+        for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
+            del self._assumed[uid]
+        self._choosy.clear()
+        self._mounting.clear()
+        for pod in pods:
+            self._note_demands(pod)
+        self._stale = True
+        self._table = NodeTable(())  # so that all is counted anew
+        self._occupancy = Occupancy(self._table, self._occupancy)
+
     def _replace(self, uid: str, pod: Pod | None) -> None:
         before = self._pods.pop(uid, None)
         if before is not None:
-            self._take(before, -1)
+            self._count_out(before)
+        self._choosy.discard(uid)
+        self._mounting.discard(uid)
         if pod is not None:
             self._pods[uid] = pod
-            if pod.node_name is not None:
-                self._assumed.pop(uid, None)
-            self._take(pod, +1)
+            if pod.node_name is not None and self._assumed.pop(uid, None) not in (
+                None,
+                pod.node_name,
+            ):
+                self._resources.forget(uid)
+            self._note_demands(pod)
+            self._count_in(pod)
 
-    def _rebuild(self) -> None:
-        self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
-        self._requested = {}
-        self._bandwidth_bits_per_s = np.zeros(len(self._table))
-        self._ports = {}
+    def _note_demands(self, pod: Pod) -> None:
+        if pod.node_name is None:
+            if pod.affinity or pod.anti_affinity or pod.spread:
+                self._choosy.add(pod.uid)
+            if pod.claims or pod.disks:
+                self._mounting.add(pod.uid)
+
+    def _recount(self) -> None:
+        self._occupancy = Occupancy(self._table, self._occupancy)
         for pod in self._pods.values():
-            self._take(pod, +1)
+            self._count_in(pod)
 
-    def _take(self, pod: Pod, sign: int) -> None:
-        """Add (+1) what a pod takes on its node, or take it away (-1)."""
+    def _count_in(self, pod: Pod) -> None:
         node = self._node_of(pod)
-        if self._table is None or node is None or pod.finished or node not in self._table.index:
-            return
-        at = self._table.index[node]
-        for resource, amount in pod.requests.items():
-            column = self._requested.get(resource)
-            if column is None:
-                column = self._requested[resource] = np.zeros(len(self._table), dtype=np.int64)
-            column[at] += sign * amount
-        self._bandwidth_bits_per_s[at] += sign * round((pod.hints.bandwidth_mbps or 0.0) * 1e6)
-        if pod.host_ports:
-            held = list(self._ports.get(at, ()))
-            for port in pod.host_ports:
-                held.append(port) if sign > 0 else held.remove(port)
-            self._ports[at] = tuple(held)
-            if not held:
-                del self._ports[at]
+        if node is not None and not pod.finished:
+            self._occupancy.add(pod, node)
+
+    def _count_out(self, pod: Pod) -> None:
+        node = self._node_of(pod)
+        if node is not None and not pod.finished:
+            self._occupancy.remove(pod, node)
+
+    def _makes_room(self, pod: Pod, before: Pod | None) -> bool:
+        if before is not None and _takes_less(pod, before):
+            return True
+        # Who wants to be near a pod, or evenly spread, may be helped by one that comes.
+        return bool(self._choosy) and (
+            before is None
+            or (before.node_name, before.labels, before.terminating)
+            != (pod.node_name, pod.labels, pod.terminating)
+        )
+
+    def _waits_for(self, resource: Resource) -> bool:
+        """Whether a pending pod has demands that such a thing has to do with."""
+        of_namespace = isinstance(resource, NamespaceLabels)
+        return bool(self._choosy if of_namespace else self._mounting)
 
 
 def _takes_less(pod: Pod, before: Pod) -> bool:

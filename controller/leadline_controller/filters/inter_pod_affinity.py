@@ -1,0 +1,120 @@
+"""InterPodAffinity: required affinity and anti-affinity between pods, also the anti-affinity of
+the pods that are there already.
+
+What Kubernetes' documentation calls a topology domain is the set of nodes with one value of the
+term's topology key. Where a namespace's labels are not known, a pod there counts as one to keep
+away from, and not as one to be near to.
+"""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.demands import AffinityTerm
+from leadline_controller.core.model import Pod
+from leadline_controller.core.residents import Aversion, PodKind, kind_of
+from leadline_controller.core.selectors import selects
+from leadline_controller.core.view import Bools, ClusterView
+
+
+def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes in whose domains the pod finds every pod that it must be near to, none
+    that it must be away from, and none that wants to be away from it."""
+    near, away, welcome = _near(view, pod), _away(view, pod), _welcome(view, pod)
+
+    def reason(i: int) -> str:
+        if not near[i]:
+            return "the pod's affinity rules are not met"
+        if not away[i]:
+            return "the pod's anti-affinity rules are not met"
+        return "the anti-affinity rules of pods there are not met"
+
+    return Verdict(near & away & welcome, reason, evictable=near)
+
+
+def _near(view: ClusterView, pod: Pod) -> Bools:
+    if not pod.affinity:
+        return view.table.all()
+    topologies = [view.table.topology(term.topology_key) for term in pod.affinity]
+    labelled, anywhere = view.table.all(), view.table.none()
+    for topology in topologies:
+        labelled &= topology.labelled
+        anywhere |= topology.labelled
+    # One pod has to match all of the terms.
+    chosen = np.ones(view.residents.node.size, dtype=np.bool_)
+    for term in pod.affinity:
+        chosen &= _matching(view, term, unknown=False)
+    per_node = view.residents.per_node(chosen, len(view))
+    if not per_node[anywhere].any():
+        # The first of a group that wants to be near to its own kind may start anywhere.
+        own = all(_means(view, t, kind_of(pod), unknown=False) for t in pod.affinity)
+        return labelled if own else view.table.none()
+    passes = labelled
+    for topology in topologies:
+        passes &= topology.totals(per_node)[topology.codes] > 0
+    return passes
+
+
+def _away(view: ClusterView, pod: Pod) -> Bools:
+    passes = view.table.all()
+    for term in pod.anti_affinity:
+        topology = view.table.topology(term.topology_key)
+        per_node = view.residents.per_node(_matching(view, term, unknown=True), len(view))
+        passes &= topology.totals(per_node)[topology.codes] == 0
+    return passes
+
+
+def _welcome(view: ClusterView, pod: Pod) -> Bools:
+    passes = view.table.all()
+    kind = kind_of(pod)
+    labels = view.namespaces.labels.get(pod.namespace)
+    key = kind, None if labels is None else frozenset(labels.items())
+    for label in sorted(view.residents.aversions.topology_keys):
+
+        def hates(terms: Aversion, label: str = label) -> bool:
+            return any(
+                _covers(view, term, kind, unknown=True)
+                for term in terms
+                if term.topology_key == label
+            )
+
+        averse = view.residents.averse((label, key), hates)
+        if averse.any():
+            topology = view.table.topology(label)
+            per_node = view.residents.per_node(averse, len(view))
+            passes &= topology.totals(per_node)[topology.codes] == 0
+    return passes
+
+
+def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
+    """Which residents the term means, shape (pods,)."""
+    key: Hashable = term
+    if term.namespace_selector:
+        key = term, unknown, view.namespaces.version
+    return view.residents.of_kind(key, lambda kind: _means(view, term, kind, unknown=unknown))
+
+
+def _means(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+    """Whether a term of the pod to be placed means pods of this kind.
+
+    To kube-scheduler (1.36) such a term's namespace selector, if it takes a namespace without
+    any labels, means every namespace there is; a resident's does not.
+    """
+    if term.namespace_selector is not None and selects(term.namespace_selector, {}):
+        return selects(term.selector, kind.labels)
+    return _covers(view, term, kind, unknown=unknown)
+
+
+def _covers(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+    """Whether the term's own words mean pods of this kind. unknown: what to take it for where that
+    depends on a namespace's labels and they are not known."""
+    if kind.namespace not in term.namespaces:
+        labels = view.namespaces.labels.get(kind.namespace)
+        if term.namespace_selector is None:
+            return False
+        if term.namespace_selector and labels is None and not unknown:
+            return False
+        if labels is not None and not selects(term.namespace_selector, labels):
+            return False
+    return selects(term.selector, kind.labels)

@@ -1,0 +1,19 @@
+"""NodeDeclaredFeatures: what a pod needs of the kubelet, the kubelet must say that it has."""
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import ClusterView
+
+
+def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes whose kubelet declares every feature that the pod needs."""
+    passes = view.table.all()
+    if pod.features:
+        needed = frozenset(pod.features)
+        passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
+
+    def reason(i: int) -> str:
+        lacking = sorted(set(pod.features) - view.nodes[i].features)
+        return f"the kubelet does not declare {', '.join(lacking)}"
+
+    return Verdict(passes, reason)

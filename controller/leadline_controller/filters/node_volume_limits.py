@@ -1,0 +1,128 @@
+"""NodeVolumeLimits: a node holds as many volumes of a CSI driver as its CSINode says."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.model import Pod
+from leadline_controller.core.resources import Claim
+from leadline_controller.core.storage import Storage
+from leadline_controller.core.view import Bools, ClusterView, Ints
+
+# Volumes of these kinds, and classes with these provisioners, are handled by CSI drivers.
+_DRIVERS = {
+    "awsElasticBlockStore": "ebs.csi.aws.com",
+    "gcePersistentDisk": "pd.csi.storage.gke.io",
+    "azureDisk": "disk.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "portworxVolume": "pxd.portworx.com",
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+# (driver, what tells the volume from others of the driver)
+_Held = tuple[str, str]
+
+
+def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes where, with the pod's volumes, no driver has more than it can hold.
+
+    A volume counts once a node; one that is to be made counts, too.
+    """
+    if not pod.claims and not pod.disks:
+        return Verdict.everywhere(view)
+    wanted = set(_held(view.storage, pod))
+    limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
+    limited = view.table.none()
+    for column in limits.values():
+        limited |= column >= 0
+    if not limited.any():
+        return Verdict.everywhere(view)
+    passes = ~(limited & _unreadable(view))
+    full: dict[int, str] = {}
+    # Most nodes hold far less than they could, and counting exactly takes much longer.
+    most = _at_most(view) + len(wanted)
+    for driver, column in limits.items():
+        for i in np.flatnonzero((column >= 0) & (most > column)):
+            if _count(view, int(i), driver, wanted) > column[i]:
+                full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"
+    passes[list(full)] = False
+    return Verdict(
+        passes,
+        lambda i: full.get(i, "a pod there mounts another pod's claim"),
+        evictable=view.table.all(),
+    )
+
+
+def _limits(view: ClusterView, driver: str) -> Ints:
+    """What each node's CSINode says, shape (n,), -1 where there is no limit."""
+    nodes = view.storage.csi_nodes
+    return np.array(
+        [nodes[n].limits.get(driver, -1) if n in nodes else -1 for n in view.table.names],
+        dtype=np.int64,
+    )
+
+
+def _at_most(view: ClusterView) -> Ints:
+    count = np.zeros(len(view), dtype=np.int64)
+    for i, pods in view.mounts.items():
+        count[i] = sum(len(pod.claims) + len(pod.disks) for pod in pods)
+    for node, attached in view.storage.attachments_by_node.items():
+        if node in view.table.index:
+            count[view.table.index[node]] += len(attached)
+    return count
+
+
+def _count(view: ClusterView, node: int, driver: str, wanted: set[_Held]) -> int:
+    """Volumes of the driver on the node with the wanted ones; 0 where these add none. Those
+    attached but mounted by no pod are not compared with the wanted ones, as in Kubernetes."""
+    mounted = {held for pod in view.mounts.get(node, ()) for held in _held(view.storage, pod)}
+    new = {held for held in wanted - mounted if held[0] == driver}
+    if not new:
+        return 0
+    attached = set()
+    for attachment in view.storage.attachments_by_node.get(view.table.names[node], ()):
+        volume = view.storage.volumes.get(attachment.volume)
+        if volume is not None and volume.driver:
+            attached.add((attachment.driver, volume.handle))
+    return len(new) + sum(1 for name, _ in mounted | attached if name == driver)
+
+
+def _held(storage: Storage, pod: Pod) -> Iterator[_Held]:
+    """The volumes of drivers that a pod mounts; claims that are not there don't count."""
+    for disk in pod.disks:
+        if disk.kind in _DRIVERS:
+            yield _DRIVERS[disk.kind], f"{disk.kind}/{disk.name}"
+    for use in pod.claims:
+        claim = storage.claims.get(pod.claim_key(use))
+        if claim is not None and (held := _held_by(storage, claim)):
+            yield held
+
+
+def _held_by(storage: Storage, claim: Claim) -> _Held | None:
+    volume = storage.volumes.get(claim.volume)
+    if volume is not None and volume.driver:
+        return volume.driver, volume.handle
+    if volume is not None:
+        driver = _DRIVERS.get(volume.kind)
+        return (driver, f"volume/{volume.name}") if driver else None
+    storage_class = storage.classes.get(claim.class_name)
+    if storage_class is None:
+        return None
+    provisioner = storage_class.provisioner
+    return _DRIVERS.get(provisioner, provisioner), f"claim/{claim.key}"
+
+
+def _unreadable(view: ClusterView) -> Bools:
+    """Where a pod mounts an ephemeral volume whose claim is somebody else's: kube-scheduler
+    can't count there."""
+    found = view.table.none()
+    for i, pods in view.mounts.items():
+        for pod in pods:
+            for use in pod.claims:
+                claim = view.storage.claims.get(pod.claim_key(use)) if use.ephemeral else None
+                found[i] |= claim is not None and claim.owner_uid != pod.uid
+    return found

@@ -1,0 +1,75 @@
+"""PodTopologySpread: the constraints that are demands (DoNotSchedule)."""
+
+import numpy as np
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.demands import SpreadConstraint
+from leadline_controller.core.model import Pod
+from leadline_controller.core.nodes import Topology
+from leadline_controller.core.residents import PodKind
+from leadline_controller.core.selectors import selects
+from leadline_controller.core.view import Bools, ClusterView, Ints
+
+
+def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes in whose domain one pod more leaves it at most max_skew above the
+    emptiest domain. Only nodes that have all of the constraints' topology keys count."""
+    labelled = view.table.all()
+    for constraint in pod.spread:
+        labelled &= view.table.topology(constraint.topology_key).labelled
+    skews = [(c, _skew(view, pod, c, labelled)) for c in pod.spread]
+    passes = labelled.copy()
+    for constraint, skew in skews:
+        passes &= skew <= constraint.max_skew
+
+    def reason(i: int) -> str:
+        for constraint, skew in skews:
+            key, most = constraint.topology_key, constraint.max_skew
+            if key not in view.nodes[i].labels:
+                return f"topology spread: the node has no label {key}"
+            if skew[i] > most:
+                return f"topology spread over {key}: the skew would be {skew[i]}, at most {most}"
+        raise IndexError(i)
+
+    return Verdict(passes, reason, evictable=labelled)
+
+
+def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, labelled: Bools) -> Ints:
+    """By how much each node's domain would exceed the emptiest one with the pod, shape (n,)."""
+    topology = view.table.topology(constraint.topology_key)
+    counted = labelled & _included(view, pod, constraint)
+    per_domain = topology.totals(np.where(counted, _matching(view, pod, constraint), 0))
+    own = int(selects(constraint.selector, pod.labels))
+    return (per_domain + own - _emptiest(topology, counted, per_domain, constraint))[topology.codes]
+
+
+def _emptiest(
+    topology: Topology, counted: Bools, per_domain: Ints, constraint: SpreadConstraint
+) -> int:
+    present = topology.totals(counted) > 0
+    if np.count_nonzero(present) < constraint.min_domains:
+        return 0
+    return int(per_domain[present].min())
+
+
+def _included(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Bools:
+    counted = view.table.all()
+    if constraint.honor_affinity:
+        counted &= view.table.wanted_by(pod)
+    if constraint.honor_taints:
+        counted &= view.table.tolerated_by(pod.tolerations)
+    return counted
+
+
+def _matching(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Ints:
+    """The pods on each node that the constraint counts, shape (n,). As in Kubernetes those
+    being deleted don't count, and a selector that selects everything counts nothing."""
+    if not constraint.selector:
+        return np.zeros(len(view), dtype=np.int64)
+
+    def counts(kind: PodKind) -> bool:
+        same = kind.namespace == pod.namespace and not kind.terminating
+        return same and selects(constraint.selector, kind.labels)
+
+    chosen = view.residents.of_kind(("spread", pod.namespace, constraint.selector), counts)
+    return view.residents.per_node(chosen, len(view))

@@ -1,0 +1,17 @@
+"""VolumeBinding: every claim of the pod is bound to a volume that the node reaches, or can be."""
+
+from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import ClusterView
+
+
+def volume_binding(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes on which all of the pod's volumes are, or can be bound or made."""
+    if not pod.claims:
+        return Verdict.everywhere(view)
+    try:
+        search = VolumeSearch(view, pod)
+    except RefusedClaimError as error:
+        return Verdict.refused(view, str(error))
+    return Verdict(search.passes, search.reason)

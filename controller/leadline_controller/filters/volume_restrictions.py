@@ -1,0 +1,38 @@
+"""VolumeRestrictions: disks that one machine has at a time, and claims that one pod has."""
+
+from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.model import Pod
+from leadline_controller.core.resources import READ_WRITE_ONCE_POD
+from leadline_controller.core.view import ClusterView
+
+
+def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes where no pod has a disk that the pod needs for itself. A pod whose
+    ReadWriteOncePod claim is in use passes nowhere."""
+    alone = {
+        key
+        for use in pod.claims
+        if not use.ephemeral
+        and (claim := view.storage.claims.get(key := pod.claim_key(use))) is not None
+        and READ_WRITE_ONCE_POD in claim.access_modes
+    }
+    if alone and (used := next((key for key in alone if _in_use(view, key)), None)):
+        name = used.partition("/")[2]
+        return Verdict.refused(
+            view, f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
+        )
+    passes = view.table.all()
+    if pod.disks:
+        for i, held in view.mounts.items():
+            passes[i] = not any(d.conflicts(o) for d in pod.disks for p in held for o in p.disks)
+    why = "a pod there has a disk that the pod needs for itself"
+    return Verdict(passes, lambda _: why, evictable=view.table.all())
+
+
+def _in_use(view: ClusterView, key: str) -> bool:
+    return any(
+        not use.ephemeral and pod.claim_key(use) == key
+        for pods in view.mounts.values()
+        for pod in pods
+        for use in pod.claims
+    )
