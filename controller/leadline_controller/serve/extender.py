@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from leadline_controller.serve import extender_protocol as protocol
 from leadline_controller.serve.extender_adviser import AdviceError, Adviser
 from leadline_controller.serve.settings import ExtenderSettings, ServeError
 
 log = logging.getLogger(__name__)
+# What is no HTTP is answered as such; a traceback for each would fill the log.
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.setLevel(logging.CRITICAL)
 
 Done = TypeVar("Done")
 Work = Callable[[bytes], Awaitable[bytes]]
@@ -73,6 +77,8 @@ class ExtenderServer:
         self._runner = web.AppRunner(
             application,
             access_log=None,
+            logger=_http_log,
+            auto_decompress=False,  # nobody who should ask does that
             keepalive_timeout=limits.idle_s,
             lingering_time=_LINGER_S,
             shutdown_timeout=_SHUTDOWN_S,
@@ -174,8 +180,8 @@ class ExtenderServer:
                 told = self._adviser.not_ready() or f"not answered within {limit_s:g} s"
             except (protocol.ProtocolError, AdviceError) as error:
                 told = str(error)
-            except web.HTTPException:
-                raise
+            except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as error:
+                told = f"the request broke off: {' '.join(str(error).split())}"
             except Exception as error:
                 log.exception("answering %s", request.path)
                 told = f"internal error, please report it: {error!r}"
@@ -188,7 +194,7 @@ class ExtenderServer:
             return await self._sent(request, response)
 
     async def _sent(self, request: web.Request, response: web.Response) -> web.Response:
-        """Send it to a client that may be slow to take it."""
+        """Send it to a client that may be slow to take it, or gone."""
         try:
             async with asyncio.timeout(self._limits.answer_s):
                 await response.prepare(request)
@@ -196,6 +202,8 @@ class ExtenderServer:
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
+        except ConnectionError:
+            pass
         return response
 
     async def _body(self, request: web.Request) -> bytes:

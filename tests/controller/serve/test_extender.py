@@ -213,6 +213,33 @@ async def test_a_client_that_dribbles_is_cut_off() -> None:
         writer.close()
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD[:20],
+        HEAD,
+        HEAD + b'{"Pod"',
+        HEAD.replace(b"Content-Length: 1000", b"Transfer-Encoding: chunked") + b"zz\r\n",
+        HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + b"x" * 1000,
+    ],
+    ids=["in the head", "before the body", "in the body", "bad chunks", "compressed"],
+)
+async def test_a_client_that_breaks_off_harms_nobody(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with answering(listed()) as address:
+        host, port = address.split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(sent)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.sleep(0.05)
+        status, _ = await post(address, "filter", args(wants("web"), NAMES))
+    assert status == 200
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 async def send_until_cut_off(writer: asyncio.StreamWriter) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:

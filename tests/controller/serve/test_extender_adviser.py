@@ -384,3 +384,29 @@ async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(scene: Sce
     for number in range(5000):
         scene.adviser.filter(asked(wants(f"p{number}", 5000), ["n1"]))
     assert len(scene.adviser._open) == 4096
+
+
+async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:
+    scene = Scene(boards(10, 20), every_filter=True)
+    resident = replace(pending(wants("there")), labels={"app": "web"}, node_name="n2")
+    scene.cluster.put_pod(resident)
+    scene.list()
+    made = wants("web")
+    made["metadata"]["labels"] = {"app": "web"}
+    hostname, mine = "kubernetes.io/hostname", {"matchLabels": {"app": "web"}}
+    required = [{"topologyKey": hostname, "labelSelector": mine}]
+    made["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    made["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": hostname,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": mine,
+        }
+    ]
+    sent = [wide("new", 30), wide("n1", 10), wide("n2", 20)]
+    passing, failed = scene.adviser.filter(asked(made, nodes=sent))
+    assert passing == ["new", "n1"]
+    assert "InterPodAffinity" in failed["n2"]
