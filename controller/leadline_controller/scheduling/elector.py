@@ -53,9 +53,7 @@ class Elector:
         try:
             while True:
                 try:
-                    await self._look()
-                except LeaseChangedError:
-                    await self._reread()
+                    await self._try()
                 except ClusterError as error:
                     log.debug("the Lease: %s", error)  # the store says what a person must know
                 self._tell()
@@ -63,6 +61,16 @@ class Elector:
                 await self._clock.sleep(pause_s)
         finally:
             await self._release()
+
+    async def _try(self) -> None:
+        """Where another wrote meanwhile nothing more is begun, and it is looked at once more."""
+        for _ in range(2):
+            try:
+                await self._look()
+            except LeaseChangedError:
+                self._election.saw(None, self._clock.now_s())
+            else:
+                return
 
     async def _look(self) -> None:
         """Renew what is ours without a look; else look, and take what is free."""
@@ -75,14 +83,6 @@ class Elector:
             record = await self._store.write(self._identity, duration_s, election.record)
             election.wrote(record, asked_s)
             self._renewed.set()
-
-    async def _reread(self) -> None:
-        try:
-            self._election.saw(await self._store.read(), self._clock.now_s())
-        except ClusterError as error:
-            # Another may hold it, so nothing more is begun until it is known.
-            self._election.saw(None, self._clock.now_s())
-            log.debug("the Lease: %s", error)
 
     async def _release(self) -> None:
         """So that another need not wait until it expires; when it fails, that is what happens."""

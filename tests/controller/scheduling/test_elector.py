@@ -174,15 +174,31 @@ async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -
         assert (a.leads(), a.holder()) == (False, "thief")
 
 
+async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_anew() -> None:
+    class Watched(SimLease):
+        async def read(self) -> LeaseRecord | None:
+            led.append(a.leads())
+            return await super().read()
+
+    led: list[bool] = []
+    lease, clock = Watched(), SimClock()
+    a = Elector(lease, "a", clock)
+    async with running(clock, a):
+        assert a.leads()
+        lease.steal("thief", 10)
+        await clock.advance(2)
+    assert led == [False, False]  # at the start, and after the conflict
+
+
 async def test_a_lease_that_was_deleted_is_made_again() -> None:
     lease, clock = SimLease(), SimClock()
     a = Elector(lease, "a", clock)
     async with running(clock, a):
         lease.remove()
         await clock.advance(2)
-        assert not a.leads()
-        await clock.advance(2.4)
         assert a.leads()
+        assert lease.record is not None
+        assert lease.record.holder == "a"
 
 
 @pytest.mark.parametrize("error", [UnavailableError("500: no"), RefusedError("403: no right")])
