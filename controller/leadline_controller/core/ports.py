@@ -106,6 +106,11 @@ class LeaseStore(Protocol):
         create it for None. Raises LeaseChangedError and, within seconds, ClusterError's kinds."""
         ...
 
+    def follow(self) -> AsyncGenerator[str, None]:
+        """Who holds it, now and after each write, until the connection ends. It may tell of
+        what is past. Raises ClusterError's kinds. To be closed after use."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
