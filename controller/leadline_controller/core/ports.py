@@ -40,6 +40,11 @@ class RefusedError(ClusterError):
     """The cluster will not do it, and asking again won't help (400, 403, 422)."""
 
 
+class ForbiddenError(RefusedError):
+    """We have no right to it (403); also what an API server says for a moment after its start,
+    while it does not know the roles yet."""
+
+
 class UnavailableError(ClusterError):
     """The cluster can't answer now; ask again later (429, 5xx, no connection)."""
 

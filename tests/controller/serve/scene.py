@@ -36,6 +36,26 @@ GIB = 1024**3
 POLL_S = 0.02
 
 
+class Turn:
+    """The Leadership port, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.leading = True
+        self.named = "this-one"
+
+    def leads(self) -> bool:
+        return self.leading
+
+    def left_s(self) -> float:
+        return 9.0 if self.leading else -1.0
+
+    def holder(self) -> str:
+        return self.named
+
+    async def wait(self) -> None:
+        assert self.leading
+
+
 class Scene:
     """State with a clock that only moves when told to."""
 
@@ -44,6 +64,7 @@ class Scene:
         self.telemetry = TelemetryState(TimesToLive())
         self.cluster = ClusterState()
         self.decisions = DecisionLog()
+        self.turn = Turn()
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -52,6 +73,7 @@ class Scene:
             version="1.2.3",
             cluster_name="lab",
             strategy="netsched",
+            leadership=self.turn,
         )
         self._sent: Counter[str] = Counter()
 
