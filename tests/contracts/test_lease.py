@@ -5,14 +5,16 @@ The real API server says what is right; the Lease in memory has to answer the sa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 import pytest
 from leadline_controller.core.ports import LeaseChangedError, LeaseStore
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.sim.lease import SimLease
 
+from tests.contracts.scenes import PATIENCE_S
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 
@@ -62,6 +64,15 @@ async def test_another_takes_it_and_it_is_counted(lease: LeaseStore) -> None:
     taken = await lease.write("b", 20, first)
     assert (taken.holder, taken.duration_s, taken.transitions) == ("b", 20, 1)
     assert taken.acquired != first.acquired
+
+
+async def test_who_follows_hears_who_holds_it(lease: LeaseStore) -> None:
+    first = await lease.write("a", 10, None)
+    async with aclosing(lease.follow()) as holders, asyncio.timeout(PATIENCE_S):
+        assert await anext(holders) == "a"
+        second = await lease.write("a", 10, first)
+        await lease.write("b", 10, second)
+        assert [await anext(holders), await anext(holders)] == ["a", "b"]
 
 
 async def test_released_it_is_nobodys(lease: LeaseStore) -> None:

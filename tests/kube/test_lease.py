@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +127,62 @@ async def test_a_lease_that_somebody_emptied_is_free(tmp_path: Path, spec: dict[
     assert (read.holder, read.duration_s, read.transitions) == ("", 0, 0)
 
 
+async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path: Path) -> None:
+    wire = Wire()
+    events = [
+        {"type": "ADDED", "object": lease("a")},
+        {"type": "BOOKMARK", "object": {}},
+        {"type": "MODIFIED", "object": lease("b", "43")},
+        {"type": "DELETED", "object": lease("b", "44")},
+    ]
+    wire.answer(f"watch {LEASES}", stream(*events, then_silence=False))
+    async with store(wire, tmp_path) as kept, aclosing(kept.follow()) as holders:
+        assert [holder async for holder in holders] == ["a", "b", ""]
+    (asked,) = wire.asked(LEASES)
+    assert asked["fieldSelector"] == "metadata.name=leadline-controller"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refusal(403), RefusedError),
+        (refusal(410), ExpiredError),
+        (refusal(429), UnavailableError),
+        (refusal(500), UnavailableError),
+        (stream({"type": "MODIFIED", "object": {}}), UnavailableError),
+    ],
+)
+async def test_following_what_can_not_be_followed(
+    tmp_path: Path, answer: Answer, error: type[ClusterError]
+) -> None:
+    wire = Wire()
+    wire.answer(f"watch {LEASES}", answer)
+    async with store(wire, tmp_path) as kept, aclosing(kept.follow()) as holders:
+        with pytest.raises(error):
+            await anext(holders)
+
+
+async def test_a_theft_that_is_heard_of_is_looked_into_at_once(tmp_path: Path) -> None:
+    """A renewal would be due much later."""
+    wire = Wire()
+    theft = {"type": "MODIFIED", "object": lease("thief", "77")}
+    wire.answer(f"watch {LEASES}", stream(theft))
+    wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77")))
+    wire.answer(f"POST {LEASES}", says(lease()))
+    wire.answer(f"PATCH {LEASE}", refusal(409))
+    slow = LeaseTiming(duration_s=1000, renew_deadline_s=900, retry_s=800)
+    async with candidate(wire, tmp_path, slow) as elector, asyncio.timeout(PATIENCE_S):
+        while elector.holder() != "thief":  # noqa: ASYNC110  # there is no event to wait for
+            await asyncio.sleep(0.01)
+        assert not elector.leads()
+
+
 @asynccontextmanager
-async def candidate(wire: Wire, folder: Path) -> AsyncIterator[Elector]:
+async def candidate(
+    wire: Wire, folder: Path, timing: LeaseTiming = QUICK
+) -> AsyncIterator[Elector]:
     async with store(wire, folder, timeout_s=0.3) as kept:
-        elector = Elector(kept, "me", LeaseClock(), QUICK)
+        elector = Elector(kept, "me", LeaseClock(), timing)
         running = asyncio.create_task(elector.run())
         try:
             yield elector
@@ -154,6 +206,7 @@ async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
     tmp_path: Path, trouble: Answer
 ) -> None:
     wire = Wire()
+    wire.answer(f"watch {LEASES}", trouble)
     wire.answer(f"GET {LEASE}", refusal(404), trouble)
     wire.answer(f"POST {LEASES}", says(lease()))
     wire.answer(f"PATCH {LEASE}", says(lease(version="43")), trouble)
@@ -166,6 +219,7 @@ async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
 
 async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
     wire = Wire()
+    wire.answer(f"watch {LEASES}", stream())
     wire.answer(f"GET {LEASE}", refusal(404))
     wire.answer(f"POST {LEASES}", says(lease()))
     troubles = [refusal(410), refusal(429), refusal(500), hangs()]
@@ -180,6 +234,7 @@ async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
 
 async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
     wire = Wire()
+    wire.answer(f"watch {LEASES}", stream())
     wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77", leaseDurationSeconds=60)))
     wire.answer(f"POST {LEASES}", says(lease()))
     wire.answer(f"PATCH {LEASE}", refusal(409))

@@ -175,6 +175,12 @@ async def look_who_leads(scene: Scene) -> None:
     await scene.cluster.lease.read()
 
 
+async def hear_who_leads(scene: Scene) -> None:
+    scene.admin.create(LEASE.rpartition("/")[0], {"metadata": {"name": "leadline-controller"}})
+    async with aclosing(scene.cluster.lease.follow()) as holders, asyncio.timeout(PATIENCE_S):
+        await anext(holders)
+
+
 async def lead_as_the_first(scene: Scene) -> None:
     await scene.cluster.lease.write("me", 10, None)
 
@@ -193,6 +199,7 @@ NEEDS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "create events": say_why,
     "patch events": say_why_again,
     "get leases": look_who_leads,
+    "watch leases": hear_who_leads,
     "create leases": lead_as_the_first,
     "patch leases": go_on_leading,
 }

@@ -24,7 +24,7 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Request
-  verbs: [create, patch, update]
+  verbs: [create, patch, update, get]
   resources:
   - {group: "", resources: [pods/binding]}
   - {group: coordination.k8s.io, resources: [leases]}
@@ -35,9 +35,11 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True)
 class Write:
-    """A binding or a write of the Lease. by: the credential with which it was asked. name: the
-    pod, or empty for the Lease. to: the node, or the holder. received_s, done_s: by the API
-    server's clock."""
+    """A binding, or a look at the Lease or a write of it.
+
+    by: the credential with which it was asked. name: the pod, or empty for the Lease. to: the
+    node, or the holder. received_s, done_s: by the API server's clock.
+    """
 
     name: str
     to: str
@@ -60,6 +62,7 @@ class Audit:
         self._offset = 0
         self._bindings: list[Write] = []
         self._leases: list[Write] = []
+        self._looks: list[Write] = []
 
     def bindings(self, prefix: str = "") -> list[Write]:
         """All bindings asked for of pods whose names start so, in the order of their ends."""
@@ -70,6 +73,11 @@ class Audit:
         """All writes of the Lease, in the order of their ends."""
         self._read_on()
         return list(self._leases)
+
+    def looks(self) -> list[Write]:
+        """All times that the Lease was read."""
+        self._read_on()
+        return list(self._looks)
 
     def _read_on(self) -> None:
         if not self._file.exists():
@@ -100,7 +108,10 @@ class Audit:
             received_s=_seconds(event["requestReceivedTimestamp"]),
             done_s=_seconds(event["stageTimestamp"]),
         )
-        (self._leases if is_lease else self._bindings).append(write)
+        if event["verb"] == "get":
+            self._looks.append(write)
+        else:
+            (self._leases if is_lease else self._bindings).append(write)
 
 
 def out_of_turn(

@@ -23,7 +23,7 @@ from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import node, pod
 from tests.support.mosquitto import Broker, mosquitto
-from tests.support.ports import free_port
+from tests.support.ports import free_port, listens
 from tests.system.audit import Audit, Write, audited_plane
 from tests.system.daemons import Daemon, eventually, leadline
 
@@ -237,4 +237,5 @@ def _credential(kubeconfig: Path) -> str:
 
 
 def _answers(one: Candidate) -> bool:
-    return leadline("nodes", "--address", one.address).returncode == 0
+    host, _, port = one.address.partition(":")
+    return listens(host, int(port))

@@ -160,12 +160,12 @@ def test_the_lease_is_stolen_in_the_middle(scene: Pair) -> None:
     late = check(scene, "stolen", 300)
     (theft,) = [write for write in scene.audit.leases() if write.to == "thief"]
     # It can't know before it looks at the Lease; from then on it begins no binding. The times are
-    # the server's: what was on its way while the refusal was may arrive after it, and no more is
-    # ever on its way than there are slots.
+    # the server's: what was on its way during that look may arrive after it, and no more is ever
+    # on its way than there are slots.
     knew_s = next(
-        write.done_s
-        for write in scene.audit.leases()
-        if write.by == leader.credential and not write.worked and write.done_s > theft.done_s
+        look.received_s
+        for look in scene.audit.looks()
+        if look.by == leader.credential and look.received_s > theft.done_s
     )
     _told.append(f"stolen: known after {knew_s - theft.done_s:.1f} s, {len(late)} bound until then")
     on_their_way = [write for write in late if write.received_s > knew_s]

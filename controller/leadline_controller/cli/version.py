@@ -1,16 +1,51 @@
 """`leadline version`."""
 
 import platform
+from typing import Any
 
 import click
+from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller import __version__
+from leadline_controller.cli.client import Endpoint, ask, connection_options
+from leadline_controller.cli.errors import Failed, Unreachable
 from leadline_controller.cli.output import Format, emit, output_option, table
+
+_PATIENCE_S = 2.0
 
 
 @click.command(epilog="Example: leadline version -o json")
 @output_option
-def version(output: Format) -> None:
-    """Print the versions of leadline and of the Python that runs it."""
-    found = {"leadline": __version__, "python": platform.python_version()}
-    emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), found.items())])
+@connection_options
+def version(output: Format, endpoint: Endpoint) -> None:
+    """Print the versions of leadline, of the Python that runs it and of the controller, if one
+    answers, and whether that one leads or stands by."""
+    found: dict[str, Any] = {"leadline": __version__, "python": platform.python_version()}
+    try:
+        answer = ask(
+            endpoint,
+            lambda controller: controller.GetVersion(pb.GetVersionRequest(), timeout=_PATIENCE_S),
+        )
+    except (Unreachable, Failed):
+        answer = None
+    rows = [*found.items(), ("controller", _told(answer, endpoint))]
+    found["controller"] = None if answer is None else _document(answer)
+    emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), rows)])
+
+
+def _told(answer: pb.GetVersionResponse | None, endpoint: Endpoint) -> str:
+    if answer is None:
+        return f"none answers at {endpoint.address}"
+    if answer.leader:
+        return f"{answer.version}, leads"
+    return f"{answer.version}, stands by; {answer.lease_holder or 'nobody'} leads"
+
+
+def _document(answer: pb.GetVersionResponse) -> dict[str, Any]:
+    return {
+        "version": answer.version,
+        "cluster": answer.cluster,
+        "strategy": answer.strategy,
+        "leader": answer.leader,
+        "lease_holder": answer.lease_holder or None,
+    }

@@ -41,6 +41,11 @@ class RefusedError(ClusterError):
     """The cluster will not do it, and asking again won't help (400, 403, 422)."""
 
 
+class ForbiddenError(RefusedError):
+    """We have no right to it (403); also what an API server says for a moment after its start,
+    while it does not know the roles yet."""
+
+
 class UnavailableError(ClusterError):
     """The cluster can't answer now; ask again later (429, 5xx, no connection)."""
 
@@ -105,6 +110,11 @@ class LeaseStore(Protocol):
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
         """Take, renew or (with an empty holder) release the Lease: replace exactly `over`, or
         create it for None. Raises LeaseChangedError and, within seconds, ClusterError's kinds."""
+        ...
+
+    def follow(self) -> AsyncGenerator[str, None]:
+        """Who holds it, now and after each write, until the connection ends. It may tell of
+        what is past. Raises ClusterError's kinds. To be closed after use."""
         ...
 
 

@@ -20,6 +20,7 @@ from leadline_controller.core.ports import (
     AlreadyBoundError,
     ClusterError,
     Fence,
+    ForbiddenError,
     PodGoneError,
     RefusedError,
     UnavailableError,
@@ -43,6 +44,7 @@ class ExpiredError(ClusterError):
 _KINDS: Mapping[int, type[ClusterError]] = {
     # A token that ran out is renewed before the next request, so asking again may help.
     401: UnavailableError,
+    403: ForbiddenError,
     404: PodGoneError,
     408: UnavailableError,
     409: AlreadyBoundError,

@@ -1,5 +1,6 @@
 """The Lease on the API server, by which two controllers agree on which of them acts."""
 
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from leadline_controller.kube.contact import Contact
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE = f"{_LEASES}/{NAME}"
+_SILENCE_S = 15.0
 
 
 class KubeLease:
@@ -60,6 +62,18 @@ class KubeLease:
             raise
         self._contact.back(_LEASE)
         return _record(lease)
+
+    async def follow(self) -> AsyncGenerator[str, None]:
+        """Who holds it, now and after each write, until the connection ends or is silent for
+        longer than a Lease holds. Raises ClusterError's kinds."""
+        query = {"watch": "1", "fieldSelector": f"metadata.name={NAME}"}
+        async with self._server.stream(_LEASES, query, _SILENCE_S) as events:
+            async for event in events:
+                lease: Json = event.get("object") or {}
+                if event.get("type") in ("ADDED", "MODIFIED"):
+                    yield _record(lease).holder
+                elif event.get("type") == "DELETED":
+                    yield ""
 
 
 def _body(holder: str, duration_s: int, over: LeaseRecord | None) -> Json:

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+from contextlib import aclosing
 from random import SystemRandom
+from typing import Any
 
 from leadline_controller.core.election import Election, LeaseTiming
 from leadline_controller.core.ports import Clock, ClusterError, LeaseChangedError, LeaseStore
@@ -10,6 +12,7 @@ from leadline_controller.core.ports import Clock, ClusterError, LeaseChangedErro
 log = logging.getLogger(__name__)
 
 _RANDOM = SystemRandom()
+_LEAST_PAUSE_S = 0.1
 
 
 class Elector:
@@ -28,6 +31,7 @@ class Elector:
         self._timing = timing or LeaseTiming()
         self._election = Election(identity, self._timing)
         self._renewed = asyncio.Event()
+        self._written = asyncio.Event()
         self._told: str | None = None
 
     def leads(self) -> bool:
@@ -51,18 +55,58 @@ class Elector:
     async def run(self) -> None:
         """Stand for election until cancelled, and then give the Lease back."""
         try:
-            while True:
-                try:
-                    await self._look()
-                except LeaseChangedError:
-                    await self._reread()
-                except ClusterError as error:
-                    log.debug("the Lease: %s", error)  # the store says what a person must know
-                self._tell()
-                pause_s = self._election.pause_s(self._clock.now_s(), _RANDOM.random())
-                await self._clock.sleep(pause_s)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._stand())
+                group.create_task(self._follow())
         finally:
             await self._release()
+
+    async def _stand(self) -> None:
+        while True:
+            try:
+                await self._try()
+            except ClusterError as error:
+                log.debug("the Lease: %s", error)  # the store says what a person must know
+            self._tell()
+            await self._pause(self._election.pause_s(self._clock.now_s(), _RANDOM.random()))
+
+    async def _follow(self) -> None:
+        """Have the Lease looked at as soon as another wrote it. What is told may be past, so it
+        is only a reason to look: a leader looks by renewing, which fails if it lost the Lease."""
+        while True:
+            try:
+                async with aclosing(self._store.follow()) as holders:
+                    async for holder in holders:
+                        if holder != self._identity:
+                            self._written.set()
+            except ClusterError as error:
+                log.debug("the Lease: %s", error)
+            await self._clock.sleep(self._timing.retry_s)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Wait so long, or until another wrote the Lease, however often that is."""
+        least_s = min(pause_s, _LEAST_PAUSE_S)
+        await self._clock.sleep(least_s)
+        waits: list[asyncio.Task[Any]] = [
+            asyncio.create_task(self._written.wait()),
+            asyncio.ensure_future(self._clock.sleep(pause_s - least_s)),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._written.clear()
+
+    async def _try(self) -> None:
+        """Where another wrote meanwhile nothing more is begun, and it is looked at once more."""
+        for _ in range(2):
+            try:
+                await self._look()
+            except LeaseChangedError:
+                self._election.saw(None, self._clock.now_s())
+            else:
+                return
 
     async def _look(self) -> None:
         """Renew what is ours without a look; else look, and take what is free."""
@@ -75,14 +119,6 @@ class Elector:
             record = await self._store.write(self._identity, duration_s, election.record)
             election.wrote(record, asked_s)
             self._renewed.set()
-
-    async def _reread(self) -> None:
-        try:
-            self._election.saw(await self._store.read(), self._clock.now_s())
-        except ClusterError as error:
-            # Another may hold it, so nothing more is begun until it is known.
-            self._election.saw(None, self._clock.now_s())
-            log.debug("the Lease: %s", error)
 
     async def _release(self) -> None:
         """So that another need not wait until it expires; when it fails, that is what happens."""

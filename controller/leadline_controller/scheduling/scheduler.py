@@ -22,6 +22,7 @@ from leadline_controller.core.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    ForbiddenError,
     Leadership,
     Listed,
     NotLeadingError,
@@ -239,7 +240,7 @@ class Scheduler:
         match error:
             case AlreadyBoundError() | PodGoneError():
                 self._queue.remove(pod.uid)
-            case RefusedError():
+            case RefusedError() if not isinstance(error, ForbiddenError):
                 self._queue.park(pod.uid, self._clock.now_s())
             case _:
                 self._queue.failed(pod.uid, self._clock.now_s())

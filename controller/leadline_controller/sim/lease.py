@@ -1,6 +1,8 @@
 """A Lease in memory, for any number of candidates; answers as the API server does."""
 
+import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from itertools import count
 
@@ -14,6 +16,7 @@ class SimLease:
         self.record: LeaseRecord | None = None
         self._writes = count(1)
         self._errors: deque[ClusterError] = deque()
+        self._followers: list[asyncio.Queue[str]] = []
 
     def fail_next(self, error: ClusterError) -> None:
         """Let the next call that has no such failure before it raise `error` and do nothing."""
@@ -26,6 +29,7 @@ class SimLease:
     def remove(self) -> None:
         """Delete the Lease."""
         self.record = None
+        self._tell("")
 
     async def read(self) -> LeaseRecord | None:
         """The Lease; None when there is none yet."""
@@ -41,11 +45,28 @@ class SimLease:
         self.record = self._written(holder, duration_s, over)
         return self.record
 
+    async def follow(self) -> AsyncGenerator[str, None]:
+        """Who holds it, now and after each write."""
+        holders: asyncio.Queue[str] = asyncio.Queue()
+        self._followers.append(holders)
+        try:
+            if self.record is not None:
+                yield self.record.holder
+            while True:
+                yield await holders.get()
+        finally:
+            self._followers.remove(holders)
+
+    def _tell(self, holder: str) -> None:
+        for holders in self._followers:
+            holders.put_nowait(holder)
+
     def _fail(self) -> None:
         if self._errors:
             raise self._errors.popleft()
 
     def _written(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
+        self._tell(holder)
         version = str(next(self._writes))
         if over is None:
             return LeaseRecord(holder, duration_s, version, version, 0, version)

@@ -60,6 +60,26 @@ async def test_every_listing_comes_in_every_format(leadline: Leadline, listing: 
         assert "\x1b" not in shown.out
 
 
+async def test_version_tells_of_the_controller_that_answers(
+    scene: Scene, leadline: Leadline
+) -> None:
+    assert "1.2.3, leads" in (await leadline("version")).out
+    scene.turn.leading, scene.turn.named = False, "another"
+    shown = await leadline("version")
+    assert (shown.code, shown.err) == (0, "")
+    assert "1.2.3, stands by; another leads" in shown.out
+    told = json.loads((await leadline("version", "-o", "json")).out)["controller"]
+    assert (told["leader"], told["lease_holder"], told["cluster"]) == (False, "another", "lab")
+
+
+async def test_version_needs_no_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    assert await asyncio.to_thread(run, ["version", "--address", nowhere]) == 0
+    assert f"none answers at {nowhere}" in capsys.readouterr().out
+    assert await asyncio.to_thread(run, ["version", "-o", "json", "--address", nowhere]) == 0
+    assert json.loads(capsys.readouterr().out)["controller"] is None
+
+
 async def test_nodes_as_json_keep_unknown_apart_from_zero(leadline: Leadline) -> None:
     nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
     by_name = {node["name"]: node for node in nodes}

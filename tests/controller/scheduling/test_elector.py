@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -26,6 +26,14 @@ class SlowLease(SimLease):
         written = await super().write(holder, duration_s, over)
         await self.gate.wait()
         return written
+
+
+class UnheardLease(SimLease):
+    """Tells nobody of what is written."""
+
+    async def follow(self) -> AsyncGenerator[str, None]:
+        raise UnavailableError("503: no")
+        yield ""
 
 
 class UnreadableLease(SimLease):
@@ -95,17 +103,17 @@ async def test_when_the_leader_dies_the_other_takes_over_within_fifteen_seconds(
     assert (lease.record.holder, lease.record.transitions) == ("", 1)
 
 
-async def test_a_clean_end_gives_the_lease_back_and_the_next_look_takes_it() -> None:
+async def test_a_clean_end_gives_the_lease_back_and_another_takes_it_at_once() -> None:
     lease, clock = SimLease(), SimClock()
     a, b = two(lease, clock)
     async with running(clock, a) as (task,), running(clock, b):
-        await clock.advance(5)
+        await clock.advance(5.2)
         assert leading(a, b) == [True, False]
         task.cancel()
-        await clock.advance(0)
-        assert (a.leads(), lease.record and lease.record.holder) == (False, "")
-        await clock.advance(2.4)
-        assert b.leads()
+        await clock.advance(0.1)
+        assert leading(a, b) == [False, True]
+    assert lease.record is not None
+    assert (lease.record.holder, lease.record.duration_s) == ("", 1)
 
 
 async def test_one_that_stands_by_gives_nothing_back_at_its_end() -> None:
@@ -148,17 +156,37 @@ async def test_one_that_slept_past_its_lease_does_not_lead_when_it_wakes() -> No
         assert a.holder() == "b"
 
 
-async def test_a_stolen_lease_is_noticed_at_the_next_renewal_and_waited_for() -> None:
-    lease, clock = SimLease(), SimClock()
+@pytest.mark.parametrize(("kind", "noticed_s"), [(SimLease, 0.1), (UnheardLease, 2)])
+async def test_a_stolen_lease_is_noticed_and_waited_for(
+    kind: type[SimLease], noticed_s: float
+) -> None:
+    """At once where it is heard of, else at the next renewal."""
+    lease, clock = kind(), SimClock()
     a = Elector(lease, "a", clock)
     async with running(clock, a):
         lease.steal("thief", 10)
-        await clock.advance(2)
+        await clock.advance(noticed_s)
         assert (a.leads(), a.holder()) == (False, "thief")
-        await clock.advance(9.9)
+        await clock.advance(9.8)
         assert not a.leads()
-        await clock.advance(0.2)
+        await clock.advance(0.3)
         assert a.leads()
+
+
+async def test_however_often_the_lease_is_written_over_it_is_looked_at_now_and_then() -> None:
+    class Counting(SimLease):
+        reads = 0
+
+        async def read(self) -> LeaseRecord | None:
+            self.reads += 1
+            return await super().read()
+
+    lease, clock = Counting(), SimClock()
+    async with running(clock, Elector(lease, "a", clock)):
+        for number in range(100):
+            lease.steal(f"thief-{number}", 10)
+            await clock.advance(0.01)
+        assert lease.reads < 15
 
 
 async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -> None:
@@ -174,15 +202,31 @@ async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -
         assert (a.leads(), a.holder()) == (False, "thief")
 
 
+async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_anew() -> None:
+    class Watched(SimLease):
+        async def read(self) -> LeaseRecord | None:
+            led.append(a.leads())
+            return await super().read()
+
+    led: list[bool] = []
+    lease, clock = Watched(), SimClock()
+    a = Elector(lease, "a", clock)
+    async with running(clock, a):
+        assert a.leads()
+        lease.steal("thief", 10)
+        await clock.advance(2)
+    assert led == [False, False]  # at the start, and after the conflict
+
+
 async def test_a_lease_that_was_deleted_is_made_again() -> None:
     lease, clock = SimLease(), SimClock()
     a = Elector(lease, "a", clock)
     async with running(clock, a):
         lease.remove()
         await clock.advance(2)
-        assert not a.leads()
-        await clock.advance(2.4)
         assert a.leads()
+        assert lease.record is not None
+        assert lease.record.holder == "a"
 
 
 @pytest.mark.parametrize("error", [UnavailableError("500: no"), RefusedError("403: no right")])

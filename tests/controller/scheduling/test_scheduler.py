@@ -11,6 +11,7 @@ from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import (
     AlreadyBoundError,
     ClusterError,
+    ForbiddenError,
     PodEvent,
     PodGoneError,
     RefusedError,
@@ -134,7 +135,7 @@ async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once(
     assert stage.cpu_requested() == {"n1": 500}
 
 
-@pytest.mark.parametrize("error", [RefusedError("403: forbidden"), RefusedError("422: invalid")])
+@pytest.mark.parametrize("error", [RefusedError("400: bad"), RefusedError("422: invalid")])
 async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
@@ -147,6 +148,16 @@ async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError)
         assert stage.cpu_requested() == {"n1": 0}
         await stage.clock.advance(2)
     assert stage.where() == {"a": "n1"}
+
+
+async def test_what_an_api_server_forbids_while_it_starts_is_tried_again_soon() -> None:
+    cluster = CountingCluster([node("n1")])
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.fail_next_bind(ForbiddenError("403: no role of that name"))
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(1)
+    assert cluster.bound == {"default/a": 1}
 
 
 async def test_a_lost_answer_neither_binds_nor_counts_twice() -> None:

@@ -39,6 +39,26 @@ GIB = 1024**3
 POLL_S = 0.02
 
 
+class Turn:
+    """The Leadership port, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.leading = True
+        self.named = "this-one"
+
+    def leads(self) -> bool:
+        return self.leading
+
+    def left_s(self) -> float:
+        return 9.0 if self.leading else -1.0
+
+    def holder(self) -> str:
+        return self.named
+
+    async def wait(self) -> None:
+        assert self.leading
+
+
 class Scene:
     """State with a clock that only moves when told to."""
 
@@ -48,6 +68,7 @@ class Scene:
         self.cluster = ClusterState()
         self.history = Recorder(HistorySettings(), self.moment)
         self.decisions = DecisionLog(keeper=self.history)
+        self.turn = Turn()
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -57,6 +78,7 @@ class Scene:
             version="1.2.3",
             cluster_name="lab",
             strategy="netsched",
+            leadership=self.turn,
         )
         self._sent: Counter[str] = Counter()
 

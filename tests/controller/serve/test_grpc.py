@@ -45,6 +45,23 @@ async def test_version_tells_what_runs(stub: Stub) -> None:
     assert (response.version, response.cluster, response.strategy) == ("1.2.3", "lab", "netsched")
 
 
+async def test_version_tells_who_leads(scene: Scene, stub: Stub) -> None:
+    leads = await stub.GetVersion(pb.GetVersionRequest())
+    scene.turn.leading, scene.turn.named = False, "another"
+    stands_by = await stub.GetVersion(pb.GetVersionRequest())
+    assert (leads.leader, leads.lease_holder) == (True, "this-one")
+    assert (stands_by.leader, stands_by.lease_holder) == (False, "another")
+
+
+async def test_one_that_stands_by_names_the_one_that_can_explain(scene: Scene, stub: Stub) -> None:
+    scene.turn.leading, scene.turn.named = False, "another"
+    scene.cluster.apply(PodChanged(pod("new")))
+    with pytest.raises(grpc.aio.AioRpcError, match="stands by.*another"):
+        await stub.ExplainPod(pb.ExplainPodRequest(pod="new"))
+    # What it decided itself, before it lost the Lease, it still can explain.
+    assert (await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))).placement.pod
+
+
 async def test_health_answers_for_the_server_and_for_the_service(channel: grpc.aio.Channel) -> None:
     stub = health_pb2_grpc.HealthStub(channel)
     for service in ("", SERVICE):
