@@ -228,8 +228,7 @@ def _modelled(volume: Volume) -> Volume:
 
 def _fits(claim: Claim, volume: Volume) -> bool:
     return (
-        (volume.claim is None or volume.is_kept_for(claim))
-        and volume.size_bytes >= (claim.size_bytes or 0)
+        volume.size_bytes >= (claim.size_bytes or 0)
         and volume.mode == claim.mode
         and volume.attributes_class == claim.attributes_class
         and not volume.terminating
