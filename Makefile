@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
-PACKAGES := mosquitto iperf3 iputils-ping iproute2 ethtool openssl
+PACKAGES := mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(PY) -m pytest
 SLOW := broker or network or cluster or package
@@ -24,11 +24,12 @@ demo: env ## See the main job on this machine: agents measure, pods are placed, 
 test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
 
 test-unit: env ## Unit and contract tests: under a minute
-	$(PYTEST) -q -m "not ($(SLOW))"
+	$(PYTEST) -q -n auto -m "not ($(SLOW))"
 
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
 
+bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 
