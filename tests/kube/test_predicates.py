@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from leadline_controller.filters import FILTERS
 
@@ -20,11 +18,11 @@ OURS_ALONE = {"NodeReady", "NodeBandwidthFit"}
 
 
 @pytest.fixture(scope="module")
-def tallies() -> Iterator[tuple[Tally, Tally]]:
+def tallies() -> tuple[Tally, Tally]:
     with Oracle() as oracle:
         found = compared(oracle, CASES)
     print(*found[0].rows(), sep="\n")
-    yield found
+    return found
 
 
 def test_leadline_accepts_nothing_that_kube_scheduler_refuses(
