@@ -60,7 +60,7 @@ def test_reads_the_file_of_the_interfaces() -> None:
     snapshot = read_snapshot(whole())
     n1, n2 = snapshot.view.nodes
     assert (n1.name, n1.tier, n1.unschedulable, n1.ready) == ("n1", "edge", False, True)
-    assert n1.labels == {"zone": "a"}
+    assert n1.labels == {"zone": "a", "kubernetes.io/hostname": "n1"}
     assert n1.taints == (Taint("k", "v", "NoSchedule"),)
     assert n1.allocatable == {CPU: 2000, MEMORY: 4 * GIB, PODS: 20}
     assert n1.bandwidth_mbps == 100
