@@ -7,7 +7,7 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("decision", "ingest", "agent_memory")
+PARTS = ("decision", "predicates", "ingest", "agent_memory")
 
 
 def main(names: list[str]) -> None:

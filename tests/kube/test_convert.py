@@ -285,7 +285,8 @@ def test_what_an_unreadable_pod_takes_of_its_node_is_said_to_be_unknown(
 
 
 def test_a_demand_that_cannot_be_read_leaves_what_its_pod_takes() -> None:
-    unreadable = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}
+    terms: list[dict[str, Any]] = [{}]
+    unreadable = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
     spec = {"nodeName": "n", "containers": [container], "affinity": unreadable}
     found = Converter().pod({"metadata": {"name": "p", "uid": "u"}, "spec": spec})

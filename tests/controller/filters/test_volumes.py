@@ -38,12 +38,16 @@ def test_volume_zone(labels: dict[str, str], expected: str) -> None:
         node("both", labels={OLD_ZONE: "z", ZONE: "b"}),
         node("none", labels={"zone": "a"}),
     ]
-    there = [claim(volume="v"), volume(labels=labels, phase="Bound"), storage_class()]
+    there: list[Resource] = [
+        claim(volume="v"),
+        volume(labels=labels, phase="Bound"),
+        storage_class(),
+    ]
     assert passing("VolumeZone", view(nodes, resources=there), using("c")) == expected
 
 
 def test_volume_zone_says_which_volume() -> None:
-    there = [claim(volume="v"), volume(labels={REGION: "north"})]
+    there: list[Resource] = [claim(volume="v"), volume(labels={REGION: "north"})]
     cluster = view([node("n", labels={REGION: "south"})], resources=there)
     assert reasons("VolumeZone", cluster, using("c")) == {"n": "volume v is in another region"}
 
