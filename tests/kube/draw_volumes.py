@@ -86,9 +86,10 @@ def draw_limits(draft: Draft) -> None:
             volumes.append({"name": "ebs", "awsElasticBlockStore": disk})
     for i in range(draft.random.choice((0, 1, 2))):
         draft.add("volumeAttachments", _attachment(draft, f"a{i}", shared))
-    for resident in draft.pods[:1]:
-        if draft.chance(0.2) and resident["metadata"]["namespace"] == "default":
-            _mount(draft, resident, "own", _claim_of(draft, "own", "wait"), ephemeral=True)
+    for resident in draft.pods[:2]:
+        if draft.chance(0.25) and resident["metadata"]["namespace"] == "default":
+            name = f"own-{resident['metadata']['name']}"
+            _mount(draft, resident, name, _claim_of(draft, name, "wait"), ephemeral=True)
 
 
 def _classes(draft: Draft) -> None:

@@ -184,11 +184,12 @@ def test_disks_of_a_cloud_count_with_its_driver() -> None:
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="x"))) == "n"
 
 
-def test_nothing_is_counted_where_a_pod_has_another_pods_claim() -> None:
+@pytest.mark.parametrize("driver", [CSI, "other.example.com"])
+def test_nothing_is_counted_where_a_pod_has_another_pods_claim(driver: str) -> None:
     ephemeral = replace(
         pod("r", volumes=[{"name": "v", "ephemeral": {}}], nodeName="n"), uid="uid-r"
     )
-    there = [*THREE, limit("n", 9), claim("r-v")]
+    there = [*THREE, limit("n", 9, driver), claim("r-v")]
     cluster = view([node("n")], residents=[ephemeral], resources=there)
     assert reasons("NodeVolumeLimits", cluster, using("c")) == {
         "n": "a pod there mounts another pod's claim"
