@@ -11,7 +11,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(PY) -m pytest
 SLOW := broker or network or cluster or package
 
-.PHONY: help env lock proto lint test test-unit test-parts bench demo packages control-plane clean
+.PHONY: help env lock proto lint test test-unit test-parts bench predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +32,9 @@ test-parts: env packages control-plane ## Tests on real brokers, links and a rea
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
+
+predicates: env control-plane ## Hold the filters to kube-scheduler's own, on far more cases than the tests do
+	$(PY) -m tests.kube.compare 3000
 
 lint: env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .

@@ -8,15 +8,27 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from leadline_controller.core.demands import ClaimUse
 from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod, Taint
+from leadline_controller.core.resources import Resource
 from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 
 from tests.controller.builders import GIB, node, pod, view
+from tests.controller.storing import claim, storage_class, volume
 
 GPU = "example.com/gpu"
 TAINTS = (Taint("dedicated", "db", "NoSchedule"), Taint("soft", "", "PreferNoSchedule"))
 PORTS = (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 53))
 NUMBERS = ("0", "0.5", "3", "1e12")
+
+STORAGE: Sequence[Resource] = (
+    storage_class(
+        allowedTopologies=[{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+    ),
+    claim("w"),
+    claim("c", volume="v", accessModes=["ReadWriteOncePod"]),
+    volume("v", labels={"topology.kubernetes.io/zone": "a"}),
+)
 
 # Drawn from a seed and not value by value: a hundred clusters then take a moment, and a
 # failure names the seed.
@@ -62,7 +74,26 @@ def _cluster(random: Random, count: int) -> ClusterView:
         bandwidth_requested_mbps=column([0.0, 5.0, 50.0]),
         placed=column([0, 1, 2, 3]),
         ports={i: PORTS for i in range(count) if random.random() < 0.4},
+        residents=[_resident(random, f"r{i}", count) for i in range(random.randrange(4))],
+        resources=STORAGE,
     )
+
+
+def _resident(random: Random, name: str, nodes: int) -> Pod:
+    made = pod(name, nodeName=f"n{random.randrange(nodes)}", **_social(random, shy=0.5))
+    return replace(made, claims=random.choice([(), (ClaimUse("c"),)]))
+
+
+def _social(random: Random, shy: float) -> dict[str, Any]:
+    """Labels, and now and then demands on pods with such labels."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    kind = random.choice(["podAffinity", "podAntiAffinity"])
+    affinity = {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {
+        "labels": {"app": random.choice(["web", "db"])},
+        "affinity": affinity if random.random() < shy else {},
+        "topologySpreadConstraints": [{**term, "maxSkew": 1}] if random.random() < shy else [],
+    }
 
 
 def _pod(random: Random, users: int) -> Pod:
@@ -83,8 +114,10 @@ def _pod(random: Random, users: int) -> Pod:
         limits=random.choice([None, {"cpu": "3"}]),
         tolerations=random.choice([[], [{"operator": "Exists"}]]),
         nodeSelector=random.choice([{}, {"zone": "a"}]),
+        **_social(random, shy=0.2),
     )
-    return replace(made, host_ports=random.choice([(), PORTS[:1], PORTS]))
+    claims = random.choice([(), (), (ClaimUse("c"),), (ClaimUse("w"),), (ClaimUse("none"),)])
+    return replace(made, host_ports=random.choice([(), PORTS[:1], PORTS]), claims=claims)
 
 
 @dataclass(frozen=True)
@@ -118,7 +151,10 @@ def fingerprint(cluster: ClusterView) -> list[Any]:
         "placed": cluster.placed_in_run,
     }
     known = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
-    return [table.nodes, known, dict(cluster.host_ports)]
+    residents = cluster.residents.rows.tolist()
+    storage = [cluster.storage.claims, cluster.storage.volumes, cluster.storage.classes]
+    held = [dict(cluster.host_ports), dict(cluster.mounts), residents]
+    return [table.nodes, known, held, [dict(part) for part in storage]]
 
 
 def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
@@ -131,7 +167,10 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
         for b, rtt in enumerate(cluster.links.rtt_ms_from(a))
         if b < a and not np.isnan(rtt)
     ]
-    return ClusterView(
+    rows = cluster.residents.rows.copy()
+    rows[0] = np.argsort(order)[rows[0]]
+    return replace(
+        cluster,
         table=table,
         requested={name: column[order] for name, column in cluster.requested.items()},
         metrics=NodeMetrics(**{name: getattr(cluster.metrics, name)[order] for name in METRICS}),
@@ -139,6 +178,8 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
         bandwidth_requested_mbps=cluster.bandwidth_requested_mbps[order],
         placed_in_run=cluster.placed_in_run[order],
         host_ports={order.index(at): held for at, held in cluster.host_ports.items()},
+        mounts={order.index(at): held for at, held in cluster.mounts.items()},
+        residents=replace(cluster.residents, rows=rows),
     )
 
 

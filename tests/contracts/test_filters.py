@@ -82,6 +82,10 @@ def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) ->
         requests={resource: amount // 2 for resource, amount in wanted.requests.items()},
         host_ports=wanted.host_ports[:1],
         node_selector={},
+        affinity=(),
+        anti_affinity=(),
+        spread=(),
+        claims=(),
         hints=replace(wanted.hints, bandwidth_mbps=None),
     )
     before = FILTERS[name](cluster, wanted).passes

@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 from leadline_controller.core.manifest import read_pod
 from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
+from leadline_controller.core.residents import Namespaces, Residents
+from leadline_controller.core.resources import NamespaceLabels, Resource
+from leadline_controller.core.storage import Storage
 from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 
 GIB = 1024**3
@@ -26,8 +29,12 @@ def view(
     bandwidth_requested_mbps: Sequence[float] | None = None,
     placed: Sequence[int] | None = None,
     ports: Mapping[int, tuple[HostPort, ...]] | None = None,
+    residents: Sequence[Pod] = (),
+    resources: Sequence[Resource] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
+    places = [table.index[resident.node_name or ""] for resident in residents]
+    spaces = [resource for resource in resources if isinstance(resource, NamespaceLabels)]
     count = len(nodes)
     unknown = [float("nan")] * count
     measured = metrics or {}
@@ -44,6 +51,13 @@ def view(
         ),
         placed_in_run=np.array(placed or [0] * count, dtype=np.int64),
         host_ports=ports or {},
+        residents=Residents().with_pods(zip(residents, places, strict=True)),
+        mounts={
+            place: tuple(p for p, at in zip(residents, places, strict=True) if at == place)
+            for place in set(places)
+        },
+        namespaces=Namespaces({space.name: space.labels for space in spaces}),
+        storage=Storage.of(resources),
     )
 
 
@@ -53,6 +67,8 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     requests: Mapping[str, str] | None = None,
     limits: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
     **spec: Any,
 ) -> dict[str, Any]:
     resources: dict[str, Any] = {}
@@ -63,6 +79,8 @@ def manifest(
     return {
         "metadata": {
             "name": name,
+            "namespace": namespace,
+            "labels": dict(labels or {}),
             "annotations": {f"leadline.dev/{k}": v for k, v in (annotations or {}).items()},
         },
         "spec": {"containers": [{"name": "app", "resources": resources}], **spec},

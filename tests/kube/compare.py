@@ -1,9 +1,14 @@
-"""Holds Leadline's verdicts on a case against kube-scheduler's own."""
+"""Holds Leadline's verdicts on made-up cases against kube-scheduler's own, node by node.
+
+python -m tests.kube.compare 3000    # that many cases for each predicate, and the table
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from leadline_controller.core.manifest import read_node, read_pod
@@ -14,10 +19,14 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.telemetry import TelemetryState, TimesToLive
 
+from tests.kube.generator import THEMES, made
 from tests.kube.objects import Object
-from tests.kube.oracle import Verdicts
+from tests.kube.oracle import Oracle, Verdicts
 
-KINDS = {
+# By node, the filters of Leadline that refuse it, and why.
+Refusals = dict[str, dict[str, str]]
+
+_KINDS = {
     "namespaces": "Namespace",
     "pvcs": "PersistentVolumeClaim",
     "pvs": "PersistentVolume",
@@ -28,96 +37,122 @@ KINDS = {
     "volumeAttachments": "VolumeAttachment",
 }
 _VOLUMES = ("VolumeBinding", "VolumeRestrictions", "NodeVolumeLimits", "VolumeZone")
-# What one of kube-scheduler's plugins refuses, one of these of Leadline's has to refuse: a claim
-# that can't be used is refused by each of its volume plugins, and once by Leadline.
-ANSWERED_BY: Mapping[str, tuple[str, ...]] = {
-    **{name: (name,) for name in FILTERS},
-    **{name: (name, "VolumeBinding") for name in _VOLUMES},
-}
+# A claim that can't be used is refused by each of kube-scheduler's plugins, by Leadline once.
+_ANSWERED_BY: Mapping[str, set[str]] = {name: {name, "VolumeBinding"} for name in _VOLUMES}
+OVERALL = "all together"
 
 
 def view_of(case: Object) -> ClusterView:
-    """The case's cluster as Leadline would see it."""
-    state = ClusterState()
+    """The case's cluster as Leadline sees it."""
     resources = [
         READERS[kind](manifest, kind)
-        for name, kind in KINDS.items()
+        for name, kind in _KINDS.items()
         for manifest in case.get(name) or ()
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])
     pods = tuple(read_pod(manifest) for manifest in case.get("pods") or ())
+    state = ClusterState()
     state.apply(Listed(nodes, pods, tuple(resources)))
     return state.view(TelemetryState(TimesToLive()), 0.0)
 
 
-def refusals_of(case: Object) -> dict[str, set[str]]:
-    """By node, the filters that refuse the case's pod; "Pod" stands for what is wrong with it."""
+def refusals_of(case: Object) -> Refusals:
+    """What Leadline has against each node for the case's pod, "Pod" being the pod itself."""
     view, pod = view_of(case), read_pod(case["pod"])
-    found: dict[str, set[str]] = {name: set() for name in view.table.names}
+    found: Refusals = {name: {} for name in view.table.names}
     for name, test in FILTERS.items():
-        for node, passes in zip(view.table.names, test(view, pod).passes, strict=True):
-            if not passes:
-                found[node].add(name)
-    for name, wrong in (("SchedulingGates", pod.gated), ("Pod", pod.problem is not None)):
-        for refused in found.values() if wrong else ():
-            refused.add(name)
+        verdict = test(view, pod)
+        for i, node in enumerate(view.table.names):
+            if not verdict.passes[i]:
+                found[node][name] = verdict.reason(i)
+    for name, why in (("SchedulingGates", "gated" if pod.gated else None), ("Pod", pod.problem)):
+        for refused in found.values():
+            if why is not None:
+                refused[name] = why
     return found
 
 
 @dataclass
 class Tally:
-    """Verdicts on nodes, by plugin. `examples` has one line for each kind of disagreement."""
+    """Verdicts on nodes, by plugin; `themed` counts only the cases that are about the plugin.
+
+    unsafe: one line for each verdict that kube-scheduler alone refuses. stricter: by plugin,
+    the reasons for which Leadline alone refuses, without the names in them.
+    """
 
     both_accept: Counter[str] = field(default_factory=Counter)
     both_refuse: Counter[str] = field(default_factory=Counter)
-    only_kube_refuses: Counter[str] = field(default_factory=Counter)
-    only_leadline_refuses: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    leadline_alone: Counter[str] = field(default_factory=Counter)
+    themed: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    cases: Counter[str] = field(default_factory=Counter)
+    unsafe: list[str] = field(default_factory=list)
+    stricter: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def count(self, label: str, verdicts: Verdicts, refusals: Mapping[str, set[str]]) -> None:
+    def count(self, theme: str, label: str, verdicts: Verdicts, refusals: Refusals) -> None:
         """Count what both say of one case."""
+        self.cases[theme] += 1
         for node, plugins in verdicts.items():
+            ours = refusals[node]
             for plugin, reason in plugins.items():
-                if plugin == "NodeName":
-                    continue  # a pod that names its node is assigned, and never decided on
-                ours = refusals[node]
-                self._note(label, node, plugin, reason, ours)
-            overall = next((reason for reason in plugins.values() if reason), None)
-            self._note(label, node, "all", overall, refusals[node])
+                if plugin != "NodeName":  # who names a node is on it, and never decided on
+                    own = {plugin: ours[plugin]} if plugin in ours else {}
+                    answers = _ANSWERED_BY.get(plugin, {plugin}) & ours.keys()
+                    self._note(f"{label} {node}", plugin, reason, own, bool(answers))
+                if plugin == theme:
+                    self.themed[plugin, reason is None] += 1
+            refusing = next((reason for reason in plugins.values() if reason is not None), None)
+            self._note(f"{label} {node}", OVERALL, refusing, ours, bool(ours))
 
-    def _note(self, label: str, node: str, plugin: str, reason: str | None, ours: set[str]) -> None:
-        own = plugin in ours
-        refused = bool(ours) if plugin == "all" else own or bool(ours & _answers(plugin))
-        if reason is None:
-            (self.only_leadline_refuses if _own(plugin, ours) else self.both_accept)[plugin] += 1
-            if _own(plugin, ours):
-                self.examples.setdefault(
-                    f"{plugin}: Leadline alone refuses", f"{label} {node}: {ours}"
-                )
-        elif refused:
+    def _note(
+        self, label: str, plugin: str, reason: str | None, own: Mapping[str, str], answered: bool
+    ) -> None:
+        if reason is None and own:
+            self.leadline_alone[plugin] += 1
+            self.stricter[plugin] |= {re.sub(r'"[^"]*"', "...", why) for why in own.values()}
+        elif reason is None:
+            self.both_accept[plugin] += 1
+        elif answered:
             self.both_refuse[plugin] += 1
         else:
-            self.only_kube_refuses[plugin] += 1
-            self.examples.setdefault(f"{plugin}: kube alone refuses", f"{label} {node}: {reason}")
+            self.unsafe.append(f"{label}: {plugin}: {reason}")
 
     def rows(self) -> Iterator[str]:
         """The table, one line a plugin."""
-        yield (
-            f"{'predicate':22}{'both yes':>10}{'both no':>10}"
-            f"{'Leadline alone no':>20}{'kube alone no':>16}"
-        )
-        for plugin in sorted({*self.both_accept, *self.both_refuse}, key=str.lower):
-            alone = self.only_leadline_refuses[plugin]
-            share = alone / max(1, alone + self.both_accept[plugin])
-            yield (
-                f"{plugin:22}{self.both_accept[plugin]:>10}{self.both_refuse[plugin]:>10}"
-                f"{f'{alone} ({share:.2%})':>20}{self.only_kube_refuses[plugin]:>16}"
-            )
+        yield _row("predicate", "cases", "both accept", "both refuse", "Leadline alone refuses")
+        for plugin in (*sorted({*self.both_accept} - {OVERALL}, key=str.lower), OVERALL):
+            alone, accepted = self.leadline_alone[plugin], self.both_accept[plugin]
+            cases = self.cases[plugin] or sum(self.cases.values())
+            share = f"{alone} ({alone / max(1, alone + accepted):.2%})"
+            yield _row(plugin, cases, accepted, self.both_refuse[plugin], share)
+        yield f"kube-scheduler alone refuses: {len(self.unsafe)}"
 
 
-def _answers(plugin: str) -> set[str]:
-    return set(ANSWERED_BY.get(plugin, (plugin,)))
+def _row(name: str, *cells: object) -> str:
+    return f"{name:22}" + "".join(f"{cell!s:>24}" for cell in cells)
 
 
-def _own(plugin: str, ours: Iterable[str]) -> bool:
-    return bool(set(ours)) if plugin == "all" else plugin in ours
+def compared(oracle: Oracle, count: int, start: int = 0) -> tuple[Tally, Tally]:
+    """Judge `count` cases of each predicate, as the API server stores their objects, and as
+    they were written (which is how a snapshot file has them)."""
+    stored, written = Tally(), Tally()
+    for theme in THEMES:
+        for seed in range(start, start + count):
+            case, label = made(seed, theme), f"{theme}/{seed}"
+            judged = oracle.judge(case)
+            stored.count(theme, label, judged.verdicts, refusals_of(judged.stored))
+            written.count(theme, label, judged.verdicts, refusals_of(case))
+    return stored, written
+
+
+def main(count: int) -> None:
+    """Print the table of a run over cases that the tests don't have."""
+    with Oracle() as oracle:
+        stored, written = compared(oracle, count, start=1_000_000)
+    print(*stored.rows(), *stored.unsafe, *written.unsafe, sep="\n")
+    for plugin, reasons in sorted(stored.stricter.items()):
+        print(f"Leadline alone refuses, {plugin}: {'; '.join(sorted(reasons))}")
+    sys.exit(bool(stored.unsafe or written.unsafe))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)

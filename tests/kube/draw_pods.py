@@ -76,7 +76,7 @@ def _container(draft: Draft, name: str) -> Object:
     kind = draft.random.choice(("requests", "requests", "requests", "limits"))
     amounts: dict[str, str] = {}
     if draft.chance(0.9):
-        amounts["cpu"] = draft.random.choice(("250m", "500m", "1", "1500m", "0"))
+        amounts["cpu"] = draft.random.choice(("250m", "500m", "1", "2", "0"))
     if draft.chance(0.5):
         amounts["memory"] = draft.random.choice(("256Mi", "512Mi", "1G", "0.5Gi"))
     if draft.chance(0.2):
@@ -98,7 +98,18 @@ def _demanding(draft: Draft, wanted: Object) -> None:
     if draft.chance(0.2):
         spec |= {"runtimeClassName": "vm", "overhead": {"cpu": "250m", "memory": "64Mi"}}
     if draft.chance(0.2):
-        spec["resources"] = {"requests": {"cpu": draft.random.choice(("6", "8", "10"))}}
+        containers = (*spec["containers"], *spec.get("initContainers", ()))
+        sums = sum(_cores(each) for each in containers)
+        spec["resources"] = {"requests": {"cpu": str(sums + draft.random.choice((0, 1, 2)))}}
+
+
+def _cores(container: Object) -> int:
+    """Whole cores that the container asks for at most; a pod can't ask for less than these."""
+    asked = {
+        **container["resources"].get("limits", {}),
+        **container["resources"].get("requests", {}),
+    }
+    return 1 if asked.get("cpu", "0").endswith("m") else int(asked.get("cpu", "0"))
 
 
 def _resize(draft: Draft, resident: Object) -> None:
@@ -119,7 +130,7 @@ def _resize(draft: Draft, resident: Object) -> None:
             status["resources"] = {"requests": {"cpu": draft.random.choice(sizes)}}
         statuses.append(status)
     resident["status"] = {"phase": "Running", "containerStatuses": statuses}
-    if draft.chance(0.3):
+    if draft.chance(0.5):
         resident["status"]["conditions"] = [
             {
                 "type": "PodResizePending",
@@ -129,26 +140,26 @@ def _resize(draft: Draft, resident: Object) -> None:
         ]
     if "resources" in resident["spec"] and draft.chance(0.7):
         resident["status"] |= {
-            "allocatedResources": {"cpu": draft.random.choice(("7", "9"))},
-            "resources": {"requests": {"cpu": draft.random.choice(("7", "9"))}},
+            "allocatedResources": {"cpu": draft.random.choice("1246")},
+            "resources": {"requests": {"cpu": draft.random.choice("1246")}},
         }
 
 
 def draw_resources(draft: Draft) -> None:
     for each in draft.nodes:
         allocatable = {
-            "cpu": draft.random.choice(("1", "2", "3", "4500m", "12")),
-            "memory": draft.random.choice(("512Mi", "1Gi", "2Gi", "4Gi")),
+            "cpu": draft.random.choice(("1", "3", "4500m", "6", "12")),
+            "memory": draft.random.choice(("1Gi", "4Gi", "16Gi", "16Gi")),
             "pods": draft.random.choice(("1", "2", "3", "110", "110", "110")),
-            "ephemeral-storage": draft.random.choice(("1Gi", "2Gi", "3Gi")),
+            "ephemeral-storage": draft.random.choice(("2Gi", "9Gi", "9Gi")),
         }
         if draft.chance(0.5):
             allocatable[GPU] = draft.random.choice(("1", "2"))
         each["status"] |= {"allocatable": allocatable, "capacity": allocatable}
     for resident in draft.pods:
-        if draft.chance(0.6):
+        if draft.chance(0.7):
             _demanding(draft, resident)
-            if draft.chance(0.4) and "status" not in resident:
+            if draft.chance(0.6) and "status" not in resident:
                 _resize(draft, resident)
     _demanding(draft, draft.pod)
 
@@ -192,12 +203,12 @@ def draw_spread(draft: Draft) -> None:
             constraint["minDomains"] = draft.random.choice((1, 2, 3, 5))
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if draft.chance(0.5):
-                constraint[policy] = draft.random.choice(("Honor", "Ignore"))
+                constraint[policy] = draft.random.choice(("Honor", "Honor", "Ignore"))
         constraints[key, action] = constraint
     draft.pod["spec"]["topologySpreadConstraints"] = list(constraints.values())
     if draft.chance(0.4):
         draw_node_affinity(draft)
-    if draft.chance(0.3):
+    if draft.chance(0.5):
         draw_taints(draft)
 
 

@@ -86,6 +86,10 @@ def draw_limits(draft: Draft) -> None:
             volumes.append({"name": "ebs", "awsElasticBlockStore": disk})
     for i in range(draft.random.choice((0, 1, 2))):
         draft.add("volumeAttachments", _attachment(draft, f"a{i}", shared))
+    for resident in draft.pods[:2]:
+        if draft.chance(0.25) and resident["metadata"]["namespace"] == "default":
+            name = f"own-{resident['metadata']['name']}"
+            _mount(draft, resident, name, _claim_of(draft, name, "wait"), ephemeral=True)
 
 
 def _classes(draft: Draft) -> None:
@@ -172,7 +176,7 @@ def _free_volumes(draft: Draft, count: int) -> None:
             volume["status"]["phase"] = draft.random.choice(("Pending", "Released"))
         if draft.chance(0.8):
             spec["nodeAffinity"] = {"required": _reached(draft)}
-        if draft.chance(0.2) and owners:
+        if draft.chance(0.35) and owners:
             spec["claimRef"] = _owner(draft, owners.pop())
         if draft.chance(0.1):
             metadata |= _GOING
@@ -223,7 +227,7 @@ def _claim(draft: Draft, name: str, kind: str) -> Object:
     if draft.chance(0.1):
         selected = draft.random.choice(draft.nodes)["metadata"]["name"]
         metadata["annotations"] = {"volume.kubernetes.io/selected-node": selected}
-    if draft.chance(0.2):
+    if draft.chance(0.3):
         spec["selector"] = {"matchLabels": {"app": draft.random.choice(("web", "db"))}}
     if draft.chance(0.1):
         spec["volumeMode"] = "Block"
@@ -309,7 +313,7 @@ def _disk(draft: Draft) -> Object:
             },
             {
                 "rbd": {
-                    "monitors": draft.random.sample(("m1", "m2", "m3"), 2),
+                    "monitors": draft.random.sample(("m1", "m2", "m3", "m4"), 2),
                     "image": "image",
                     "readOnly": read_only,
                 }

@@ -284,6 +284,18 @@ def test_what_an_unreadable_pod_takes_of_its_node_is_said_to_be_unknown(
     assert "node pi-3 is not counted" in said
 
 
+def test_a_demand_that_cannot_be_read_leaves_what_its_pod_takes() -> None:
+    terms: list[dict[str, Any]] = [{}]
+    unreadable = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+    spec = {"nodeName": "n", "containers": [container], "affinity": unreadable}
+    found = Converter().pod({"metadata": {"name": "p", "uid": "u"}, "spec": spec})
+    assert found is not None
+    assert (found.node_name, found.requests["cpu"], found.affinity) == ("n", 2000, ())
+    assert found.problem is not None
+    assert "topologyKey: expected text" in found.problem
+
+
 def test_an_object_without_a_name_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     convert = Converter()
 

@@ -118,7 +118,9 @@ class VolumeSearch:
 
     def _with_offers(self, passes: Bools) -> Bools:
         """Nodes with volumes of their own are looked at one by one, all others are alike."""
-        local = sorted({node for offer in self._offers for node in offer.by_node})
+        local = list({node: None for offer in self._offers for node in offer.by_node})
+        if len(self._offers) == 1:
+            return passes & self._offered(self._offers[0], local)
         alike = passes.copy()
         alike[local] = False
         taken: set[str] = set()
@@ -131,6 +133,12 @@ class VolumeSearch:
         for node in local:
             alike[node] = passes[node] and self.plan(node) is not None
         return alike
+
+    def _offered(self, offer: _Offer, local: list[int]) -> Bools:
+        """Where a claim that has no rivals finds a volume, or has one made."""
+        found = self._view.table.all() if offer.everywhere else self._made[offer.claim.key].copy()
+        found[local] = True
+        return found
 
     def _volume_of(self, claim: Claim) -> Volume:
         volume = self._storage.volumes.get(claim.volume)
@@ -228,8 +236,7 @@ def _modelled(volume: Volume) -> Volume:
 
 def _fits(claim: Claim, volume: Volume) -> bool:
     return (
-        (volume.claim is None or volume.is_kept_for(claim))
-        and volume.size_bytes >= (claim.size_bytes or 0)
+        volume.size_bytes >= (claim.size_bytes or 0)
         and volume.mode == claim.mode
         and volume.attributes_class == claim.attributes_class
         and not volume.terminating

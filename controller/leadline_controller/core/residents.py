@@ -4,7 +4,7 @@ few array operations however many pods there are.
 Pods with the same namespace and labels are one kind, and a selector is tried once on a kind.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -148,7 +148,8 @@ class Residents:
         """How many of the chosen pods each of that many nodes has, shape (nodes,)."""
         return np.bincount(self.node[chosen], minlength=nodes)
 
-    def with_pod(self, pod: Pod, node: int) -> "Residents":
-        """These and one more."""
-        row = np.array(self.row(pod, node), dtype=np.int64).reshape(4, 1)
-        return replace(self, rows=np.concatenate((self.rows, row), axis=1))
+    def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "Residents":
+        """These and more, each with the index of its node."""
+        added = [self.row(pod, node) for pod, node in pods]
+        rows = np.array(added, dtype=np.int64).reshape(len(added), 4).T
+        return replace(self, rows=np.concatenate((self.rows, rows), axis=1))

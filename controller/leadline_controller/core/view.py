@@ -195,7 +195,7 @@ class ClusterView:
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
             host_ports=ports,
-            residents=self.residents.with_pod(pod, node),
+            residents=self.residents.with_pods([(pod, node)]),
             mounts=mounts,
             storage=self.storage if volumes is None else self.storage.assuming(volumes),
         )

@@ -8,7 +8,7 @@ from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
 from leadline_controller.core.resources import Claim
 from leadline_controller.core.storage import Storage
-from leadline_controller.core.view import Bools, ClusterView, Ints
+from leadline_controller.core.view import ClusterView, Ints
 
 # Volumes of these kinds, and classes with these provisioners, are handled by CSI drivers.
 _DRIVERS = {
@@ -35,13 +35,15 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
     if not pod.claims and not pod.disks:
         return Verdict.everywhere(view)
     wanted = set(_held(view.storage, pod))
-    limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
-    limited = view.table.none()
-    for column in limits.values():
-        limited |= column >= 0
-    if not limited.any():
+    limited = [node for node in view.storage.csi_nodes.values() if node.limits]
+    if not wanted or not limited:
         return Verdict.everywhere(view)
-    passes = ~(limited & _unreadable(view))
+    limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
+    passes = view.table.all()
+    for node in limited:
+        at = view.table.index.get(node.name)
+        if at is not None and not _is_readable(view, at):
+            passes[at] = False
     full: dict[int, str] = {}
     # Most nodes hold far less than they could, and counting exactly takes much longer.
     most = _at_most(view) + len(wanted)
@@ -116,13 +118,13 @@ def _held_by(storage: Storage, claim: Claim) -> _Held | None:
     return _DRIVERS.get(provisioner, provisioner), f"claim/{claim.key}"
 
 
-def _unreadable(view: ClusterView) -> Bools:
-    """Where a pod mounts an ephemeral volume whose claim is somebody else's: kube-scheduler
-    can't count there."""
-    found = view.table.none()
-    for i, pods in view.mounts.items():
-        for pod in pods:
-            for use in pod.claims:
-                claim = view.storage.claims.get(pod.claim_key(use)) if use.ephemeral else None
-                found[i] |= claim is not None and claim.owner_uid != pod.uid
-    return found
+def _is_readable(view: ClusterView, node: int) -> bool:
+    """Whether kube-scheduler can count there: not where a pod mounts an ephemeral volume whose
+    claim is somebody else's."""
+    claims = view.storage.claims
+    return not any(
+        (claim := claims.get(pod.claim_key(use))) is not None and claim.owner_uid != pod.uid
+        for pod in view.mounts.get(node, ())
+        for use in pod.claims
+        if use.ephemeral
+    )

@@ -6,7 +6,7 @@ cluster that differs from the one its author means.
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.manifest import read_pod, read_taints
 from leadline_controller.core.model import PODS, HostPort, Link, Node, Pod, Taint
 from leadline_controller.core.quantity import MAX_AMOUNT
+from leadline_controller.core.residents import Residents
+from leadline_controller.core.storage import Storage
 from leadline_controller.core.view import (
     METRICS,
     ClusterView,
@@ -26,10 +28,12 @@ from leadline_controller.core.view import (
     NodeTable,
 )
 from leadline_controller.sim.documents import read_document
+from leadline_controller.sim.resources import KINDS, known_namespaces, read_resources
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
 _DEFAULT_PODS = 110  # the kubelet's
+HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MOST = 1e15  # no measured value comes near; sums and squares of these stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
@@ -60,7 +64,7 @@ def read_snapshot(document: object) -> Snapshot:
     """The snapshot in this data. Pods that have a node already are counted there; finished
     ones and those being deleted are left out. Raises FieldError."""
     root = Fields(document, "")
-    root.only("apiVersion", "kind", "nodes", "links", "images", "pods")
+    root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *KINDS)
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if root.raw(name) != expected:
             raise root.error(name, expected)
@@ -74,7 +78,12 @@ def read_snapshot(document: object) -> Snapshot:
     pods = _pods(root, table)
     residents = [pod for pod in pods if pod.node_name is not None and not pod.finished]
     pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
-    view = _view(table, entries, links, residents)
+    resources = read_resources(root)
+    view = replace(
+        _view(table, entries, links, residents),
+        namespaces=known_namespaces(resources, pods),
+        storage=Storage.of(resources),
+    )
     return Snapshot(view, tuple(pending))
 
 
@@ -84,10 +93,11 @@ def _node(entry: Fields) -> Node:
         raise entry.error("tier", "edge or cloud")
     entry.number("pulling_mb", _MOST)
     entry.number("registry_mbps", _MOST)
+    name = _name(entry, "name")
     return Node(
-        name=_name(entry, "name"),
+        name=name,
         allocatable={PODS: _DEFAULT_PODS, **read_amounts(entry.object("allocatable"))},
-        labels=entry.text_map("labels"),
+        labels={HOSTNAME: name, **entry.text_map("labels")},
         taints=_taints(entry),
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
@@ -164,12 +174,15 @@ def _view(
     requested = [read_amounts(entry.object("requested")) for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MOST) or 0.0 for entry in entries]
     ports: dict[int, tuple[HostPort, ...]] = {}
+    mounts: dict[int, tuple[Pod, ...]] = {}
     for pod in residents:
         at = table.index[pod.node_name or ""]
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
         bandwidth[at] += pod.hints.bandwidth_mbps or 0.0
         ports[at] = ports.get(at, ()) + pod.host_ports
+        if pod.claims or pod.disks:
+            mounts[at] = (*mounts.get(at, ()), pod)
     return ClusterView(
         table=table,
         requested=_columns(requested),
@@ -178,6 +191,8 @@ def _view(
         bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
         placed_in_run=np.zeros(len(table), dtype=np.int64),
         host_ports={at: held for at, held in ports.items() if held},
+        residents=Residents().with_pods((p, table.index[p.node_name or ""]) for p in residents),
+        mounts=mounts,
     )
 
 

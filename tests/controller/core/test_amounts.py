@@ -126,14 +126,35 @@ def test_a_pod_in_the_middle_of_a_resize_is_charged_the_largest(
 
 
 def test_a_resize_that_cannot_be_is_not_charged() -> None:
-    one = {"cpu": "1"}
     status = {
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
         "containerStatuses": [
-            {"name": "c", "allocatedResources": one, "resources": {"requests": one}}
+            {"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {}}}
         ],
     }
     assert requests({"containers": [container("64")]}, status) == {"cpu": 1000}
+
+
+def test_a_container_that_asks_for_nothing_is_charged_what_it_still_has() -> None:
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    assert requests({"containers": [container()]}, status) == {"cpu": 2000}
+
+
+def test_of_init_containers_only_sidecars_are_resized() -> None:
+    status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
+    assert requests({"initContainers": [container("1")]}, status) == {"cpu": 1000}
+    assert requests({"initContainers": [sidecar("1")]}, status) == {"cpu": 3000}
+
+
+@pytest.mark.parametrize(("reason", "cpu"), [("Deferred", 5000), ("Infeasible", 3000)])
+def test_a_resize_of_the_whole_pod(reason: str, cpu: int) -> None:
+    spec = {"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}
+    status = {
+        "conditions": [{"type": "PodResizePending", "reason": reason}],
+        "allocatedResources": {"cpu": "3"},
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}},
+    }
+    assert requests(spec, status) == {"cpu": cpu}
 
 
 def limited(cpu: str | None, **more: Any) -> dict[str, Any]:

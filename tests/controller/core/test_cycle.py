@@ -17,9 +17,12 @@ from leadline_controller.core.cycle import (
     decide_in_turn,
 )
 from leadline_controller.core.model import CPU, PODS, Pod
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.filters import FILTERS
 
 from tests.controller.builders import node, pod, view
+from tests.controller.storing import claim, storage_class, using
 
 
 @dataclass(frozen=True)
@@ -151,3 +154,77 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
     assert last.requested_of(PODS).tolist() == [1, 1, 1]
     assert last.placed_in_run.tolist() == [1, 1, 1]
     assert last.requested_of("charged").tolist() == [7, 7, 7], "what the strategy charges"
+
+
+def cured_by_eviction(*names: str) -> Filter:
+    def full(view: ClusterView, _: Pod) -> Verdict:
+        could = np.array([name in names for name in view.table.names], dtype=np.bool_)
+        return Verdict(view.table.none(), lambda _: "full", evictable=could)
+
+    return full
+
+
+def crowded(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str:
+    residents = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
+    cluster = view(NODES, residents=residents)
+    named = {f"F{i}": test for i, test in enumerate(filters)}
+    return decide(cluster, wanted, named, Preset(), Random(0)).why
+
+
+@pytest.mark.parametrize(
+    ("wanted", "priorities", "told"),
+    [
+        (pod(priority=5), {"a": 0, "b": 9, "c": 4}, 2),
+        (pod(priority=5), {"a": 5}, 0),
+        (pod(priority=5), {}, 0),
+        (pod(priority=5, preemptionPolicy="Never"), {"a": 0}, 0),
+    ],
+)
+def test_says_where_kube_scheduler_might_push_others_out(
+    wanted: Pod, priorities: Mapping[str, int], told: int
+) -> None:
+    sentence = f"; {told} of them run pods of lower priority, but Leadline does not preempt"
+    why = crowded(wanted, priorities, cured_by_eviction("a", "b", "c"))
+    assert why == "0 of 3 nodes fit: 3 F0" + (sentence if told else "")
+
+
+def test_eviction_is_spoken_of_only_where_it_would_cure_everything() -> None:
+    priorities = {"a": 0, "b": 0, "c": 0}
+    why = crowded(pod(priority=1), priorities, cured_by_eviction("a", "b"), only("b", "c"))
+    assert why.endswith("; 1 of them run pods of lower priority, but Leadline does not preempt")
+    assert "preempt" not in crowded(pod(priority=1), priorities, only())
+
+
+def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
+    def refusing(view: ClusterView, _: Pod) -> Verdict:
+        return Verdict.refused(view, "the claim is gone")
+
+    found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
+    assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
+    assert found.rejected()["a"] == ["Claims: the claim is gone"]
+
+
+def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
+    cluster = view(NODES, resources=[storage_class(), claim()])
+    found = decide(cluster, using("c"), FILTERS, Preset({"b": 1.0}), Random(0))
+    assert (found.node, found.volumes()) == ("b", VolumePlan("b", selects=("default/c",)))
+    assert decide(cluster, pod(), FILTERS, Preset(), Random(0)).volumes() is None
+    nowhere = decide(cluster, using("gone"), FILTERS, Preset(), Random(0))
+    assert (nowhere.node, nowhere.volumes()) == (None, None)
+    assert nowhere.why == '0 of 3 nodes fit: VolumeBinding: persistentvolumeclaim "gone" not found'
+
+
+def test_pods_placed_in_turn_see_each_other_and_each_others_volumes() -> None:
+    zone, nodes = "zone", [node(n, labels={"zone": n}) for n in "abc"]
+    terms = {"topologyKey": zone, "labelSelector": {"matchLabels": {"app": "web"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [terms]}
+    shy = [
+        pod(f"p{i}", labels={"app": "web"}, affinity={"podAntiAffinity": required})
+        for i in range(4)
+    ]
+    decisions = decide_in_turn(view(nodes), shy, FILTERS, Preset(), Random(0))
+    assert sorted(str(d.node) for d, _ in decisions) == ["None", "a", "b", "c"]
+    cluster = view(nodes, resources=[storage_class(), claim()])
+    sharing = [using("c", name="first"), using("c", name="second")]
+    found = [d.node for d, _ in decide_in_turn(cluster, sharing, FILTERS, Preset(), Random(1))]
+    assert found[0] == found[1]

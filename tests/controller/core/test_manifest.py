@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from leadline_controller.core.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
 from leadline_controller.core.fields import FieldError
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import (
@@ -151,6 +152,125 @@ def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
+def pod_affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def expressing(operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": "app", "operator": operator, "values": list(values)}]}
+
+
+WEB = Requirement("app", "In", ("web",))
+OWN = Requirement("rev", "In", ("7",))
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({}, AffinityTerm("z", None, frozenset({"shop"}))),
+        ({"labelSelector": {}}, AffinityTerm("z", (), frozenset({"shop"}))),
+        ({"namespaces": ["a", "b"]}, AffinityTerm("z", None, frozenset({"a", "b"}))),
+        # A namespace selector stands in for the pod's own namespace, also an empty one.
+        ({"namespaceSelector": {}}, AffinityTerm("z", None, frozenset(), ())),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev", "none"]},
+            AffinityTerm("z", (WEB, OWN), frozenset({"shop"})),
+        ),
+        (
+            {"labelSelector": {}, "mismatchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "NotIn", ("7",)),), frozenset({"shop"})),
+        ),
+        # The API server has written the value in when the pod was made; labels change.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "In", ("6",)),), frozenset({"shop"})),
+        ),
+        ({"matchLabelKeys": ["rev"]}, AffinityTerm("z", None, frozenset({"shop"}))),
+    ],
+)
+def test_terms_of_pod_affinity(term: dict[str, Any], expected: AffinityTerm) -> None:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", **term}]
+        }
+        made = manifest(namespace="shop", labels={"rev": "7"}, affinity={kind: required})
+        found = read_pod(made)
+        terms = found.affinity if kind == "podAffinity" else found.anti_affinity
+        assert terms == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        ({}, (SpreadConstraint("z", 1, None),)),
+        ({"whenUnsatisfiable": "ScheduleAnyway"}, ()),
+        ({"maxSkew": 3, "minDomains": 2}, (SpreadConstraint("z", 3, None, min_domains=2),)),
+        (
+            {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"},
+            (SpreadConstraint("z", 1, None, honor_affinity=False, honor_taints=True),),
+        ),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (WEB, OWN)),),
+        ),
+        # Here, unlike in affinities, the label as it is now counts as well.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (Requirement("rev", "In", ("6",)), OWN)),),
+        ),
+    ],
+)
+def test_spread_constraints(
+    constraint: dict[str, Any], expected: tuple[SpreadConstraint, ...]
+) -> None:
+    whole = {"topologyKey": "z", "maxSkew": 1, **constraint}
+    made = manifest(labels={"rev": "7"}, topologySpreadConstraints=[whole])
+    assert read_pod(made).spread == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "claims", "disks"),
+    [
+        ({"emptyDir": {}}, (), ()),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, (ClaimUse("c"),), ()),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, (ClaimUse("v", ephemeral=True),), ()),
+        (
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+            (),
+            (Disk("gcePersistentDisk", "d", read_only=True),),
+        ),
+        (
+            {"rbd": {"image": "i", "monitors": ["m"]}},
+            (),
+            (Disk("rbd", "rbd/i", frozenset({"m"})),),
+        ),
+    ],
+)
+def test_volumes(
+    source: dict[str, Any], claims: tuple[ClaimUse, ...], disks: tuple[Disk, ...]
+) -> None:
+    found = read_pod(manifest(volumes=[{"name": "v", **source}]))
+    assert (found.claims, found.disks, found.problem) == (claims, disks, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, ()),
+        (
+            {"initContainers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            ("RestartAllContainersOnContainerExits",),
+        ),
+        ({"initContainers": [{"restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"hostNetwork": True}, ()),
+        ({"hostUsers": False}, ()),
+    ],
+)
+def test_what_the_kubelet_has_to_declare(spec: dict[str, Any], features: tuple[str, ...]) -> None:
+    assert read_pod(manifest(**spec)).features == features
+
+
 def test_required_node_affinity_is_a_list_of_terms() -> None:
     terms = affinity(
         {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
@@ -176,8 +296,15 @@ def test_preferred_affinity_demands_nothing() -> None:
     ("spec", "problem"),
     [
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims is not supported"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "schedulingGroup is not supported"),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, None),
+        ({"volumes": [{"name": "data", "nfs": {"server": "s", "path": "/"}}]}, None),
+        (
+            {"volumes": [{"name": "d", "hologram": {}}]},
+            "volumes of kind hologram are not supported",
+        ),
         ({"volumes": [{"name": "data", "emptyDir": {}}]}, None),
-        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
     ],
 )
 def test_what_is_not_modelled_is_a_problem_and_never_guessed(
@@ -205,6 +332,46 @@ def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
         (
             {"affinity": affinity({"matchExpressions": [{"key": "a", "operator": "Like"}]})},
             "operator: expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt, got text 'Like'",
+        ),
+        (
+            {"affinity": pod_affinity({"labelSelector": {}})},
+            "topologyKey: expected text, got nothing",
+        ),
+        (
+            {"affinity": pod_affinity({"topologyKey": ""})},
+            "topologyKey: expected the name of a node label",
+        ),
+        (
+            {
+                "affinity": pod_affinity(
+                    {"topologyKey": "z", "labelSelector": expressing("Gt", "1")}
+                )
+            },
+            "operator: expected one of In, NotIn, Exists, DoesNotExist, got text 'Gt'",
+        ),
+        (
+            {"affinity": pod_affinity({"topologyKey": "z", "labelSelector": expressing("In")})},
+            "labelSelector: expected a label selector; app In [] is none",
+        ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z"}]},
+            "maxSkew: expected a whole number",
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "Sometimes"}]},
+            "whenUnsatisfiable: expected DoNotSchedule or ScheduleAnyway",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "z", "maxSkew": 1, "nodeTaintsPolicy": "Maybe"}
+                ]
+            },
+            "nodeTaintsPolicy: expected Honor or Ignore",
+        ),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {}}]},
+            "claimName: expected text, got nothing",
         ),
         (
             {"affinity": affinity({"matchFields": [{"key": "spec.x", "operator": "In"}]})},

@@ -86,3 +86,22 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
     placed = [decision["node"] for decision in result["decisions"]]
     assert sorted(node for node in placed if node) == ["large", "large", "small"]
     assert placed[3] is None
+
+
+def test_replicas_that_must_not_share_a_host_do_not() -> None:
+    """The label of the host need not be written down: every kubelet sets it."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    data = document([SMALL, LARGE], ["p1", "p2", "p3"])
+    for each in data["pods"]:
+        each["metadata"]["labels"] = {"app": "web"}
+        each["spec"]["affinity"] = {"podAntiAffinity": required}
+        each["spec"]["containers"][0]["resources"] = {}
+    data["pods"][0]["spec"]["nodeName"] = "large"
+    first, second = place("kube-default", data)["decisions"]
+    assert (first["node"], second["node"]) == ("small", None)
+    reason = "InterPodAffinity: the pod's anti-affinity rules are not met"
+    assert second["rejected"] == {"small": [reason], "large": [reason]}

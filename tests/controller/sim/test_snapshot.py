@@ -60,7 +60,7 @@ def test_reads_the_file_of_the_interfaces() -> None:
     snapshot = read_snapshot(whole())
     n1, n2 = snapshot.view.nodes
     assert (n1.name, n1.tier, n1.unschedulable, n1.ready) == ("n1", "edge", False, True)
-    assert n1.labels == {"zone": "a"}
+    assert n1.labels == {"zone": "a", "kubernetes.io/hostname": "n1"}
     assert n1.taints == (Taint("k", "v", "NoSchedule"),)
     assert n1.allocatable == {CPU: 2000, MEMORY: 4 * GIB, PODS: 20}
     assert n1.bandwidth_mbps == 100
@@ -267,3 +267,67 @@ def test_junk_anywhere_is_taken_or_refused_with_its_place(place: str, value: Any
     # A node that is gone or has another name is missed by the links.
     assert snapshot is not None or top in refusal or (top == "nodes" and "links" in refusal)
     assert "\n" not in refusal
+
+
+def with_storage() -> dict[str, Any]:
+    document = whole()
+    document["namespaces"] = [{"metadata": {"name": "blue", "labels": {"team": "a"}}}]
+    document["storage_classes"] = [
+        {
+            "kind": "StorageClass",
+            "metadata": {"name": "local-path"},
+            "provisioner": "rancher.io/local-path",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    ]
+    document["claims"] = [
+        {"metadata": {"name": "data"}, "spec": {"storageClassName": "local-path"}}
+    ]
+    document["pods"] = [
+        {
+            "metadata": {"name": "db", "namespace": "default", "labels": {"app": "db"}},
+            "spec": {
+                "nodeName": "n1",
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+            },
+        }
+    ]
+    return document
+
+
+def test_residents_namespaces_and_storage_are_there_for_the_filters() -> None:
+    view = read_snapshot(with_storage()).view
+    (kind,) = view.residents.kinds.values
+    assert (view.residents.node.tolist(), kind.labels) == ([0], {"app": "db"})
+    assert [pod.key for pod in view.mounts[0]] == ["default/db"]
+    assert dict(view.namespaces.labels) == {
+        "default": {"kubernetes.io/metadata.name": "default"},
+        "blue": {"kubernetes.io/metadata.name": "blue", "team": "a"},
+    }
+    assert set(view.storage.claims) == {"default/data"}
+    assert view.storage.classes["local-path"].waits
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "message"),
+    [
+        ("claims", {"metadata": {}}, "claims[0].metadata.name: expected text, got nothing"),
+        (
+            "volumes",
+            {"kind": "Pod", "metadata": {"name": "x"}},
+            "volumes[0].kind: expected PersistentVolume, got text 'Pod'",
+        ),
+        ("csi_nodes", 5, "csi_nodes[0]: expected an object, got 5"),
+    ],
+)
+def test_resources_are_checked_like_the_rest(name: str, entry: object, message: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        read_snapshot({**whole(), name: [entry]})
+    assert str(caught.value) == message
+
+
+def test_two_resources_of_one_name_are_refused() -> None:
+    document = with_storage()
+    document["claims"] *= 2
+    with pytest.raises(FieldError, match=r"claims\[1\]: default/data is taken by claims\[0\]"):
+        read_snapshot(document)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from leadline_controller.core.demands import AffinityTerm, ClaimUse
 from leadline_controller.core.model import CPU, PODS, Hints, HostPort, Node, Pod
 from leadline_controller.core.ports import Listed, NodeChanged, NodeGone, PodChanged, PodGone
+from leadline_controller.core.residents import kind_of
 from leadline_controller.core.view import ClusterView
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.telemetry import TelemetryState, TimesToLive
@@ -16,11 +18,13 @@ from tests.controller.builders import node
 
 HTTP = HostPort("0.0.0.0", "TCP", 80)
 GPU = "example.com/gpu"
+GUARD = AffinityTerm("zone", (), frozenset({"default"}))
 NOTHING_MEASURED = TelemetryState(TimesToLive())
 
 
 def pod(name: str, cpu: int = 500, **fields: Any) -> Pod:
     mbps = fields.pop("mbps", None)
+    fields["anti_affinity"] = (GUARD,) if fields.pop("guards", False) else ()
     requests = {CPU: cpu, PODS: 1, **fields.pop("more", {})}
     hints = Hints(bandwidth_mbps=mbps)
     return Pod("default", name, uid=f"uid-{name}", requests=requests, hints=hints, **fields)
@@ -243,6 +247,27 @@ def test_a_view_is_the_callers_to_keep() -> None:
     assert view.host_ports == {}
 
 
+def test_neighbours_wake_a_pod_that_has_demands_on_them() -> None:
+    shy = pod("shy", guards=True)
+    assert not cluster().apply(PodChanged(pod("a", node_name="n1")))
+    assert cluster(shy).apply(PodChanged(pod("a", node_name="n1")))
+    state = cluster(shy, pod("a", node_name="n1"))
+    assert not state.apply(PodChanged(pod("a", node_name="n1")))
+    assert state.apply(PodChanged(pod("a", node_name="n1", labels={"x": "y"})))
+    assert state.apply(NodeGone("n2"))
+    assert not state.apply(NodeGone("n2"))
+    state.apply(PodChanged(replace(shy, node_name="n1")))
+    assert not state.apply(PodChanged(pod("b", node_name="n1")))
+
+
+def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:
+    state = cluster()
+    for i in range(3000):
+        state.apply(PodChanged(one := pod(f"p{i}", node_name="n1", labels={"n": str(i)})))
+        state.apply(PodGone(one))
+    assert len(seen(state).residents.kinds) < 1100
+
+
 # After any series of changes the columns are those of a count from scratch.
 
 NODES = ("n1", "n2", "n3")
@@ -258,8 +283,25 @@ drawn_pods = st.builds(
     node_name=st.none() | st.sampled_from((*NODES, "elsewhere")),
     finished=st.booleans(),
     terminating=st.booleans(),
+    labels=st.sampled_from(({}, {"app": "web"}, {"app": "db"})),
+    priority=st.integers(-1, 1),
+    guards=st.booleans(),
+    claims=st.sampled_from(((), (ClaimUse("c"),))),
 )
 drawn_nodes = st.builds(node, st.sampled_from(NODES), cores=st.integers(1, 8))
+
+
+def told(view: ClusterView) -> list[str]:
+    """Each resident's columns, spelt out."""
+    names, there = view.table.names, view.residents
+    return [
+        repr((names[at], there.kinds.values[kind], there.aversions.values[aversion], priority))
+        for at, kind, aversion, priority in there.rows.T.tolist()
+    ]
+
+
+def mounted(view: ClusterView) -> list[tuple[str, str]]:
+    return [(view.table.names[at], p.uid) for at, pods in view.mounts.items() for p in pods]
 
 
 class Changes(RuleBasedStateMachine):
@@ -331,12 +373,18 @@ class Changes(RuleBasedStateMachine):
         requested: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
         ports: dict[str, list[HostPort]] = {name: [] for name in self.nodes}
         mbps = dict.fromkeys(self.nodes, 0.0)
+        residents, mounts = [], []
         for uid, one in self.pods.items():
             where = one.node_name or self.assumed.get(uid)
             if where in self.nodes and where is not None and not one.finished:
                 requested[where].update(one.requests)
                 ports[where] += one.host_ports
                 mbps[where] += one.hints.bandwidth_mbps or 0.0
+                kind = kind_of(one)
+                residents.append(repr((where, kind, one.anti_affinity, one.priority)))
+                mounts += [(where, uid)] if one.claims else []
+        assert sorted(told(view)) == sorted(residents)
+        assert sorted(mounted(view)) == sorted(mounts)
         for at, name in enumerate(view.table.names):
             for resource in {*requested[name], *view.requested}:
                 assert view.requested_of(resource)[at] == requested[name][resource]
