@@ -24,11 +24,12 @@ demo: env ## See the main job on this machine: agents measure, pods are placed, 
 test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
 
 test-unit: env ## Unit and contract tests: under a minute
-	$(PYTEST) -q -m "not ($(SLOW))"
+	$(PYTEST) -q -n auto -m "not ($(SLOW))"
 
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
 
+bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 

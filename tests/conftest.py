@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -9,12 +10,22 @@ from hypothesis import settings
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
+from tests.kube.oracle import Oracle
 
-BUILD_S = 1800
+BUILD_S = 600
 
 # The same examples in every run, and none of them timed: a slow machine fails no test.
 settings.register_profile("leadline", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("leadline")
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start hear Ctrl-C.
+
+    A shell that runs the tests in the background has SIGINT ignored, and what is ignored is
+    inherited; what is handled is not.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,3 +44,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture
 def api(plane: ControlPlane) -> Api:
     return Api(plane.kubeconfig)
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Iterator[Oracle]:
+    with Oracle() as running:
+        yield running

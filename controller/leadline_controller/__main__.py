@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail(error, 2)
     except (ServeError, OSError) as error:
         return _fail(error, 1)
-    except Exception as error:  # noqa: BLE001  # no traceback reaches a user
+    except Exception as error:  # no traceback reaches a user
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
         return _fail(f"unexpected {type(error).__name__}: {error}; please report it", 1)
     return 0

@@ -142,14 +142,7 @@ def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
             "another machine (or plaintext = true, where nobody else is on the network)"
         )
     port = broker.integer("port", 1, 65_535) or (8883 if files else 1883)
-    if files is None:
-        return host, port, None
-    tls = BrokerTls(*files)
-    try:
-        tls.context()
-    except (OSError, ValueError) as error:
-        raise FieldError(f"{broker.at('tls')}: expected {_PEM}: {error}") from None
-    return host, port, tls
+    return host, port, BrokerTls(*files) if files else None
 
 
 def _serve(grpc: Fields) -> ServeSettings:
@@ -173,7 +166,12 @@ def _tls_files(parent: Fields) -> tuple[Path, Path, Path] | None:
         if path is None:
             raise FieldError(f"{tls.at(name)}: expected a file; all three are needed")
         found.append(path)
-    return found[0], found[1], found[2]
+    files = (found[0], found[1], found[2])
+    try:
+        BrokerTls(*files).context()
+    except (OSError, ValueError) as error:
+        raise FieldError(f"{tls.path}: expected {_PEM}: {error}") from None
+    return files
 
 
 def _file(parent: Fields, name: str) -> Path | None:

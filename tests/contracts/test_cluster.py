@@ -54,7 +54,7 @@ async def watch(scene: Scene) -> AsyncIterator[Callable[[], Watched]]:
 
         def open_watch() -> Watched:
             changes = scene.cluster.watch()
-            opened.push_async_callback(changes.aclose)  # type: ignore[attr-defined]  # both are generators
+            opened.push_async_callback(changes.aclose)
             return Watched(changes)
 
         yield open_watch

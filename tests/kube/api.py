@@ -10,7 +10,8 @@ import base64
 import json
 import ssl
 import tempfile
-from contextlib import closing
+import threading
+from contextlib import AbstractContextManager, closing, nullcontext
 from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -80,7 +81,7 @@ class Api:
         content_type: str = "application/json",
     ) -> str:
         """Return what the server answers, as it is: /readyz answers no JSON."""
-        with closing(HTTPSConnection(self._server, timeout=TIMEOUT_S, context=self._tls)) as client:
+        with self._connection() as client:
             content = None if body is None else json.dumps(body)
             client.request(method, path, content, {**self._headers, "Content-Type": content_type})
             answer = client.getresponse()
@@ -88,6 +89,13 @@ class Api:
         if answer.status >= HTTPStatus.BAD_REQUEST:
             raise ApiError(answer.status, text)
         return text
+
+    def _connection(self) -> AbstractContextManager[HTTPSConnection]:
+        """Return a connection for one call: another call may be to a server that restarted."""
+        return closing(self._connect())
+
+    def _connect(self) -> HTTPSConnection:
+        return HTTPSConnection(self._server, timeout=TIMEOUT_S, context=self._tls)
 
     def add_node(self, node: dict[str, Any]) -> Any:
         """Make `node` with exactly its own taints.
@@ -97,6 +105,23 @@ class Api:
         made = self.create("/api/v1/nodes", node)
         taints = {"spec": {"taints": node["spec"]["taints"]}}
         return self.patch(f"/api/v1/nodes/{made['metadata']['name']}", taints)
+
+
+class BulkApi(Api):
+    """The same for thousands of calls: each thread keeps its connection, for as long as it lives.
+
+    After a failed call, or across a restart of the server, it is of no more use.
+    """
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the kubeconfig as Api does."""
+        super().__init__(kubeconfig)
+        self._of_thread = threading.local()
+
+    def _connection(self) -> AbstractContextManager[HTTPSConnection]:
+        if not hasattr(self._of_thread, "connection"):
+            self._of_thread.connection = self._connect()
+        return nullcontext(self._of_thread.connection)
 
 
 def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Builds the Go control plane once and keeps it for every later run.
+"""Builds the Go programs that tests need once and keeps them for every later run.
 
-A build takes minutes and a test run should not, so the binary is kept in the user's cache under
+A build takes minutes and a test run should not, so a binary is kept in the user's cache under
 a name made of everything that goes into it. Test runs that start at once wait for one build.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,41 +22,64 @@ COMPLAINT_LINES = 5
 
 def built(go: Path, environ: Mapping[str, str]) -> Path:
     """Return the control plane binary, building it with `go` unless the cache has it."""
-    home = _cache(environ) / f"controlplane-{_fingerprint(go, environ)}"
-    binary = home / "controlplane"
+    # The linker would otherwise leave a version of v0.0.0 for the API to report.
+    version = f"-X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
+    flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {version}"]
+    home = f"controlplane-{_fingerprint(go, environ, *_sources())}"
+
+    def build(folder: Path) -> None:
+        print("building the test control plane (a few minutes, once)", file=sys.stderr)
+        _run([go, "build", *flags, "-o", str(folder / "controlplane"), "."], environ)
+
+    return _kept(_cache(environ) / home / "controlplane", build)
+
+
+def installed(go: Path, package: str, version: str, environ: Mapping[str, str]) -> Path:
+    """Return the program of a released Go `package`, installing it unless the cache has it."""
+    name = package.rpartition("/")[2]
+    home = f"{name}-{version}-{_fingerprint(go, environ)}"
+
+    def install(folder: Path) -> None:
+        print(f"installing {name} {version} (a few minutes, once)", file=sys.stderr)
+        flags = ["-trimpath", "-ldflags", "-s -w"]
+        program = f"{package}@{version}"
+        _run([go, "install", *flags, program], {**environ, "GOBIN": str(folder)})
+
+    return _kept(_cache(environ) / home / name, install)
+
+
+def _kept(binary: Path, make: Callable[[Path], None]) -> Path:
+    """Let `make` put the binary into a folder, unless it is kept already."""
     if binary.is_file():
         return binary
-    home.mkdir(parents=True, exist_ok=True)
-    with _locked(home / "lock"):
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(binary.parent / "lock"):
         if not binary.is_file():
-            print("building the test control plane (a few minutes, once)", file=sys.stderr)
-            _build(go, environ, binary)
+            with tempfile.TemporaryDirectory(dir=binary.parent) as half_made:
+                make(Path(half_made))
+                (Path(half_made) / binary.name).replace(binary)
     return binary
 
 
-def _build(go: Path, environ: Mapping[str, str], binary: Path) -> None:
-    # The linker would otherwise leave a version of v0.0.0 for the API to report.
-    version = f"-X k8s.io/component-base/version.gitVersion={kubernetes_version()}"
-    half_made = binary.with_name(f"{binary.name}.{os.getpid()}")
-    flags = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {version}"]
-    try:
-        done = subprocess.run(
-            [go, "build", *flags, "-o", half_made, "."],
-            cwd=MODULE,
-            env={**environ, "CGO_ENABLED": "0"},
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            complaint = " | ".join(done.stderr.strip().splitlines()[-COMPLAINT_LINES:])
-            raise ControlPlaneError(f"`go build` failed in {MODULE}: {complaint}")
-        half_made.replace(binary)
-    finally:
-        half_made.unlink(missing_ok=True)
+def _run(command: Sequence[str | Path], environ: Mapping[str, str]) -> None:
+    done = subprocess.run(
+        command,
+        cwd=MODULE,
+        env={**environ, "CGO_ENABLED": "0"},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        complaint = " | ".join(done.stderr.strip().splitlines()[-COMPLAINT_LINES:])
+        raise ControlPlaneError(f"`go {command[1]}` failed in {MODULE}: {complaint}")
 
 
-def _fingerprint(go: Path, environ: Mapping[str, str]) -> str:
+def _sources() -> list[Path]:
+    return sorted(file for file in MODULE.iterdir() if file.is_file())
+
+
+def _fingerprint(go: Path, environ: Mapping[str, str], *sources: Path) -> str:
     asked = subprocess.run(
         [go, "env", "GOVERSION", "GOOS", "GOARCH"],
         cwd=MODULE,
@@ -66,7 +89,7 @@ def _fingerprint(go: Path, environ: Mapping[str, str]) -> str:
         check=False,
     )
     digest = hashlib.sha256(asked.stdout.encode())
-    for file in sorted(file for file in MODULE.iterdir() if file.is_file()):
+    for file in sources:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

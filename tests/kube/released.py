@@ -134,7 +134,7 @@ def _write_kubeconfig(file: Path, server: str, token: str, authority: Path) -> N
 
 @contextmanager
 def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
     try:
         yield process
     finally:
@@ -146,7 +146,8 @@ def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Tie a new process to the one that starts it; it runs in the new one, before the program."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

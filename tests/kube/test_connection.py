@@ -139,6 +139,14 @@ async def test_a_missing_file_and_an_unknown_context_are_named(tmp_path: Path) -
         await Login(file, "there").open()
 
 
+async def test_an_authority_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    junk = {"certificate-authority-data": "anVuaw=="}
+    file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443", user=None, **junk)
+
+    with pytest.raises(KubeConfigError, match="certificate or key"):
+        await Login(file).open()
+
+
 async def test_outside_a_pod_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 

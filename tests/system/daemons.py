@@ -119,3 +119,14 @@ def leadline(*arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedPr
     return subprocess.run(
         command, capture_output=True, text=True, env=clean_environ(), timeout=timeout_s
     )
+
+
+def unreachable_kubeconfig(folder: Path, ca_file: Path | str) -> Path:
+    """A kubeconfig of a cluster where nobody answers."""
+    file = folder / "kubeconfig"
+    file.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
+        "contexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: "
+        f"{{server: 'https://127.0.0.1:{free_port()}', certificate-authority: {ca_file}}}}}]\n"
+    )
+    return file

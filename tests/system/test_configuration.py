@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from leadline_agent import config as agent
 from leadline_controller import config as controller
 
 from tests.support.certificates import Authority
+from tests.system.daemons import unreachable_kubeconfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -137,6 +139,11 @@ WRONG = [
     ("probe.ping_interval_s = 1e12", "probe.ping_interval_s", "expected a whole number"),
     ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
     ('grpc.address = "0.0.0.0:50505"', "grpc.address", "needs TLS with client certificates"),
+    (
+        '[grpc.tls]\nca_file = "{ca}"\ncert_file = "{cert}"\nkey_file = "{stranger}"',
+        "grpc.tls",
+        "expected PEM files and a key",
+    ),
     ('grpc.address = "50505"', "grpc.address", "expected host:port"),
     ("cluster = ", "", "expected TOML: "),
     ("\udcff", "", "expected TOML: "),
@@ -188,6 +195,22 @@ def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(controller.ConfigError, match=r"none\.toml: there is no such file"):
         controller.load(tmp_path / "none.toml")
+
+
+def test_an_address_that_is_taken_fails_with_1_and_one_line(
+    tmp_path: Path, pem: Mapping[str, str]
+) -> None:
+    kubeconfig, file = unreachable_kubeconfig(tmp_path, pem["ca"]), tmp_path / "controller.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        file.write_text(f"kubernetes.kubeconfig = '{kubeconfig}'\ngrpc.address = '{address}'\n")
+        ended = run_controller("run", "--config", str(file))
+    assert ended.returncode == 1
+    told = [line for line in ended.stderr.splitlines() if "no broker at" not in line]
+    assert told == [
+        f"leadline-controller: grpc address {address}: cannot listen there; is it in use by "
+        "another program?"
+    ]
 
 
 def test_without_a_kubeconfig_outside_a_cluster_it_says_which_setting_is_missing(

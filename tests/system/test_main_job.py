@@ -15,7 +15,7 @@ import pytest
 from tests.kube.objects import condition, node, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
-from tests.system.daemons import Daemon, eventually, leadline
+from tests.system.daemons import Daemon, eventually, leadline, unreachable_kubeconfig
 from tests.system.stage import BOARDS, NODES, PODS, Stage, stage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
@@ -226,13 +226,7 @@ def test_what_is_not_there_is_a_no(scene: Stage) -> None:
 
 
 def test_a_controller_that_never_found_anything_ends_cleanly(tmp_path: Path) -> None:
-    ca_file = Authority(tmp_path).ca_file
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"
-        "contexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: "
-        f"{{server: 'https://127.0.0.1:{free_port()}', certificate-authority: {ca_file}}}}}]\n"
-    )
+    kubeconfig = unreachable_kubeconfig(tmp_path, Authority(tmp_path).ca_file)
     config = tmp_path / "controller.toml"
     config.write_text(
         f"broker.port = {free_port()}\nkubernetes.kubeconfig = '{kubeconfig}'\n"

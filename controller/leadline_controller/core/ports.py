@@ -4,7 +4,7 @@
 contract tests run over all of them.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -114,7 +114,7 @@ class PodEvent:
 class Cluster(Protocol):
     """A cluster that holds nodes and pods and carries out bindings."""
 
-    def watch(self) -> AsyncIterator[ClusterChange]:
+    def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """What there is, then every change, for ever. Reconnects by itself."""
         ...
 

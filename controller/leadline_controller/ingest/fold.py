@@ -91,10 +91,10 @@ class Folder:
     def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
         agent = Agent(
             node=topic.node,
-            version=message.agent_version[:_SHORT],
-            hardware_model=message.hardware_model[:_SHORT],
-            address=message.address[:_SHORT],
-            probes=tuple(probe[:_SHORT] for probe in message.probes[:16]),
+            version=_shown(message.agent_version),
+            hardware_model=_shown(message.hardware_model),
+            address=_shown(message.address),
+            probes=tuple(_shown(probe) for probe in message.probes[:16]),
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
@@ -153,6 +153,11 @@ _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome
 
 def _is_worth_a_line(count: int) -> bool:
     return count <= _LOGGED_PER_KIND or count % _LOGGED_THEN_EVERY == 0
+
+
+def _shown(text: str) -> str:
+    """Short, and nothing that a terminal would obey."""
+    return "".join(each for each in text[:_SHORT] if each.isprintable())
 
 
 def _stamp(

@@ -157,10 +157,11 @@ class BrokerSession:
         self._tell_down(self._client.failure)
 
     def _disconnected(
-        self, _: Client, __: Any, ___: DisconnectFlags, reason: ReasonCode, ____: Properties | None
+        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         if not self._stopping:
-            self._tell_down(str(reason))
+            told = flags.is_disconnect_packet_from_server
+            self._tell_down(str(reason) if told else "the connection was lost")
 
     def _subscribed(
         self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None

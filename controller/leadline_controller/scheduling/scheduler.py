@@ -6,6 +6,7 @@ It keeps nothing that matters: after a restart the API server says which pods ar
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -87,12 +88,13 @@ class Scheduler:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch(self) -> None:
-        async for change in self._cluster.watch():
-            made_room = self._state.apply(change)
-            self._queue_up(change)
-            if made_room:
-                self._queue.wake(self._clock.now_s())
-            self._changed.set()
+        async with aclosing(self._cluster.watch()) as changes:
+            async for change in changes:
+                made_room = self._state.apply(change)
+                self._queue_up(change)
+                if made_room:
+                    self._queue.wake(self._clock.now_s())
+                self._changed.set()
 
     def _queue_up(self, change: ClusterChange) -> None:
         match change:

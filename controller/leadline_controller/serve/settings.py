@@ -5,9 +5,14 @@ can reach is refused unless both sides show certificates.
 """
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+# gRPC's core writes its own lines about each failed handshake, past all logging; ours is the
+# one that a person can use.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 

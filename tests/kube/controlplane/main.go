@@ -18,9 +18,12 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"apiserver":      {"etcd and kube-apiserver in one process", runAPIServer},
-	"etcd":           {"etcd as it is released", runReleasedEtcd},
-	"kube-apiserver": {"kube-apiserver as it is released", runReleasedAPIServer},
+	"apiserver":               {"etcd and kube-apiserver in one process", runAPIServer},
+	"etcd":                    {"etcd as it is released", runReleasedEtcd},
+	"kube-apiserver":          {"kube-apiserver as it is released", runReleasedAPIServer},
+	"oracle":                  {"the verdicts of kube-scheduler's filter plugins on given objects", runOracle},
+	"kube-scheduler":          {"kube-scheduler, on a free port", tied(runScheduler)},
+	"kube-controller-manager": {"kube-controller-manager, on a free port", tied(runControllerManager)},
 }
 
 func main() {

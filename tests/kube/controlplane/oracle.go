@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// An answer is one line of output, for one line of input that holds the objects of a cluster by
+// the names in resources, and under "pod" the one that asks for a place.
+type answer struct {
+	// Nodes says for each node and plugin why the pod is refused, or null where it is not.
+	Nodes map[string]map[string]*string `json:"nodes,omitempty"`
+	// Stored are the objects as an API server would have stored them, which is what was judged.
+	Stored map[string]any `json:"stored,omitempty"`
+	// Error says why there is no verdict.
+	Error string `json:"error,omitempty"`
+}
+
+// runOracle answers with kube-scheduler's own plugins, and without an API server, which nodes a
+// pod could go to: one line of JSON for each line, until the input ends.
+func runOracle(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return errors.New("give cases on standard input, and no arguments")
+	}
+	metrics.Register()
+	state := newCluster()
+	plugins, err := filterPlugins(ctx, state)
+	if err != nil {
+		return err
+	}
+	input := bufio.NewReaderSize(os.Stdin, 1<<20)
+	output := json.NewEncoder(os.Stdout)
+	for {
+		line, err := input.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := output.Encode(reply(ctx, line, state, plugins)); err != nil {
+			return err
+		}
+	}
+}
+
+func reply(ctx context.Context, line []byte, state *cluster, plugins []filterPlugin) answer {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(line, &given); err != nil {
+		return answer{Error: fmt.Sprintf("no case: %v", err)}
+	}
+	stored, err := store(ctx, given)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	verdicts, err := judge(ctx, stored, state, plugins)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	return answer{Nodes: verdicts, Stored: stored.asMap()}
+}
+
+func judge(ctx context.Context, stored *scene, state *cluster, plugins []filterPlugin) (map[string]map[string]*string, error) {
+	switch {
+	case stored.pod == nil:
+		return nil, errors.New(`the case has no "pod"`)
+	case stored.pod.Spec.NodeName != "":
+		return nil, errors.New("the pod is on a node already")
+	case len(stored.pod.Spec.ResourceClaims) > 0:
+		return nil, errors.New("resource claims are for a plugin that is left out here")
+	}
+	state.show(stored)
+	nodes, err := state.NodeInfos().List()
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make(map[string]map[string]*string, len(nodes))
+	for _, node := range nodes {
+		verdicts[node.Node().Name] = make(map[string]*string, len(plugins))
+	}
+	for _, plugin := range plugins {
+		for node, reason := range plugin.verdicts(ctx, stored.pod, nodes) {
+			verdicts[node][plugin.name] = reason
+		}
+	}
+	return verdicts, nil
+}

@@ -1,0 +1,172 @@
+"""The wheels as a board and a controller get them: what comes along, and that it works alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.system.daemons import clean_environ
+
+pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
+
+REPOSITORY = Path(__file__).parents[2]
+UV = Path(sys.executable).parent / "uv"
+EXAMPLES = REPOSITORY / "docs" / "examples"
+# House rules: these five and what they need; a board has room for nothing else.
+AGENTS = {"leadline-agent", "leadline-wire", "paho-mqtt", "psutil", "ping3", "iperf3"}
+OF_THE_WIRE = {"protobuf"}
+LISTING = (
+    "import importlib.metadata as m, json;"
+    "print(json.dumps(sorted(d.metadata['Name'].lower().replace('_', '-')"
+    " for d in m.distributions())))"
+)
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = {k: v for k, v in clean_environ().items() if not k.startswith(("PYTHON", "VIRTUAL"))}
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment with one of our distributions in it, of this version, and a
+    folder to work in."""
+
+    folder: Path
+    work: Path
+    version: str
+
+    def __call__(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run one of its programs, far from the checkout."""
+        return run(self.folder / "bin" / program, *arguments, cwd=self.work)
+
+    def distributions(self) -> set[str]:
+        """All that is installed in it."""
+        return set(json.loads(self("python", "-c", LISTING).stdout))
+
+    def home_of(self, package: str) -> Path:
+        """Where a package is imported from."""
+        code = f"import {package}; print({package}.__path__[0])"
+        return Path(self("python", "-c", code).stdout.strip())
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheels")
+    built = run(UV, "build", "--all-packages", "--wheel", "--out-dir", folder, cwd=REPOSITORY)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def installed(wheels: Path, folder: Path, *distributions: str) -> Environment:
+    """A new environment with these wheels and, from the index, what they need: the locked
+    versions, held to their hashes."""
+    made = run(UV, "venv", "--python", sys.executable, folder / "venv", cwd=wheels)
+    assert made.returncode == 0, made.stderr
+    files = [next(wheels.glob(f"{name}-*.whl")) for name in distributions]
+    lock = REPOSITORY / "requirements.lock"
+    into = ("--python", folder / "venv" / "bin" / "python", "--constraint", lock)
+    done = run(UV, "pip", "install", *into, *files, cwd=wheels)
+    assert done.returncode == 0, done.stderr
+    (folder / "work").mkdir()
+    return Environment(folder / "venv", folder / "work", files[0].name.split("-")[1])
+
+
+@pytest.fixture(scope="module")
+def board(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("board")
+    return installed(wheels, folder, "leadline_agent", "leadline_wire")
+
+
+@pytest.fixture(scope="module")
+def server(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    folder = tmp_path_factory.mktemp("server")
+    return installed(wheels, folder, "leadline_controller", "leadline_wire")
+
+
+def test_a_board_gets_nothing_but_the_agent_and_what_it_needs(board: Environment) -> None:
+    found = board.distributions()
+    heavy = {"grpcio", "numpy", "leadline-controller"}
+    assert not {name for name in found if name in heavy or "kube" in name}
+    assert found == AGENTS | OF_THE_WIRE
+
+
+def test_the_agent_works_alone(board: Environment) -> None:
+    assert board.home_of("leadline_agent").is_relative_to(board.folder)
+    assert board.home_of("leadline_wire").is_relative_to(board.folder)
+    version = board("leadline-agent", "--version")
+    assert (version.returncode, version.stdout) == (0, f"leadline-agent {board.version}\n")
+    settings = board.work / "agent.toml"
+    settings.write_text('node = "bare"\n')
+    once = board("leadline-agent", "once", "--config", settings)
+    assert (once.returncode, once.stderr) == (0, "")
+    report = json.loads(once.stdout)
+    assert (report["node"], report["cluster"]) == ("bare", "default")
+    assert 0 <= report["cpu"]["busy_percent"] <= 100
+    assert report["cpu"]["cores"] >= 1
+    assert 0 < report["memory"]["available_bytes"] <= report["memory"]["total_bytes"]
+    ran = {run["name"]: run["outcome"] for run in report["collectors"]}
+    assert {"cpu", "memory", "disk", "network", "temperature"} <= set(ran)
+    assert "failed" not in ran.values()
+
+
+def test_the_agent_runs_without_a_broker_and_ends_with_0(board: Environment) -> None:
+    settings = board.work / "run.toml"
+    settings.write_text(f'state_dir = "{board.work / "state"}"\nbroker.port = 1\ninterval_s = 1\n')
+    program = board.folder / "bin" / "leadline-agent"
+    with subprocess.Popen(
+        [str(program), "run", "--config", str(settings)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=board.work,
+        env=clean_environ(),
+    ) as agent:
+        try:
+            assert agent.stderr is not None
+            lines = iter(agent.stderr.readline, "")
+            refused = next(line for line in lines if "broker localhost:1" in line)
+            assert "trying again" in refused
+        finally:
+            agent.terminate()
+            code = agent.wait(20)
+    assert code == 0
+
+
+def test_a_server_gets_no_agent_and_no_part_of_the_demo(server: Environment) -> None:
+    found = server.distributions()
+    assert {"leadline-controller", "leadline-wire", "grpcio", "numpy"} <= found
+    assert not found & {"leadline-agent", "iotcore", "ping3", "iperf3", "psutil"}
+
+
+def test_leadline_score_works_without_the_demo(server: Environment) -> None:
+    assert server.home_of("leadline_controller").is_relative_to(server.folder)
+    snapshot = EXAMPLES / "netsched.yaml"
+    scored = server(
+        "leadline", "score", "--snapshot", snapshot, "--strategy", "netsched", "-o", "json"
+    )
+    assert (scored.returncode, scored.stderr) == (0, "")
+    answer = json.loads(scored.stdout)
+    assert answer["strategy"] == "netsched"
+    assert answer["decisions"]
+    assert all(decision["node"] for decision in answer["decisions"])
+    version = server("leadline-controller", "--version")
+    assert (version.returncode, version.stdout) == (0, f"leadline-controller {server.version}\n")
+
+
+def test_without_the_demo_the_lab_says_what_to_install(server: Environment) -> None:
+    told = server("leadline", "lab", "run", "--local")
+    assert told.returncode == 1
+    assert told.stderr.endswith("pip install 'leadline-controller[demo]'\n")
+    assert "Traceback" not in told.stderr
