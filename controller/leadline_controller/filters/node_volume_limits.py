@@ -35,6 +35,8 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
     if not pod.claims and not pod.disks:
         return Verdict.everywhere(view)
     wanted = set(_held(view.storage, pod))
+    if wanted and view.storage.unknown:
+        return Verdict.refused(view, view.storage.unknown)
     limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
     limited = view.table.none()
     for column in limits.values():

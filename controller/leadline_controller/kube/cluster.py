@@ -7,10 +7,12 @@ from typing import Self
 
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import ClusterChange, PodEvent
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.kube.bind import bind
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kube.volumes import prepare
 from leadline_controller.kube.watch import watch_cluster
 
 
@@ -45,6 +47,10 @@ class KubeCluster:
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """What there is, then every change, for ever. Reconnects by itself and says so."""
         return watch_cluster(self._opened())
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; see core.ports.Cluster."""
+        await prepare(self._opened(), plan)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds.
