@@ -1,6 +1,7 @@
 """The controller's settings: one TOML file, every field checked, errors that name the field."""
 
 import ipaddress
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -10,12 +11,21 @@ from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.leases import ProbeLimits
 from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.core.options import OptionError, build
+from leadline_controller.history.settings import HistorySettings
 from leadline_controller.ingest.session import BrokerTls, check_cluster
-from leadline_controller.serve.settings import DEFAULT_ADDRESS, ServeError, ServeSettings, TlsFiles
+from leadline_controller.serve.settings import (
+    DEFAULT_ADDRESS,
+    DEFAULT_EXTENDER_ADDRESS,
+    ExtenderSettings,
+    ServeError,
+    ServeSettings,
+    TlsFiles,
+)
 from leadline_controller.state.telemetry import TimesToLive
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
+_STATE_DIRECTORY = "/var/lib/leadline-controller"
 # Beyond these every agent refuses a lease, whatever its own caps.
 _WHOLE_LIMITS = {
     "duration_ms": (1000, 30_000),
@@ -27,6 +37,7 @@ _WHOLE_LIMITS = {
     "ping_count": (1, 20),
     "ping_ttl_s": (3, 86_400),
 }
+_SECTIONS = ("broker", "kubernetes", "strategy", "probe", "ttl", "grpc", "extender")
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
@@ -41,6 +52,9 @@ class Settings:
     kubeconfig: None means the cluster that it runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the
     others test their bandwidth; without any, all pairs are tested. seed: breaks ties.
+    standalone: whether the pods of `scheduler_name` are placed. extender: None where
+    kube-scheduler does not ask.
+    decisions: where they are kept; in memory, unless the settings were read by `load`.
     """
 
     cluster: str = "default"
@@ -49,6 +63,7 @@ class Settings:
     broker_tls: BrokerTls | None = None
     kubeconfig: Path | None = None
     scheduler_name: str = SCHEDULER_NAME
+    standalone: bool = True
     strategy: str = DEFAULT_STRATEGY
     options: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
@@ -57,6 +72,8 @@ class Settings:
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
+    extender: ExtenderSettings | None = None
+    decisions: HistorySettings = field(default_factory=HistorySettings)
 
 
 def load(path: Path | None) -> Settings:
@@ -67,9 +84,9 @@ def load(path: Path | None) -> Settings:
         with where.open("rb") as file:
             data = tomllib.load(file)
     except FileNotFoundError:
-        if path is None:
-            return Settings()
-        raise ConfigError(f"{where}: there is no such file") from None
+        if path is not None:
+            raise ConfigError(f"{where}: there is no such file") from None
+        data = {}
     except OSError as error:
         raise ConfigError(
             f"{where}: {error.strerror}; the controller must be able to read it"
@@ -83,9 +100,20 @@ def load(path: Path | None) -> Settings:
 
 
 def _settings(root: Fields) -> Settings:
-    root.only("cluster", "broker", "kubernetes", "strategy", "probe", "ttl", "grpc", "warm_up_s")
+    root.only(
+        "cluster",
+        "broker",
+        "kubernetes",
+        "strategy",
+        "probe",
+        "ttl",
+        "grpc",
+        "warm_up_s",
+        "extender",
+        "decisions",
+    )
     kubernetes = root.object("kubernetes")
-    kubernetes.only("kubeconfig", "scheduler_name")
+    kubernetes.only("kubeconfig", "scheduler_name", "standalone")
     default = Settings()
     host, port, tls = _broker(root.object("broker"))
     strategy, options, seed = _strategy(root.object("strategy"))
@@ -97,6 +125,7 @@ def _settings(root: Fields) -> Settings:
         broker_tls=tls,
         kubeconfig=_file(kubernetes, "kubeconfig"),
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
+        standalone=_standalone(kubernetes, root.has("extender")),
         strategy=strategy,
         options=options,
         seed=seed,
@@ -105,6 +134,8 @@ def _settings(root: Fields) -> Settings:
         limits=_limits(root.object("probe")),
         ttl=_ttl(root.object("ttl")),
         serve=_serve(root.object("grpc")),
+        extender=_extender(root.object("extender")) if root.has("extender") else None,
+        decisions=_decisions(root.object("decisions")),
     )
 
 
@@ -153,6 +184,44 @@ def _serve(grpc: Fields) -> ServeSettings:
         return ServeSettings(address, TlsFiles(*files) if files else None)
     except ServeError as error:
         raise FieldError(f"{grpc.at('address')}: {error}") from None
+
+
+def _extender(extender: Fields) -> ExtenderSettings:
+    extender.only("address", "tls", "filters")
+    files = _tls_files(extender)
+    address = extender.text("address", DEFAULT_EXTENDER_ADDRESS)
+    filters = extender.text("filters", "own")
+    if filters not in ("own", "all"):
+        raise extender.error("filters", "own or all")
+    tls = TlsFiles(*files) if files else None
+    try:
+        return ExtenderSettings(address, tls, every_filter=filters == "all")
+    except ServeError as error:
+        raise FieldError(f"{extender.at('address')}: {error}") from None
+
+
+def _standalone(kubernetes: Fields, extends: bool) -> bool:
+    standalone = kubernetes.flag("standalone", default=True)
+    if not (standalone or extends):
+        raise kubernetes.error("standalone", "true, or a section [extender] beside it")
+    return standalone
+
+
+def _decisions(decisions: Fields) -> HistorySettings:
+    decisions.only("path", "max_mb", "max_age_days")
+    default = HistorySettings()
+    # systemd may name several, separated by colons; the first is the unit's own.
+    folder = os.environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
+    path = decisions.text("path", f"{folder}/decisions.db")
+    if not path.startswith("/") or "\0" in path:
+        raise decisions.error("path", "an absolute path of a file")
+    max_mb = decisions.integer("max_mb", 0, 1 << 20)
+    max_age_days = decisions.number("max_age_days", highest=36_500)
+    return HistorySettings(
+        path=Path(path),
+        max_mb=default.max_mb if max_mb is None else max_mb,
+        max_age_days=default.max_age_days if max_age_days is None else max_age_days,
+    )
 
 
 def _tls_files(parent: Fields) -> tuple[Path, Path, Path] | None:

@@ -1,26 +1,32 @@
 """The only file that joins rooms: settings in, a running controller out."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from leadline_controller import __version__
-from leadline_controller.clock import SystemClock
+from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.config import Settings
 from leadline_controller.core.cycle import Strategy
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.ports import Clock, Cluster
-from leadline_controller.filters import FILTERS
+from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.filters import FILTERS, OWN
+from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
+from leadline_controller.scheduling.elector import Elector
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.serve.extender_adviser import Adviser, Advising
 from leadline_controller.serve.grpc import InspectionServer
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.cluster import ClusterState
@@ -41,6 +47,20 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     return built
 
 
+def advising(settings: Settings, how: Placing) -> Advising:
+    """How the settings want kube-scheduler advised about the pods that it places."""
+    own = {name: FILTERS[name] for name in OWN}
+    every = settings.extender is not None and settings.extender.every_filter
+    return Advising(
+        strategy=how.strategy,
+        filters=FILTERS if every else own,
+        own=own,
+        random=how.random,
+        whole=every,
+        warm_up_s=how.warm_up_s,
+    )
+
+
 def placing(settings: Settings) -> Placing:
     """How the settings want pods placed. Raises OptionError."""
     return Placing(
@@ -59,21 +79,42 @@ class Controller:
 
     settings: Settings
     cluster: Cluster
+    leadership: Leadership = ALONE
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(init=False)
+    history: Recorder = field(init=False)
+    decisions: DecisionLog = field(init=False)
+    _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
+        self.history = Recorder(self.settings.decisions)
+        self.decisions = DecisionLog(keeper=self.history)
 
     def scheduler(self, how: Placing) -> Scheduler:
         """A loop that places this cluster's pods."""
-        return Scheduler(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock)
+        return Scheduler(
+            self.cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            how,
+            self.clock,
+            self.leadership,
+            self._tell,
+        )
+
+    async def follow(self) -> None:
+        """Only know what the cluster holds, and place nothing, until cancelled."""
+        async with aclosing(self.cluster.watch()) as changes:
+            async for change in changes:
+                self.state.apply(change)
+                self._tell(change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
-        """Take reports in and hand leases out for as long as the context lasts."""
+        """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
         settings = self.settings
 
         def publish(*message: Any) -> None:
@@ -102,17 +143,29 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
+    async def remembering(self) -> AsyncIterator[None]:
+        """Keep decisions for as long as the context lasts, and know those of earlier runs."""
+        self.history.start()
+        try:
+            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            yield
+        finally:
+            await self.history.stop()
+
+    @asynccontextmanager
     async def serving(self, strategy_name: str) -> AsyncIterator[str]:
         """Answer inspections for as long as the context lasts; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
             decisions=self.decisions,
+            history=self.history,
             now_s=self.clock.now_s,
             version=__version__,
             cluster_name=self.settings.cluster,
             strategy=strategy_name,
             scheduler_name=self.settings.scheduler_name,
+            leadership=self.leadership,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -122,30 +175,93 @@ class Controller:
         finally:
             await server.stop()
 
+    @asynccontextmanager
+    async def extending(self, how: Placing, cluster: Cluster) -> AsyncIterator[str | None]:
+        """Answer kube-scheduler for as long as the context lasts; yields the address, None where
+        it is not asked for."""
+        extender = self.settings.extender
+        if extender is None:
+            yield None
+            return
+        from leadline_controller.serve.extender import ExtenderServer
+
+        adviser = Adviser(
+            cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            advising(self.settings, how),
+            self.clock,
+        )
+        server = ExtenderServer(extender, adviser)
+        self._listeners.append(adviser.heard)
+        try:
+            address = await server.start()
+            log.info("answering kube-scheduler at %s", address)
+            yield address
+        finally:
+            await server.stop()
+            self._listeners.remove(adviser.heard)
+            await adviser.close()
+
+    def _tell(self, change: ClusterChange) -> None:
+        for listener in self._listeners:
+            listener(change)
+
     async def _tick(self, prober: Prober) -> None:
+        led = self.leadership is ALONE
         while True:
-            prober.tick(self.clock.now_s())
+            leads = self.leadership.leads()
+            if leads and not led:
+                prober.take_over(self.clock.now_s())
+            if leads:
+                prober.tick(self.clock.now_s())
+            led = leads
             await self.clock.sleep(_PROBE_TICK_S)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run a controller on a Kubernetes cluster until `stop` is set.
+    """Run a controller on a Kubernetes cluster until `stop` is set; of several only the one that
+    holds the Lease acts.
 
     Raises OptionError, ServeError, or the kube room's error for an unusable kubeconfig;
     a broker or API server that is away is waited for.
     """
     from leadline_controller.kube.cluster import KubeCluster
 
+    # What is imported stays, and going over it would stop everything for 20 ms now and then.
+    gc.collect()
+    gc.freeze()
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
-        controller = Controller(settings, cluster)
-        async with controller.measuring(), controller.serving(how.strategy.name):
-            scheduling = asyncio.create_task(controller.scheduler(how).run())
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait((scheduling, stopping), return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            scheduling.cancel()
-            results = await asyncio.gather(scheduling, return_exceptions=True)
-            for result in results:
-                if isinstance(result, Exception):
-                    raise result
+        elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())
+        controller = Controller(settings, cluster.fenced(elector), elector)
+        async with (
+            controller.remembering(),
+            # An address that is taken ends it before anything has begun.
+            controller.serving(how.strategy.name),
+            # The first to begin is the last to end: the others keep the Lease until they are done.
+            _working(elector.run()) as electing,
+            controller.measuring(),
+            # kube-scheduler is elected itself: what it asks for is bound whoever leads here.
+            controller.extending(how, cluster),
+            _working(
+                controller.scheduler(how).run() if settings.standalone else controller.follow()
+            ) as scheduling,
+            _working(stop.wait()) as stopping,
+        ):
+            ends = (electing, scheduling, stopping)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+
+@asynccontextmanager
+async def _working(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Have it done beside. Leaving ends it, and raises what it died of."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()

@@ -102,7 +102,10 @@ class Tally:
 
     def rows(self) -> Iterator[str]:
         """The table, one line a plugin."""
-        yield f"{'predicate':22}{'both yes':>10}{'both no':>10}{'Leadline alone no':>20}{'kube alone no':>16}"
+        yield (
+            f"{'predicate':22}{'both yes':>10}{'both no':>10}"
+            f"{'Leadline alone no':>20}{'kube alone no':>16}"
+        )
         for plugin in sorted({*self.both_accept, *self.both_refuse}, key=str.lower):
             alone = self.only_leadline_refuses[plugin]
             share = alone / max(1, alone + self.both_accept[plugin])

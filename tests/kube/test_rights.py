@@ -1,75 +1,262 @@
-"""The smallest rights that the controller can work with, held against the real RBAC."""
+"""The account that `leadline kube manifests` makes: enough, and nothing too much."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import suppress
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
+from leadline_controller.cli.kube import kube
 from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.ports import Listed, PodEvent, RefusedError
+from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import (
+    ClusterChange,
+    Listed,
+    NodeChanged,
+    PodChanged,
+    PodEvent,
+    RefusedError,
+)
 from leadline_controller.kube.cluster import KubeCluster
 
-from tests.contracts.scenes import Watched
+from tests.contracts.scenes import PATIENCE_S, Watched
+from tests.kube.account import applied, login, manifests, path_of, wait_allowed
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import node, pod
-from tests.kube.wire import kubeconfig
 
-pytestmark = pytest.mark.cluster
-
-NAME = "leadline-rights"
+NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-RULES = [
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["pods/binding"], "verbs": ["create"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
-]
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
+_numbers: Iterator[int] = count(1)
+
+
+@dataclass(frozen=True)
+class Right:
+    """One verb on one resource, as a rule of a role grants it."""
+
+    role: str
+    rule: int
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """As the API server is asked about it."""
+        resource, _, subresource = self.resource.partition("/")
+        asked = {"group": self.group, "resource": resource, "verb": self.verb}
+        if subresource:
+            asked["subresource"] = subresource
+        if self.role == "Role":
+            asked["namespace"] = "kube-system"
+            if self.verb != "create":
+                asked["name"] = "leadline-controller"
+        return asked
+
+
+def granted() -> list[Right]:
+    return [
+        Right(manifest["kind"], number, group, resource, verb)
+        for manifest in manifests()
+        for number, rule in enumerate(manifest.get("rules", ()))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rules of a role with this one verb on this one resource taken away."""
+    kept = []
+    for number, rule in enumerate(rules):
+        if number != right.rule:
+            kept.append(rule)
+            continue
+        others = [each for each in rule["resources"] if each != right.resource]
+        verbs = [each for each in rule["verbs"] if each != right.verb]
+        if others:
+            kept.append({**rule, "resources": others})
+        if verbs:
+            kept.append({**rule, "resources": [right.resource], "verbs": verbs})
+    return kept
+
+
+class Scene:
+    """The cluster as the account sees it, and an administrator who sets the scene."""
+
+    def __init__(self, cluster: KubeCluster, admin: Api) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.name = f"rights-{next(_numbers)}"
+
+    def pod(self) -> Pod:
+        return read_pod(self.admin.create(PODS, pod(self.name, scheduler="nobody")))
+
+    def clean(self) -> None:
+        for path in (f"{PODS}/{self.name}", f"{NODES}/{self.name}", LEASE):
+            with suppress(ApiError):
+                self.admin.delete(path)
+
+
+Seen = Callable[[ClusterChange], bool]
+
+
+async def follow(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
+    """Raises RefusedError with what the log says when the watch gets no further: it tries on."""
+    refused: asyncio.Future[ClusterChange] = asyncio.get_running_loop().create_future()
+
+    class Refusals(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "forbidden" in (said := record.getMessage()) and not refused.done():
+                refused.set_exception(RefusedError(said))
+
+    handler, logger = Refusals(), logging.getLogger("leadline_controller")
+    logger.addHandler(handler)
+    try:
+        async with aclosing(scene.cluster.watch()) as changes:
+            looking = asyncio.create_task(_look(Watched(changes), happen, seen))
+            await asyncio.wait((looking, refused), return_when=asyncio.FIRST_COMPLETED)
+            looking.cancel()
+            await asyncio.wait((looking,))
+            await (refused if refused.done() else looking)
+    finally:
+        logger.removeHandler(handler)
+
+
+async def _look(watched: Watched, happen: Callable[[], object], seen: Seen) -> None:
+    await watched.until(Listed)
+    happen()
+    async with asyncio.timeout(PATIENCE_S):
+        while not seen(await watched.next()):
+            pass
+
+
+async def follow_nodes(scene: Scene) -> None:
+    def seen(change: ClusterChange) -> bool:
+        return isinstance(change, NodeChanged) and change.node.name == scene.name
+
+    await follow(scene, lambda: scene.admin.add_node(node(scene.name)), seen)
+
+
+async def follow_pods(scene: Scene) -> None:
+    def seen(change: ClusterChange) -> bool:
+        return isinstance(change, PodChanged) and change.pod.name == scene.name
+
+    await follow(scene, scene.pod, seen)
+
+
+async def bind_a_pod(scene: Scene) -> None:
+    await scene.cluster.bind(scene.pod(), "somewhere")
+
+
+async def say_why(scene: Scene) -> None:
+    await scene.cluster.record_event(scene.pod(), PodEvent("Normal", "Scheduled", "here"))
+
+
+async def say_why_again(scene: Scene) -> None:
+    made, event = scene.pod(), PodEvent("Warning", "FailedScheduling", "no room")
+    for _ in range(2):
+        await scene.cluster.record_event(made, event)
+
+
+async def look_who_leads(scene: Scene) -> None:
+    await scene.cluster.lease.read()
+
+
+async def lead_as_the_first(scene: Scene) -> None:
+    await scene.cluster.lease.write("me", 10, None)
+
+
+async def go_on_leading(scene: Scene) -> None:
+    first = await scene.cluster.lease.write("me", 10, None)
+    await scene.cluster.lease.write("me", 10, first)
+
+
+NEEDS: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    "list nodes": follow_nodes,
+    "watch nodes": follow_nodes,
+    "list pods": follow_pods,
+    "watch pods": follow_pods,
+    "create pods/binding": bind_a_pod,
+    "create events": say_why,
+    "patch events": say_why_again,
+    "get leases": look_who_leads,
+    "create leases": lead_as_the_first,
+    "patch leases": go_on_leading,
+}
+
+
+@pytest.fixture(scope="module")
+def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kubeconfig of the account."""
+    admin = Api(plane.kubeconfig)
+    with applied(admin):
+        file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
+        for right in granted():
+            wait_allowed(Api(file), True, **right.attributes)
+        yield file
 
 
 @pytest.fixture
-def account(plane: ControlPlane, api: Api, tmp_path: Path) -> Iterator[Path]:
-    """A kubeconfig of a service account that has these rights and no other."""
-    made = {"metadata": {"name": NAME}}
-    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
-    try:
-        api.create(ACCOUNTS, made)
-        api.create(f"{RBAC}/clusterroles", {**made, "rules": RULES})
-        api.create(f"{RBAC}/clusterrolebindings", {**made, "roleRef": role, "subjects": [subject]})
-        token = api.create(f"{ACCOUNTS}/{NAME}/token", {"spec": {"expirationSeconds": 3600}})
-        cluster = json.loads(plane.kubeconfig.read_text())["clusters"][0]["cluster"]
-        user = {"token": token["status"]["token"]}
-        yield kubeconfig(tmp_path / "kubeconfig", user=user, **cluster)
-    finally:
-        for path in (
-            *(f"{RBAC}/clusterrolebindings", f"{RBAC}/clusterroles"),
-            *(ACCOUNTS, "/api/v1/nodes", PODS),
-        ):
-            with suppress(ApiError):
-                api.delete(f"{path}/{NAME}")
-
-
-async def test_these_rights_are_enough_and_no_more_than_that(account: Path, api: Api) -> None:
-    api.add_node(node(NAME))
-    made = read_pod(api.create(PODS, pod(NAME)))
-    event = PodEvent("Normal", "Scheduled", f"placed on {NAME}")
+async def scene(account: Path, api: Api) -> AsyncIterator[Scene]:
     async with KubeCluster(account) as cluster:
-        changes = cluster.watch()
+        scene = Scene(cluster, api)
         try:
-            listed = await Watched(changes).until(Listed)
-            assert made.uid in {each.uid for each in listed.pods}
-            assert NAME in {each.name for each in listed.nodes}
+            yield scene
         finally:
-            await changes.aclose()
-        await cluster.bind(made, NAME)
-        for _ in range(2):
-            await cluster.record_event(made, event)
-        with pytest.raises(RefusedError, match="403"):
-            await cluster._opened().get(f"{PODS}/{NAME}")
+            scene.clean()
 
-    assert api.get(f"{PODS}/{NAME}")["spec"]["nodeName"] == NAME
+
+@contextmanager
+def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
+    role = next(each for each in manifests() if each["kind"] == right.role)
+    try:
+        admin.patch(path_of(role), {"rules": rules_without(right, role["rules"])})
+        wait_allowed(user, False, **right.attributes)
+        yield
+    finally:
+        admin.patch(path_of(role), {"rules": role["rules"]})
+        wait_allowed(user, True, **right.attributes)
+
+
+def test_each_right_is_asked_for_once_and_has_its_reason() -> None:
+    assert sorted(map(str, granted())) == sorted(NEEDS)
+    for manifest in manifests():
+        for rule in manifest.get("rules", ()):
+            assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+
+
+def test_the_command_prints_what_is_tested_here() -> None:
+    printed = CliRunner().invoke(kube, ["manifests"])
+    assert printed.exit_code == 0
+    assert list(yaml.safe_load_all(printed.output)) == manifests()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("needs", dict.fromkeys(NEEDS.values()), ids=lambda each: each.__name__)
+async def test_with_all_of_them_it_works(
+    scene: Scene, needs: Callable[[Scene], Awaitable[None]]
+) -> None:
+    await needs(scene)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("right", granted(), ids=str)
+async def test_with_one_verb_less_it_does_not(
+    scene: Scene, account: Path, api: Api, right: Right
+) -> None:
+    said = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
+    with without(right, api, Api(account)), pytest.raises(RefusedError, match=said):
+        await NEEDS[str(right)](scene)

@@ -17,10 +17,11 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class Wire:
     """What was asked of the server, and what it answers: the answers of a path in turn, the
-    last one for ever."""
+    last one for ever. A path may be given as "METHOD path", and a watch as "watch path"."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], float]] = []
+        self.bodies: list[Any] = []
         self._answers: dict[str, list[Answer]] = {}
 
     def answer(self, path: str, *answers: Answer) -> None:
@@ -34,7 +35,9 @@ class Wire:
         now_s = asyncio.get_running_loop().time()
         self.requests.append((request.path, dict(request.query), now_s))
         kind = f"watch {request.path}" if "watch" in request.query else request.path
-        answers = self._answers[kind]
+        by_method = f"{request.method} {request.path}"
+        self.bodies.append(json.loads(text) if (text := await request.text()) else None)
+        answers = self._answers[by_method if by_method in self._answers else kind]
         return await (answers.pop(0) if len(answers) > 1 else answers[0])(request)
 
 
@@ -55,6 +58,25 @@ def refusal(code: int, message: str = "not now", **headers: str) -> Answer:
         body = {"kind": "Status", "code": code, "message": message}
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         return web.json_response(body, status=code, headers=names)
+
+    return answer
+
+
+def says(body: Any, status: int = 200) -> Answer:
+    """This, as JSON."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.json_response(body, status=status)
+
+    return answer
+
+
+def hangs() -> Answer:
+    """Nothing at all."""
+
+    async def answer(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError("nobody waits so long")
 
     return answer
 

@@ -51,13 +51,17 @@ class Daemon:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         log.touch()
+        state = log.with_suffix(".state")
+        state.mkdir(exist_ok=True)
+        # What a controller decided is kept; one of a test must not read another's, nor a real one.
+        self._own = {"STATE_DIRECTORY": str(state)} if module == "leadline_controller" else {}
 
     def start(self) -> None:
         """Start it; fine if it runs."""
         if self._process is None:
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._argv, stdout=log, stderr=log, env=clean_environ()
+                    self._argv, stdout=log, stderr=log, env=clean_environ() | self._own
                 )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int | None:
@@ -72,6 +76,11 @@ class Daemon:
             process.kill()
             process.wait()
             raise AssertionError(f"{self._argv} did not end on {number.name}") from None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, while it runs."""
+        return self._process.pid if self._process else None
 
     def lines(self) -> list[str]:
         """All that it ever said."""

@@ -77,7 +77,7 @@ class Stage:
         return [
             event
             for event in self.api.get(EVENTS)["items"]
-            if event["regarding"]["name"] == pod and event["reason"].startswith(reason)
+            if event["regarding"].get("name") == pod and event["reason"].startswith(reason)
         ]
 
     def wait_event(
@@ -147,6 +147,7 @@ def _controller_toml(
         f"{_broker_toml(broker, authority.client('controller'))}"
         f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n'
         f'[grpc]\naddress = "{address}"\n'
+        f'[decisions]\npath = "{kubeconfig.parent}/decisions.db"\n'
         f"[probe]\nport = {free_port()}\ninterval_s = 2\nping_interval_s = 1\n"
         "duration_ms = 1000\nmax_bytes = 1000000\n"
     )

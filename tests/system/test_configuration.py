@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
+from leadline_controller.serve.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig
@@ -84,11 +86,14 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "kubernetes.scheduler_name": default.scheduler_name,
         "strategy.name": default.strategy,
         "grpc.address": default.serve.address,
+        "extender.address": ExtenderSettings().address,
+        "decisions.max_mb": default.decisions.max_mb,
+        "decisions.max_age_days": default.decisions.max_age_days,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 17
+    assert plain_defaults("Controller", controllers) == 20
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -145,6 +150,19 @@ WRONG = [
         "expected PEM files and a key",
     ),
     ('grpc.address = "50505"', "grpc.address", "expected host:port"),
+    (
+        'extender.address = "0.0.0.0:50506"',
+        "extender.address",
+        "needs TLS with client certificates",
+    ),
+    ('extender.address = "unix:/run/x"', "extender.address", "kube-scheduler takes host:port"),
+    ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),
+    ('extender.tls.ca_file = "{ca}"', "extender.tls.cert_file", "expected a file; all three"),
+    ("kubernetes.standalone = false", "kubernetes.standalone", "or a section [extender] beside"),
+    ('decisions.path = "here.db"', "decisions.path", "expected an absolute path of a file"),
+    ('decisions.path = "/a\\u0000b"', "decisions.path", "expected an absolute path of a file"),
+    ("decisions.max_mb = -1", "decisions.max_mb", "expected a whole number from 0 to 1048576"),
+    ("decisions.max_age_days = 1e9", "decisions.max_age_days", "expected a finite number of 0 to"),
     ("cluster = ", "", "expected TOML: "),
     ("\udcff", "", "expected TOML: "),
 ]
@@ -157,6 +175,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {
         "ca": str(mine.ca_file),
         "cert": str(mine.cert_file),
+        "key": str(mine.key_file),
         "stranger": str(stranger.key_file),
     }
 
@@ -180,7 +199,9 @@ def test_a_wrong_setting_is_told_with_file_field_and_what_was_expected(
 def run_controller(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "leadline_controller", *arguments]
     environ = {k: v for k, v in os.environ.items() if not k.startswith("KUBERNETES_")}
-    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
+    with TemporaryDirectory() as state:
+        environ["STATE_DIRECTORY"] = state
+        return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=60)
 
 
 def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> None:
@@ -242,3 +263,20 @@ def test_settings_that_are_right_are_taken_over(tmp_path: Path) -> None:
     assert (settings.limits.port, settings.limits.interval_s) == (6000, 2.5)
     assert settings.anchors == ("n1",)
     assert (settings.ttl.rtt_s, settings.ttl.report_s) == (9, 60)
+    assert (settings.standalone, settings.extender) == (True, None)
+
+
+def test_the_extender_is_offered_where_its_section_is_there(
+    tmp_path: Path, pem: Mapping[str, str]
+) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("kubernetes.standalone = false\n[extender]\n")
+    settings = controller.load(file)
+    assert (settings.standalone, settings.extender) == (False, ExtenderSettings())
+    file.write_text(
+        '[extender]\naddress = "0.0.0.0:1"\nfilters = "all"\n[extender.tls]\n'
+        f'ca_file = "{pem["ca"]}"\ncert_file = "{pem["cert"]}"\nkey_file = "{pem["key"]}"\n'
+    )
+    extender = controller.load(file).extender
+    assert extender is not None
+    assert (extender.host, extender.port, extender.every_filter) == ("0.0.0.0", 1, True)

@@ -183,7 +183,7 @@ def test_killed_in_the_middle_every_pod_is_bound_exactly_once(scene: Stage) -> N
     assert max(Counter(bound.values()).values()) <= 21
     for name in bound:
         assert len(scene.events(name, "Scheduled")) <= 1
-    assert scene.controller.said("409") == 0
+    assert scene.controller.said(": 409: ") == 0
 
 
 def test_a_broker_that_dies_and_comes_back(scene: Stage) -> None:

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Lazy] = {
     "watch": Lazy("watch:watch", "Show what changes, as it happens."),
     "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
     "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
+    "kube": Lazy("kube:kube", "Print what a Kubernetes cluster needs: rights, and the extender."),
     "lab": Lazy("lab:lab", "Real agents on this one machine, on links that really differ."),
     "version": Lazy("version:version", "Print the versions of leadline and its parts."),
 }

@@ -4,11 +4,13 @@ Numbers stay numbers, what is unknown is null or missing, and an explanation has
 that `leadline score` gives each of its decisions.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
 
 Document = dict[str, Any]
+AGES = ("report", "bandwidth", "rtt")
 
 
 def nodes(response: pb.ListNodesResponse) -> Document:
@@ -70,12 +72,14 @@ def link(status: pb.LinkStatus, kinds: tuple[str, ...] = ("rtt", "bandwidth")) -
 
 
 def placements(response: pb.ListPlacementsResponse) -> Document:
-    """{"placements": [...]}, oldest first."""
-    return {"placements": [placement(each) for each in response.placements]}
+    """{"placements": [...]}, oldest first; with "truncated" where even older ones are left out."""
+    told: Document = {"placements": [placement(each) for each in response.placements]}
+    return {**told, "truncated": True} if response.truncated else told
 
 
 def placement(told: pb.Placement) -> Document:
-    """One decision; the node is null when the pod fits nowhere."""
+    """One decision; the node is null when the pod fits nowhere, the time where the clock was
+    never set."""
     return {
         "pod": told.pod,
         "node": told.node or None,
@@ -83,6 +87,9 @@ def placement(told: pb.Placement) -> Document:
         "strategy": told.strategy,
         "outcome": told.outcome,
         "age_s": told.age_s,
+        "time": _time(told),
+        "times": max(1, told.times),
+        "first_age_s": told.first_age_s,
     }
 
 
@@ -93,11 +100,20 @@ def explanation(response: pb.ExplainPodResponse) -> Document:
         "better": response.better,
         "options": {name: float(value) for name, value in sorted(response.options.items())},
         "rejected": {each.node: list(each.reasons) for each in response.rejected},
-        "scores": {
-            each.node: {"total": _given(each, "total"), "parts": dict(sorted(each.parts.items()))}
-            for each in response.scores
-        },
+        "scores": {each.node: score(each) for each in response.scores},
+        "scored_nodes": response.scored_nodes,
+        "rejected_nodes": response.rejected_nodes,
+        "rejected_by_filter": dict(sorted(response.rejected_by_filter.items())),
+        "earlier": [placement(each) for each in response.earlier],
     }
+
+
+def score(told: pb.NodeScore) -> Document:
+    """One node's score; "ages_s" where the strategy used something that is measured."""
+    document: Document = {"total": _given(told, "total"), "parts": dict(sorted(told.parts.items()))}
+    ages_s = {kind: _given(told, f"{kind}_age_s") for kind in AGES}
+    known = {kind: age_s for kind, age_s in ages_s.items() if age_s is not None}
+    return {**document, "ages_s": known} if known else document
 
 
 def event(told: pb.WatchEvent) -> Document:
@@ -110,6 +126,12 @@ def event(told: pb.WatchEvent) -> Document:
         case "node_gone":
             return {"node_gone": told.node_gone}
     return {}
+
+
+def _time(told: pb.Placement) -> str | None:
+    if not told.HasField("unix_s"):
+        return None
+    return datetime.fromtimestamp(told.unix_s, UTC).isoformat(timespec="seconds")
 
 
 def _measurement(metric: pb.Measurement) -> Document:

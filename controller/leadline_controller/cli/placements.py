@@ -34,13 +34,14 @@ class _Span(click.ParamType[float]):
 @output_option
 @connection_options
 def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
-    """List the decisions of late, oldest first: the pod, its node, what came of it, and why."""
+    """List the last decision about each pod, oldest first: its node, what came of it, and why.
+    Decisions of earlier runs of the controller are among them."""
     request = pb.ListPlacementsRequest(since_s=since or 0.0)
     answer = ask(endpoint, lambda stub: stub.ListPlacements(request, timeout=TIMEOUT_S))
     emit(
         output,
         lambda: documents.placements(answer),
-        lambda wide: [render.placements_table(answer.placements, wide=wide)],
+        lambda wide: render.placements_tables(answer, wide=wide),
     )
 
 
@@ -50,7 +51,8 @@ def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
 @connection_options
 def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
     """Say why POD (namespace/name, or a name in the namespace default) is where it is: every
-    node's score, and why the others were turned down. Exit code 1 when nothing is known."""
+    node's score, how old what was measured was, and why the other nodes were turned down. Exit
+    code 1 when nothing is known."""
     answer = ask(
         endpoint,
         lambda controller: controller.ExplainPod(pb.ExplainPodRequest(pod=pod), timeout=TIMEOUT_S),

@@ -80,7 +80,11 @@ async def tell(plot: Plot, console: Console) -> int:
         serve=ServeSettings("127.0.0.1:0"),
     )
     controller = Controller(settings, cluster)
-    async with controller.measuring(), controller.serving("netsched, then dacs") as address:
+    async with (
+        controller.remembering(),
+        controller.measuring(),
+        controller.serving("netsched, then dacs") as address,
+    ):
         await _measure(controller, plot.boards)
         async with grpc.aio.insecure_channel(address) as channel:
             teller = _Teller(controller, cluster, control_pb2_grpc.InspectionStub(channel), console)

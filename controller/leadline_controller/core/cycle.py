@@ -14,6 +14,7 @@ import numpy as np
 
 from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
 from leadline_controller.core.model import Pod
+from leadline_controller.core.normalise import priorities
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
@@ -95,7 +96,7 @@ def best(total: Floats, better: Better) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Where a pod goes and why; node is None when it goes nowhere."""
+    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's."""
 
     pod: Pod
     node: str | None
@@ -105,6 +106,20 @@ class Decision:
     _view: ClusterView | None = field(default=None, repr=False)
     _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
+    needs: tuple[str, ...] = ()
+
+    @property
+    def has_basis(self) -> bool:
+        """Whether it can still tell of scores and rejections."""
+        return self._view is not None
+
+    def basis(self) -> tuple[ClusterView | None, Mapping[str, Verdict], Scores | None]:
+        """What it was made from; None where it did not get that far or that is gone."""
+        return self._view, self._verdicts, self._scores
+
+    def without_basis(self) -> "Decision":
+        """The same decision in a few bytes: it can't tell of scores and rejections any more."""
+        return Decision(self.pod, self.node, self.why, self.strategy, self.better)
 
     def volumes(self) -> VolumePlan | None:
         """What has to be done for the pod's claims before it is bound; None if nothing is."""
@@ -144,6 +159,18 @@ class Decision:
             for at, node in enumerate(scores.candidates)
         }
 
+    def priorities(self) -> dict[str, int]:
+        """Node name -> 0 to 10, 10 for the strategy's choice, of the nodes that passed; see
+        core/normalise.py."""
+        if self._view is None or self._scores is None:
+            return {}
+        names, scores = self._view.table.names, self._scores
+        ranks = priorities(scores.total, scores.finalists, lower_is_better=self.better == "lower")
+        return {
+            names[node]: rank
+            for node, rank in zip(scores.candidates.tolist(), ranks.tolist(), strict=True)
+        }
+
 
 def decide(
     view: ClusterView,
@@ -153,7 +180,7 @@ def decide(
     random: Random,
 ) -> Decision:
     """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
-    problem = pod.problem or _held(pod) or _unknown_user(view, pod)
+    problem = obstacle(view, pod)
     if problem is not None:
         return Decision(pod, None, problem, strategy.name, strategy.better)
     verdicts = {name: test(view, pod) for name, test in filters.items()}
@@ -170,7 +197,9 @@ def decide(
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
     node = view.table.names[candidates[at]]
-    return Decision(pod, node, why, strategy.name, strategy.better, view, verdicts, scores)
+    return Decision(
+        pod, node, why, strategy.name, strategy.better, view, verdicts, scores, strategy.needs
+    )
 
 
 def decide_in_turn(
@@ -189,6 +218,11 @@ def decide_in_turn(
             charge = strategy.charge(view, pod, node)
             view = view.with_placement(pod, node, charge, decision.volumes())
         yield decision, view
+
+
+def obstacle(view: ClusterView, pod: Pod) -> str | None:
+    """Why the pod can't be placed whatever the nodes are like, as one sentence."""
+    return pod.problem or _held(pod) or _unknown_user(view, pod)
 
 
 def _held(pod: Pod) -> str | None:

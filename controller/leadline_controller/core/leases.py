@@ -111,6 +111,10 @@ class RoundRobin:
         self._running = None
         return True
 
+    def rest(self, now_s: float) -> None:
+        """Hand out nothing for as long as a lease of somebody else may last that is out now."""
+        self._next_s = max(self._next_s, now_s + self._longest_s())
+
     def is_due(self, now_s: float) -> bool:
         """Whether no lease is out and it is time for the next."""
         if self._running is not None and now_s >= self._running.ends_s:
@@ -134,14 +138,16 @@ class RoundRobin:
         self._count += 1
         lease_id = f"{nonce}-{self._count}"
         limits = self._limits
-        # Both ends count from the receipt; a second covers both their clocks.
-        longest_s = DELIVERY_S + (limits.ttl_ms + limits.duration_ms) / 1000 + 1
-        self._running = RunningLease(client, server, lease_id, now_s + longest_s)
+        self._running = RunningLease(client, server, lease_id, now_s + self._longest_s())
         self._last_s[client, server] = now_s
         self._next_s = now_s + limits.interval_s
         serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
         testing = _work(lease_id, "client", Peer(server, addresses[server]), limits)
         return (server, serving), (client, testing)
+
+    def _longest_s(self) -> float:
+        # Both ends count from the receipt; a second covers both their clocks.
+        return DELIVERY_S + (self._limits.ttl_ms + self._limits.duration_ms) / 1000 + 1
 
     def _forget(self, wanted: set[tuple[str, str]], now_s: float) -> None:
         """A board that comes and goes keeps its place, else it would always be first. After

@@ -50,6 +50,69 @@ class StorageChangedError(ClusterError):
     """A claim or volume is no longer what it was when the pod's place was decided: decide anew."""
 
 
+class NotLeadingError(ClusterError):
+    """This controller may no longer act. Nothing was asked, or nobody waits for the answer."""
+
+
+class LeaseChangedError(ClusterError):
+    """Another wrote or removed the Lease since it was read."""
+
+
+class Fence(Protocol):
+    """Ends the right to act on the cluster."""
+
+    def left_s(self) -> float:
+        """Seconds within which what is asked for must have taken effect; 0 or less: too late."""
+        ...
+
+
+class Leadership(Fence, Protocol):
+    """Which one of several controllers decides and binds."""
+
+    def leads(self) -> bool:
+        """Whether this controller may begin something now."""
+        ...
+
+    def holder(self) -> str:
+        """Who leads as far as is known; empty when nobody does."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until this controller leads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What the Lease says.
+
+    holder: an identity, empty when nobody holds it. duration_s: for how long it holds after
+    each renewal. acquired, renewed: when, by the holder's wall clock: another's can only tell
+    that they changed. version: of what was read, so that a write replaces exactly that.
+    """
+
+    holder: str
+    duration_s: int
+    acquired: str
+    renewed: str
+    transitions: int
+    version: str
+
+
+class LeaseStore(Protocol):
+    """Where the Lease is kept."""
+
+    async def read(self) -> LeaseRecord | None:
+        """The Lease; None when there is none yet. Raises ClusterError's kinds, within seconds
+        also when nobody answers."""
+        ...
+
+    async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
+        """Take, renew or (with an empty holder) release the Lease: replace exactly `over`, or
+        create it for None. Raises LeaseChangedError and, within seconds, ClusterError's kinds."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """All nodes, pods and other resources there are; replaces whatever was known. Comes first,

@@ -23,7 +23,11 @@ from leadline_controller.core.storage import Storage, VolumePlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
-    """What the agents measured, one column each, shape (n,), NaN where unknown or too old."""
+    """What the agents measured, one column each, shape (n,), NaN where unknown or too old.
+
+    measured_at_s: when each value was measured, shape (n, m) with a column for each of METRICS,
+    seconds on the clock of the decision; (0, 0) where nobody keeps the time, as in a snapshot.
+    """
 
     cpu_percent: Floats
     memory_percent: Floats
@@ -31,6 +35,7 @@ class NodeMetrics:
     packets_received_per_s: Floats
     disk_bytes_per_s: Floats
     bandwidth_mbps: Floats
+    measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
@@ -38,7 +43,7 @@ class NodeMetrics:
         return cls(**{name: np.full(count, np.nan) for name in METRICS})
 
 
-METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics))
+METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name != "measured_at_s")
 
 
 class LinkTable:
@@ -55,15 +60,17 @@ class LinkTable:
         self._fill(len(index), ends, np.array([rtt for _, _, rtt in pairs], dtype=np.float64))
 
     @classmethod
-    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats) -> "LinkTable":
-        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2), and
-        `rtt_ms` its round trip, ms, shape (m,)."""
+    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats) -> "LinkTable":
+        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2),
+        `rtt_ms` its round trip, ms, and `at_s` when that was measured, shape (m,)."""
         table = cls.__new__(cls)
-        table._fill(count, ends, rtt_ms)
+        table._fill(count, ends, rtt_ms, at_s)
         return table
 
-    def _fill(self, count: int, ends: Ints, rtt_ms: Floats) -> None:
+    def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
+        at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
+        self._at_s = np.concatenate((at_s, at_s))
         self._from = np.concatenate((ends[:, 0], ends[:, 1]))
         self._to = np.concatenate((ends[:, 1], ends[:, 0]))
         self._rtt_ms = np.concatenate((rtt_ms, rtt_ms))
@@ -76,6 +83,15 @@ class LinkTable:
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
         return column
+
+    @cached_property
+    def oldest_at_s(self) -> Floats:
+        """When the oldest of each node's round trips was measured, shape (n,), seconds on the
+        clock of the decision; NaN where none was, or nobody keeps the time."""
+        oldest = np.full(self._count, np.inf)
+        np.fmin.at(oldest, self._from, self._at_s)
+        oldest[np.isinf(oldest)] = np.nan
+        return oldest
 
     @cached_property
     def worst_rtt_ms(self) -> float:

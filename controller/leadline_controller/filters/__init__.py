@@ -35,3 +35,6 @@ FILTERS: Mapping[str, Filter] = {
     "InterPodAffinity": inter_pod_affinity,
     "NodeBandwidthFit": node_bandwidth,
 }
+
+# What kube-scheduler does not know; beside it, in extender mode, the others need not run.
+OWN = ("NodeBandwidthFit",)

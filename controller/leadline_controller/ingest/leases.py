@@ -94,6 +94,13 @@ class Prober:
             if running is not None and running.client == node:
                 self._round_robin.finish(lease_id)
 
+    def take_over(self, now_s: float) -> None:
+        """Another sent the leases until now: every board is told anew whom to ping, and what
+        bandwidth test may be out ends before the first of ours."""
+        with self._lock:
+            self._pinged_s.clear()
+            self._round_robin.rest(now_s)
+
     def tick(self, now_s: float) -> None:
         """Send what is due."""
         present = {

@@ -19,15 +19,17 @@ from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import (
     AlreadyBoundError,
     ClusterError,
+    Fence,
     PodGoneError,
     RefusedError,
     UnavailableError,
 )
 from leadline_controller.kube.connection import KubeConfigError, Login
+from leadline_controller.kube.fence import FencedBody, still_open_s, within
 
 Json = dict[str, Any]
 
-_REQUEST = aiohttp.ClientTimeout(total=30, sock_connect=10)
+_REQUEST_S = 30.0
 _LONGEST_WAIT_S = 30.0
 _LOG_IN_AGAIN_S = 10.0
 _MESSAGE_LENGTH = 400
@@ -67,16 +69,18 @@ class ApiServer:
     request waits that long first (30 s at most), whoever makes it.
     """
 
-    def __init__(self, client: ApiClient, login: Login) -> None:
+    def __init__(self, client: ApiClient, login: Login, timeout_s: float) -> None:
         self._client = client
         self._login = login
+        self._limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
 
     @classmethod
-    async def connect(cls, login: Login) -> "ApiServer":
-        """Read the login; no request is made yet. Raises KubeConfigError."""
-        return cls(await login.open(), login)
+    async def connect(cls, login: Login, timeout_s: float = _REQUEST_S) -> "ApiServer":
+        """Read the login; no request is made yet. timeout_s: for each request, and for what the
+        server asks us to wait before it. Raises KubeConfigError."""
+        return cls(await login.open(), login, timeout_s)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -91,13 +95,14 @@ class ApiServer:
         """Read an object or a list."""
         return await self._json("GET", path, query)
 
-    async def post(self, path: str, body: Json) -> Json:
-        """Create an object or a subresource."""
-        return await self._json("POST", path, {}, body)
+    async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
+        """Create an object or a subresource; with a `fence` only before that closes, else it
+        raises NotLeadingError."""
+        return await self._json("POST", path, {}, body, fence=fence)
 
-    async def patch(self, path: str, body: Json) -> Json:
-        """Merge `body` into an object (RFC 7386)."""
-        return await self._json("PATCH", path, {}, body, "application/merge-patch+json")
+    async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
+        """Merge `body` into an object (RFC 7386); `fence` as for `post`."""
+        return await self._json("PATCH", path, {}, body, "application/merge-patch+json", fence)
 
     @asynccontextmanager
     async def stream(
@@ -122,8 +127,9 @@ class ApiServer:
         query: Mapping[str, str],
         body: Json | None = None,
         content_type: str = "application/json",
+        fence: Fence | None = None,
     ) -> Json:
-        response = await self._request(method, path, query, body, content_type)
+        response = await self._request(method, path, query, body, content_type, fence=fence)
         try:
             answer = json.loads(await response.read())
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -141,26 +147,57 @@ class ApiServer:
         query: Mapping[str, str],
         body: Json | None = None,
         content_type: str = "application/json",
-        limits: aiohttp.ClientTimeout = _REQUEST,
+        limits: aiohttp.ClientTimeout | None = None,
+        fence: Fence | None = None,
     ) -> aiohttp.ClientResponse:
-        wait_s = self._not_before_s - _now_s()
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        limits = limits or self._limits
+        await self._wait_as_told(within(limits, fence).total, path)
+        limits = within(limits, fence)
+        if fence is not None:
+            # Else the server could carry it out long after we gave it up.
+            query = {**query, "timeout": f"{limits.total:.3f}s"}
         try:
-            response: aiohttp.ClientResponse = await self._client.call_api(
-                path,
-                method,
-                query_params=list(query.items()),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=limits,
-            )
+            response = await self._send(method, path, query, body, content_type, limits, fence)
             if response.status >= 400:
                 raise await self._refusal(response, f"{method} {path}")
         except (aiohttp.ClientError, OSError) as error:
+            if fence is not None:
+                still_open_s(fence)
             raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
+        return response
+
+    async def _wait_as_told(self, most_s: float | None, path: str) -> None:
+        wait_s = self._not_before_s - _now_s()
+        if most_s is not None and wait_s > most_s:
+            raise UnavailableError(f"{path}: the server asked to be left alone for {wait_s:.0f} s")
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Json | None,
+        content_type: str,
+        limits: aiohttp.ClientTimeout,
+        fence: Fence | None,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers.update(self._client.default_headers)
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        rest = self._client.rest_client
+        response: aiohttp.ClientResponse = await rest.pool_manager.request(
+            method,
+            self.url + path,
+            params=query,
+            headers=headers,
+            data=None if body is None else FencedBody(json.dumps(body).encode(), fence),
+            timeout=limits,
+            proxy=rest.proxy,
+            proxy_headers=rest.proxy_headers,
+            server_hostname=rest.server_hostname,
+        )
         return response
 
     async def _refusal(self, response: aiohttp.ClientResponse, what: str) -> ClusterError:

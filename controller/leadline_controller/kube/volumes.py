@@ -4,11 +4,15 @@ Every object is read, looked at, and changed only as it was read (resourceVersio
 nothing is taken from whoever came first. The controllers of the cluster do the rest.
 """
 
-from typing import Any
 from urllib.parse import quote
 
 from leadline_controller.core.fields import FieldError
-from leadline_controller.core.ports import AlreadyBoundError, PodGoneError, StorageChangedError
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    Fence,
+    PodGoneError,
+    StorageChangedError,
+)
 from leadline_controller.core.read_resources import read_claim, read_volume
 from leadline_controller.core.resources import Claim, Volume
 from leadline_controller.core.storage import VolumePlan
@@ -19,15 +23,15 @@ _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _ATTEMPTS = 3
 
 
-async def prepare(server: ApiServer, plan: VolumePlan) -> None:
-    """Carry out the plan; see Cluster.prepare."""
+async def prepare(server: ApiServer, plan: VolumePlan, fence: Fence | None = None) -> None:
+    """Carry out the plan before the fence closes; see Cluster.prepare."""
     for name, key in plan.binds:
-        await _reserve(server, name, key)
+        await _reserve(server, name, key, fence)
     for key in plan.selects:
-        await _select(server, key, plan.node)
+        await _select(server, key, plan.node, fence)
 
 
-async def _reserve(server: ApiServer, name: str, key: str) -> None:
+async def _reserve(server: ApiServer, name: str, key: str, fence: Fence | None) -> None:
     path = f"/api/v1/persistentvolumes/{quote(name, safe='')}"
     for _ in range(_ATTEMPTS):
         found_claim, found = await _get(server, _claim_path(key)), await _get(server, path)
@@ -42,12 +46,13 @@ async def _reserve(server: ApiServer, name: str, key: str) -> None:
         reference |= {"namespace": claim.namespace, "name": claim.name}
         # Who reserved it by hand keeps it when the claim goes.
         annotations = {_BOUND_BY_CONTROLLER: "yes"} if volume.claim is None else {}
-        if await _changed(server, path, found, annotations, spec={"claimRef": reference}):
+        change = _metadata(found, annotations) | {"spec": {"claimRef": reference}}
+        if await _changed(server, path, change, fence):
             return
     raise StorageChangedError(f"volume {name} changes all the time")
 
 
-async def _select(server: ApiServer, key: str, node: str) -> None:
+async def _select(server: ApiServer, key: str, node: str, fence: Fence | None) -> None:
     path = _claim_path(key)
     for _ in range(_ATTEMPTS):
         found = await _get(server, path)
@@ -56,7 +61,7 @@ async def _select(server: ApiServer, key: str, node: str) -> None:
             return
         if claim.terminating or claim.volume or claim.selected_node:
             raise StorageChangedError(f"claim {key} is no longer free")
-        if await _changed(server, path, found, {_SELECTED_NODE: node}):
+        if await _changed(server, path, _metadata(found, {_SELECTED_NODE: node}), fence):
             return
     raise StorageChangedError(f"claim {key} changes all the time")
 
@@ -68,13 +73,16 @@ async def _get(server: ApiServer, path: str) -> Json:
         raise StorageChangedError(str(error)) from None
 
 
-async def _changed(
-    server: ApiServer, path: str, found: Json, annotations: dict[str, str], **fields: Any
-) -> bool:
+def _metadata(found: Json, annotations: dict[str, str]) -> Json:
+    """The part of a change by which it is made to the object as it was found, or not at all."""
+    exactly = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+    return {"metadata": {**exactly, "annotations": annotations}}
+
+
+async def _changed(server: ApiServer, path: str, change: Json, fence: Fence | None) -> bool:
     """Change an object that is still as it was found. False when it is not."""
-    metadata = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
     try:
-        await server.patch(path, {"metadata": {**metadata, "annotations": annotations}, **fields})
+        await server.patch(path, change, fence)
     except AlreadyBoundError:  # 409
         return False
     except PodGoneError as error:

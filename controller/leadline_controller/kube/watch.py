@@ -44,10 +44,11 @@ RESOURCES = {
 
 
 async def watch_cluster(
-    server: ApiServer, silence_s: float = SILENCE_S
+    server: ApiServer, silence_s: float = SILENCE_S, contact: Contact | None = None
 ) -> AsyncGenerator[ClusterChange, None]:
-    """What there is, then every change, for ever; see Cluster.watch."""
-    contact, convert = Contact(server.url), Converter()
+    """What there is, then every change, for ever; see Cluster.watch. contact: of all that use
+    the server, so that it is missed once."""
+    contact, convert = contact or Contact(server.url), Converter()
     nodes = Reflector(
         server,
         contact,

@@ -87,6 +87,8 @@ class Lab:
 
 def can_build() -> str | None:
     """Whether this process may build a lab: None, or the sentence that says why not."""
+    if reason := network.not_permitted():
+        return reason
     for tool, package in _TOOLS.items():
         if shutil.which(tool) is None:
             return f"the lab needs {tool}: install {package}"

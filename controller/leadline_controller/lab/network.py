@@ -102,10 +102,15 @@ def has_netem(namespace: str) -> bool:
     return True
 
 
-def why_not() -> str | None:
-    """Try all that a lab is made of in a namespace that is gone afterwards; the reason, or None."""
+def not_permitted() -> str | None:
+    """Why this user may not build a lab, or None."""
     if os.geteuid() != 0:
         return "the lab needs root: network namespaces and traffic control are refused otherwise"
+    return None
+
+
+def why_not() -> str | None:
+    """Try all that a lab is made of in a namespace that is gone afterwards; the reason, or None."""
     probe = f"leadline-probe-{os.getpid()}"
     try:
         run("ip", "netns", "add", probe)

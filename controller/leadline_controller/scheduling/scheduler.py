@@ -5,7 +5,7 @@ It keeps nothing that matters: after a restart the API server says which pods ar
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME, Pod
 from leadline_controller.core.options import values_of
 from leadline_controller.core.ports import (
@@ -21,7 +22,9 @@ from leadline_controller.core.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
+    Leadership,
     Listed,
+    NotLeadingError,
     PodChanged,
     PodEvent,
     PodGone,
@@ -32,12 +35,12 @@ from leadline_controller.core.storage import VolumePlan
 from leadline_controller.scheduling.queue import PendingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
 
-_BINDINGS_AT_ONCE = 32
+BINDINGS_AT_ONCE = 32
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _EVENT_LENGTH = 1024  # what the API server takes
@@ -56,7 +59,8 @@ class Placing:
 
 
 class Scheduler:
-    """Places the pods of one scheduler name."""
+    """Places the pods of one scheduler name, while it leads. Else it only follows what happens,
+    so that it can take over at once. heard: told of every change, after the state."""
 
     def __init__(  # the parts that it joins
         self,
@@ -66,8 +70,12 @@ class Scheduler:
         decisions: DecisionLog,
         placing: Placing,
         clock: Clock,
+        leadership: Leadership = ALONE,
+        heard: Callable[[ClusterChange], None] = lambda _: None,
     ) -> None:
+        self._heard = heard
         self._cluster = cluster
+        self._leadership = leadership
         self._state = state
         self._telemetry = telemetry
         self._decisions = decisions
@@ -77,7 +85,7 @@ class Scheduler:
         self._queue = PendingQueue()
         self._volumes = VolumeWaits(state, clock)
         self._changed = asyncio.Event()
-        self._slots = asyncio.Semaphore(_BINDINGS_AT_ONCE)
+        self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_placed_s = float("-inf")
 
@@ -96,6 +104,7 @@ class Scheduler:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
                 made_room = self._state.apply(change)
+                self._heard(change)
                 self._queue_up(change)
                 self._volumes.notice(change)
                 if made_room:
@@ -105,13 +114,19 @@ class Scheduler:
     def _queue_up(self, change: ClusterChange) -> None:
         match change:
             case Listed(pods=pods):
-                self._queue.keep_only({pod.uid for pod in pods})
+                there = {pod.uid for pod in pods}
+                self._queue.keep_only(there)
+                for record in self._decisions.all():
+                    if record.decision.pod.uid not in there:
+                        self._note_gone(record.decision.pod)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
                 self._consider(pod)
             case PodGone(pod):
                 self._queue.remove(pod.uid)
+                self._note_binding(pod)
+                self._note_gone(pod)
 
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
@@ -128,6 +143,11 @@ class Scheduler:
             if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
                 self._decisions.settle(pod.key, BOUND)
 
+    def _note_gone(self, pod: Pod) -> None:
+        record = self._decisions.get(pod.key)
+        if record is not None and record.outcome == PENDING and record.decision.pod.uid == pod.uid:
+            self._decisions.settle(pod.key, GONE)
+
     def _is_pending(self, pod: Pod) -> bool:
         return (
             pod.scheduler_name == self._placing.scheduler_name
@@ -139,6 +159,10 @@ class Scheduler:
         await self._warm_up()
         while True:
             await self._slots.acquire()
+            if not self._leadership.leads():
+                self._slots.release()
+                await self._leadership.wait()
+                continue
             pod = self._queue.pop(self._clock.now_s())
             if pod is None:
                 self._slots.release()
@@ -244,7 +268,7 @@ class Scheduler:
         if shown is not None and shown.node_name is not None:
             return  # only the answer was lost, or another was quicker
         self._decisions.settle(pod.key, f"failed: {error}")
-        if pod.uid in self._queue:
+        if pod.uid in self._queue and not isinstance(error, NotLeadingError):
             await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:

@@ -95,7 +95,11 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
         source = self._source
         return pb.GetVersionResponse(
-            version=source.version, cluster=source.cluster_name, strategy=source.strategy
+            version=source.version,
+            cluster=source.cluster_name,
+            strategy=source.strategy,
+            leader=source.leadership.leads(),
+            lease_holder=source.leadership.holder(),
         )
 
     async def ListNodes(self, _: pb.ListNodesRequest, __: Context) -> pb.ListNodesResponse:
@@ -126,19 +130,20 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, "since_s: expected seconds, 0 for all"
             )
-        return pb.ListPlacementsResponse(placements=placements.placements(self._source, since_s))
+        told, truncated = await self._source.history.since(since_s or None)
+        return await asyncio.to_thread(placements.listing, told, truncated=truncated)
 
     async def ExplainPod(
         self, request: pb.ExplainPodRequest, context: Context
     ) -> pb.ExplainPodResponse:
         key = placements.pod_key(request.pod)
-        record = self._source.decisions.get(key)
-        if record is None:
+        told = await placements.decisions_about(self._source, key)
+        if not told:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, placements.why_unexplained(self._source, key)
             )
-        # The record is frozen, and a large cluster makes a long answer: no decision waits for it.
-        return await asyncio.to_thread(placements.explanation, record, self._source.now_s())
+        # All of it is frozen, and a large cluster makes a long answer: no decision waits for it.
+        return await asyncio.to_thread(placements.explanation, told)
 
     async def Watch(self, _: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchEvent]:
         if self._watchers >= _MAX_WATCHERS:

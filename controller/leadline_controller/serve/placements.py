@@ -1,16 +1,17 @@
 """Decisions as the wire tells of them: where each pod went, and everything behind it."""
 
+import asyncio
 import math
-from collections.abc import Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from leadline_wire.v1 import control_pb2 as pb
 
+from leadline_controller.core.account import Account
+from leadline_controller.core.view import Floats
 from leadline_controller.serve.nodes import in_order
 from leadline_controller.serve.source import InspectionSource
-from leadline_controller.state.decisions import Record
-
-Told = TypeVar("Told")
+from leadline_controller.state.decisions import Told
 
 
 def pod_key(text: str) -> str:
@@ -18,50 +19,77 @@ def pod_key(text: str) -> str:
     return text if "/" in text else f"default/{text}"
 
 
-def placement(record: Record, now_s: float) -> pb.Placement:
+def placement(told: Told) -> pb.Placement:
     """One decision and what came of it."""
-    decision = record.decision
     return pb.Placement(
-        pod=decision.pod.key,
-        node=decision.node or "",
-        strategy=decision.strategy,
-        why=decision.why,
-        age_s=max(0.0, now_s - record.at_s),
-        outcome=record.outcome,
+        pod=told.pod,
+        node=told.node or "",
+        strategy=told.strategy,
+        why=told.why,
+        age_s=told.age_s,
+        outcome=told.outcome,
+        times=told.times,
+        first_age_s=told.first_age_s,
+        unix_s=told.unix_s,
     )
 
 
-def placements(source: InspectionSource, since_s: float = 0.0) -> list[pb.Placement]:
-    """The decisions younger than `since_s` (0: all that are remembered), oldest first."""
-    now_s = source.now_s()
-    told = (placement(record, now_s) for record in source.decisions.all())
-    return [each for each in told if not since_s or each.age_s <= since_s]
+def listing(told: Sequence[Told], *, truncated: bool) -> pb.ListPlacementsResponse:
+    """These decisions in brief. Frozen data only, so any thread may."""
+    return pb.ListPlacementsResponse(placements=map(placement, told), truncated=truncated)
 
 
-def explanation(record: Record, now_s: float) -> pb.ExplainPodResponse:
-    """A decision with every score and every refusal. Frozen data only, so any thread may."""
-    decision = record.decision
+async def decisions_about(source: InspectionSource, pod: str) -> list[Told]:
+    """The decisions about the pod with this key, the newest first, and the newest in full as
+    long as the log has it so."""
+    kept = await source.history.about(pod)
+    record = source.decisions.get(pod)
+    if record is None:
+        return kept
+    newest = await asyncio.to_thread(Told.of, record, source.now_s())
+    if not kept or not _is_same(kept[0], newest):
+        return [newest, *kept]
+    account = newest.account if record.decision.has_basis else kept[0].account
+    return [replace(kept[0], outcome=newest.outcome, account=account), *kept[1:]]
+
+
+def _is_same(one: Told, other: Told) -> bool:
+    return (one.uid, one.node, one.why) == (other.uid, other.node, other.why)
+
+
+def explanation(told: Sequence[Told]) -> pb.ExplainPodResponse:
+    """The first of these decisions with its scores and refusals, the others in brief."""
+    last, account = told[0], told[0].account
     return pb.ExplainPodResponse(
-        placement=placement(record, now_s),
-        better=decision.better,
-        options={name: f"{value:g}" for name, value in record.options.items()},
-        scores=[
-            pb.NodeScore(
-                node=node,
-                total=total if total is not None and math.isfinite(total) else None,
-                parts={name: part for name, part in parts.items() if math.isfinite(part)},
-            )
-            for node, (total, parts) in _sorted(decision.scores())
-        ],
+        placement=placement(last),
+        better=last.better,
+        options={name: f"{value:g}" for name, value in last.options.items()},
+        scores=list(_scores(account)),
         rejected=[
-            pb.NodeRejection(node=node, reasons=reasons)
-            for node, reasons in _sorted(decision.rejected())
+            pb.NodeRejection(node=node, reasons=account.reasons[node])
+            for node in sorted(account.reasons, key=in_order)
         ],
+        scored_nodes=account.scored,
+        rejected_nodes=account.rejected,
+        rejected_by_filter=account.failing,
+        earlier=[placement(each) for each in told[1:]],
     )
 
 
-def _sorted(by_node: Mapping[str, Told]) -> list[tuple[str, Told]]:
-    return sorted(by_node.items(), key=lambda item: in_order(item[0]))
+def _scores(account: Account) -> Iterator[pb.NodeScore]:
+    for at in sorted(range(len(account.nodes)), key=lambda at: in_order(account.nodes[at])):
+        score = pb.NodeScore(node=account.nodes[at], parts=dict(_known(account.parts, at)))
+        if math.isfinite(account.total[at]):
+            score.total = account.total[at]
+        for kind, age_s in _known(account.ages_s, at):
+            setattr(score, f"{kind}_age_s", max(0.0, age_s))
+        yield score
+
+
+def _known(columns: Mapping[str, Floats], at: int) -> Iterator[tuple[str, float]]:
+    for name, column in columns.items():
+        if math.isfinite(column[at]):
+            yield name, float(column[at])
 
 
 def why_unexplained(source: InspectionSource, key: str) -> str:
@@ -75,9 +103,13 @@ def why_unexplained(source: InspectionSource, key: str) -> str:
             f"pod {shown} is not ours to place: its schedulerName is {pod.scheduler_name}, "
             f"not {source.scheduler_name}"
         )
+    if not source.leadership.leads():
+        holder = source.leadership.holder() or "another controller"
+        return f"this controller stands by; ask the one that decides: {holder}"
     if pod.node_name is None:
         return f"pod {shown} is pending and nothing is decided about it yet"
     return (
-        f"pod {shown} is on {pod.node_name}, but the decision is not remembered any more: "
-        "it was made before this controller started, or too many came after it"
+        f"pod {shown} is on {pod.node_name}, but the decision is not remembered any more: it is "
+        "older than decisions.max_age_days, did not fit decisions.max_mb, or was another "
+        "controller's"
     )

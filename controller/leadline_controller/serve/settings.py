@@ -7,6 +7,7 @@ can reach is refused unless both sides show certificates.
 import ipaddress
 import os
 import re
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 
 DEFAULT_ADDRESS = "127.0.0.1:50505"
+DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
@@ -42,6 +44,16 @@ class TlsFiles:
         return grpc.ssl_server_credentials(
             [pair], root_certificates=_read(self.ca_file), require_client_auth=True
         )
+
+    def server_context(self) -> ssl.SSLContext:
+        """The same for a server of Python's own. Raises ServeError."""
+        try:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca_file)
+            context.load_cert_chain(self.cert_file, self.key_file)
+        except (OSError, ValueError) as problem:
+            raise ServeError(f"certificates: {problem}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
     def client_credentials(self) -> grpc.ChannelCredentials:
         """Credentials of a client that shows its certificate. Raises ServeError."""
@@ -76,6 +88,31 @@ class ServeSettings:
         """The socket's path, None where it listens on TCP."""
         path = self.address.removeprefix(UNIX_PREFIX)
         return None if path == self.address else Path(path)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderSettings:
+    """Where kube-scheduler asks. address: host:port or [ipv6]:port. every_filter: whether also
+    those filters run of which kube-scheduler has its own. Raises ServeError as ServeSettings
+    does."""
+
+    address: str = DEFAULT_EXTENDER_ADDRESS
+    tls: TlsFiles | None = None
+    every_filter: bool = False
+
+    def __post_init__(self) -> None:
+        if ServeSettings(self.address, self.tls).unix_path is not None:
+            raise ServeError(f"{self.address}: kube-scheduler takes host:port only")
+
+    @property
+    def host(self) -> str:
+        """What to listen on."""
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """0 is any that is free."""
+        return int(self.address.rpartition(":")[2])
 
 
 def is_local(address: str) -> bool:

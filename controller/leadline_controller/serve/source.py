@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME
+from leadline_controller.core.ports import Leadership
 from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import DecisionLog
+from leadline_controller.state.decisions import DecisionLog, History
 from leadline_controller.state.telemetry import TelemetryState
 
 
@@ -13,7 +15,8 @@ from leadline_controller.state.telemetry import TelemetryState
 class InspectionSource:
     """A running controller. now_s: the monotonic clock by which the states were written;
     cluster_name: the cluster in the topics; strategy: the name of the one in force;
-    scheduler_name: whose pods are ours.
+    scheduler_name: whose pods are ours; leadership: whether it decides about them; history:
+    what was decided, in earlier runs as well.
 
     `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
     """
@@ -21,8 +24,10 @@ class InspectionSource:
     telemetry: TelemetryState
     cluster: ClusterState
     decisions: DecisionLog
+    history: History
     now_s: Callable[[], float]
     version: str
     cluster_name: str
     strategy: str
     scheduler_name: str = SCHEDULER_NAME
+    leadership: Leadership = ALONE

@@ -12,6 +12,7 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.serve.placements import placement
 from leadline_controller.serve.source import InspectionSource
+from leadline_controller.state.decisions import Told
 
 
 class Sight(NamedTuple):
@@ -54,4 +55,4 @@ class Changes:
         news = [x for x in source.decisions.all() if x.number > self._number]
         for record in sorted(news, key=lambda x: x.number):
             self._number = record.number
-            yield pb.WatchEvent(placement=placement(record, now_s))
+            yield pb.WatchEvent(placement=placement(Told.brief(record, now_s)))

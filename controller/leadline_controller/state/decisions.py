@@ -1,22 +1,27 @@
 """The decisions of late, so that every placement can be explained.
 
-Bounded in number; the newest decision about a pod is the one that is kept.
+Bounded in number; the newest decision about a pod is the one that is kept. What lasts
+longer is the history's, which is told of everything that is noted here.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from leadline_controller.core.cycle import Decision
+from leadline_controller.core.account import Account, account
+from leadline_controller.core.cycle import Better, Decision
 
 BOUND = "bound"
 PENDING = "pending"
+GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A decision, when it was made (seconds, monotonic), under which options, and what came
-    of it: BOUND, PENDING, or "failed: " and why. `number` grows with every change."""
+    of it: BOUND, PENDING, GONE (the pod was deleted first), or "failed: " and why. `number`
+    grows with every change."""
 
     decision: Decision
     at_s: float
@@ -25,28 +30,113 @@ class Record:
     number: int
 
 
-class DecisionLog:
-    """The last `limit` pods' decisions."""
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A decision as others are told of it.
 
-    def __init__(self, limit: int = 256) -> None:
+    pod: namespace/name. age_s: seconds since it was made, and first_age_s since it was first
+    made, where it was made `times` times in a row with the same result. unix_s: when it was
+    made, by the best that is known of the wall clock, None where that was never set.
+    """
+
+    pod: str
+    uid: str
+    node: str | None
+    why: str
+    strategy: str
+    better: Better
+    outcome: str
+    options: Mapping[str, float]
+    age_s: float
+    first_age_s: float
+    times: int = 1
+    unix_s: float | None = None
+    account: Account = field(default_factory=Account)
+
+    @classmethod
+    def of(cls, record: Record, now_s: float) -> "Told":
+        """A record of this run, in full as far as it still is."""
+        return replace(cls.brief(record, now_s), account=account(record.decision, record.at_s))
+
+    @classmethod
+    def brief(cls, record: Record, now_s: float) -> "Told":
+        """A record of this run without its account."""
+        decision, age_s = record.decision, max(0.0, now_s - record.at_s)
+        return cls(
+            pod=decision.pod.key,
+            uid=decision.pod.uid,
+            node=decision.node,
+            why=decision.why,
+            strategy=decision.strategy,
+            better=decision.better,
+            outcome=record.outcome,
+            options=record.options,
+            age_s=age_s,
+            first_age_s=age_s,
+        )
+
+
+class Keeper(Protocol):
+    """Who keeps decisions for longer. Called by the scheduler, so neither may wait."""
+
+    def decided(self, record: Record) -> None:
+        """A decision was made."""
+        ...
+
+    def settled(self, record: Record) -> None:
+        """The outcome of the last decision about the record's pod is another now."""
+        ...
+
+
+class History(Protocol):
+    """The decisions that were kept, those of earlier runs as well."""
+
+    async def about(self, pod: str) -> list[Told]:
+        """The last decisions about the pod with this key, the newest first."""
+        ...
+
+    async def since(self, age_s: float | None) -> tuple[list[Told], bool]:
+        """The last decision about each pod, oldest first, without its account: those younger
+        than `age_s`, None for all. True when older ones were left out, being too many."""
+        ...
+
+
+class DecisionLog:
+    """The last `limit` pods' decisions; those that are not among the last `detailed` have lost
+    their basis, which weighs megabytes in a large cluster."""
+
+    def __init__(self, limit: int = 256, detailed: int = 32, keeper: Keeper | None = None) -> None:
         self._limit = limit
+        self._detailed = detailed
+        self._keeper = keeper
         self._records: OrderedDict[str, Record] = OrderedDict()
+        self._in_detail: OrderedDict[str, None] = OrderedDict()
         self._number = 0
+
+    def restore(self, records: Iterable[Record]) -> None:
+        """Take over what an earlier run decided, oldest first."""
+        for record in records:
+            self._put(record)
 
     def add(
         self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, float]
     ) -> None:
         """Remember a decision in place of any earlier one about the pod."""
         self._records.pop(decision.pod.key, None)
-        self._put(Record(decision, at_s, outcome, options, 0))
+        record = self._put(Record(decision, at_s, outcome, options, 0))
         while len(self._records) > self._limit:
-            self._records.popitem(last=False)
+            self._in_detail.pop(self._records.popitem(last=False)[0], None)
+        self._lighten(decision.pod.key)
+        if self._keeper is not None:
+            self._keeper.decided(record)
 
     def settle(self, pod: str, outcome: str) -> None:
         """Note what came of the decision about the pod with this key."""
         record = self._records.get(pod)
         if record is not None and record.outcome != outcome:
-            self._put(replace(record, outcome=outcome))
+            record = self._put(replace(record, outcome=outcome))
+            if self._keeper is not None:
+                self._keeper.settled(record)
 
     def get(self, pod: str) -> Record | None:
         """The last decision about the pod with this key."""
@@ -56,6 +146,16 @@ class DecisionLog:
         """From the oldest decision to the newest."""
         return iter(tuple(self._records.values()))
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: Record) -> Record:
         self._number += 1
-        self._records[record.decision.pod.key] = replace(record, number=self._number)
+        numbered = replace(record, number=self._number)
+        self._records[record.decision.pod.key] = numbered
+        return numbered
+
+    def _lighten(self, newest: str) -> None:
+        self._in_detail.pop(newest, None)
+        self._in_detail[newest] = None
+        if len(self._in_detail) > self._detailed:
+            key, _ = self._in_detail.popitem(last=False)
+            record = self._records[key]
+            self._records[key] = replace(record, decision=record.decision.without_basis())

@@ -159,17 +159,18 @@ class LinkState:
         places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
-        rtt_ms = self._rtt.values[rows]
+        rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
         joined = [
-            (nodes.index[a], nodes.index[b], rtt_ms)
-            for a, b, rtt_ms, _ in self._joined(now_s)
+            (nodes.index[a], nodes.index[b], *leg)
+            for a, b, *leg in self._joined(now_s)
             if a in nodes.index and b in nodes.index
         ]
         if joined:
-            ends = np.concatenate((ends, [(a, b) for a, b, _ in joined]))
-            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms in joined]))
+            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in joined]))
+            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in joined]))
+            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in joined]))
         here = (ends >= 0).all(axis=1)
-        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here])
+        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here])
 
     def _joined(self, now_s: float) -> list[tuple[str, str, float, float]]:
         """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.

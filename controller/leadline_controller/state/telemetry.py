@@ -21,7 +21,7 @@ _MAX_NODES = 20_000
 _MAX_PEERS = 256
 BROKER = "@broker"
 REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
-_COLUMNS = (*REPORTED, "bandwidth_mbps")
+_COLUMNS = METRICS  # with bandwidth_mbps, which no report brings, as the last of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,11 @@ class TelemetryState:
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The columns of a view over `table`, NaN where unknown now."""
         with self._lock:
-            values = self._fresh_values(self._slots_of(table), table.names, now_s)
-        return NodeMetrics(**{name: values[:, at] for at, name in enumerate(_COLUMNS)})
+            slots = self._slots_of(table)
+            values = self._fresh_values(slots, table.names, now_s)
+            at_s = self._at_s[slots]
+        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
+        return NodeMetrics(**columns, measured_at_s=at_s)
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips of a view over `table`."""

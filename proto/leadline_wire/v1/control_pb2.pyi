@@ -11,14 +11,18 @@ class GetVersionRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetVersionResponse(_message.Message):
-    __slots__ = ("version", "cluster", "strategy")
+    __slots__ = ("version", "cluster", "strategy", "leader", "lease_holder")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_HOLDER_FIELD_NUMBER: _ClassVar[int]
     version: str
     cluster: str
     strategy: str
-    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ...) -> None: ...
+    leader: bool
+    lease_holder: str
+    def __init__(self, version: _Optional[str] = ..., cluster: _Optional[str] = ..., strategy: _Optional[str] = ..., leader: _Optional[bool] = ..., lease_holder: _Optional[str] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ()
@@ -143,26 +147,34 @@ class ListPlacementsRequest(_message.Message):
     def __init__(self, since_s: _Optional[float] = ...) -> None: ...
 
 class ListPlacementsResponse(_message.Message):
-    __slots__ = ("placements",)
+    __slots__ = ("placements", "truncated")
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     placements: _containers.RepeatedCompositeFieldContainer[Placement]
-    def __init__(self, placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
+    truncated: bool
+    def __init__(self, placements: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class Placement(_message.Message):
-    __slots__ = ("pod", "node", "strategy", "why", "age_s", "outcome")
+    __slots__ = ("pod", "node", "strategy", "why", "age_s", "outcome", "times", "first_age_s", "unix_s")
     POD_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    UNIX_S_FIELD_NUMBER: _ClassVar[int]
     pod: str
     node: str
     strategy: str
     why: str
     age_s: float
     outcome: str
-    def __init__(self, pod: _Optional[str] = ..., node: _Optional[str] = ..., strategy: _Optional[str] = ..., why: _Optional[str] = ..., age_s: _Optional[float] = ..., outcome: _Optional[str] = ...) -> None: ...
+    times: int
+    first_age_s: float
+    unix_s: float
+    def __init__(self, pod: _Optional[str] = ..., node: _Optional[str] = ..., strategy: _Optional[str] = ..., why: _Optional[str] = ..., age_s: _Optional[float] = ..., outcome: _Optional[str] = ..., times: _Optional[int] = ..., first_age_s: _Optional[float] = ..., unix_s: _Optional[float] = ...) -> None: ...
 
 class ExplainPodRequest(_message.Message):
     __slots__ = ("pod",)
@@ -171,7 +183,7 @@ class ExplainPodRequest(_message.Message):
     def __init__(self, pod: _Optional[str] = ...) -> None: ...
 
 class ExplainPodResponse(_message.Message):
-    __slots__ = ("placement", "better", "options", "scores", "rejected")
+    __slots__ = ("placement", "better", "options", "scores", "rejected", "scored_nodes", "rejected_nodes", "rejected_by_filter", "earlier")
     class OptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -179,20 +191,35 @@ class ExplainPodResponse(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class RejectedByFilterEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     BETTER_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
+    SCORED_NODES_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_NODES_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_BY_FILTER_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_FIELD_NUMBER: _ClassVar[int]
     placement: Placement
     better: str
     options: _containers.ScalarMap[str, str]
     scores: _containers.RepeatedCompositeFieldContainer[NodeScore]
     rejected: _containers.RepeatedCompositeFieldContainer[NodeRejection]
-    def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ...) -> None: ...
+    scored_nodes: int
+    rejected_nodes: int
+    rejected_by_filter: _containers.ScalarMap[str, int]
+    earlier: _containers.RepeatedCompositeFieldContainer[Placement]
+    def __init__(self, placement: _Optional[_Union[Placement, _Mapping]] = ..., better: _Optional[str] = ..., options: _Optional[_Mapping[str, str]] = ..., scores: _Optional[_Iterable[_Union[NodeScore, _Mapping]]] = ..., rejected: _Optional[_Iterable[_Union[NodeRejection, _Mapping]]] = ..., scored_nodes: _Optional[int] = ..., rejected_nodes: _Optional[int] = ..., rejected_by_filter: _Optional[_Mapping[str, int]] = ..., earlier: _Optional[_Iterable[_Union[Placement, _Mapping]]] = ...) -> None: ...
 
 class NodeScore(_message.Message):
-    __slots__ = ("node", "total", "parts")
+    __slots__ = ("node", "total", "parts", "report_age_s", "bandwidth_age_s", "rtt_age_s")
     class PartsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -203,10 +230,16 @@ class NodeScore(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    REPORT_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    RTT_AGE_S_FIELD_NUMBER: _ClassVar[int]
     node: str
     total: float
     parts: _containers.ScalarMap[str, float]
-    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    report_age_s: float
+    bandwidth_age_s: float
+    rtt_age_s: float
+    def __init__(self, node: _Optional[str] = ..., total: _Optional[float] = ..., parts: _Optional[_Mapping[str, float]] = ..., report_age_s: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., rtt_age_s: _Optional[float] = ...) -> None: ...
 
 class NodeRejection(_message.Message):
     __slots__ = ("node", "reasons")

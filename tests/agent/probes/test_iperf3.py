@@ -120,7 +120,14 @@ def test_the_program_is_asked_for_the_same_as_the_library() -> None:
 
 def no_child_left() -> bool:
     children = psutil.Process().children(recursive=True)
-    return not any("iperf3_child" in " ".join(child.cmdline()) for child in children)
+    return not any(_is_iperf3(child) for child in children)
+
+
+def _is_iperf3(child: psutil.Process) -> bool:
+    try:
+        return "iperf3_child" in " ".join(child.cmdline())
+    except psutil.NoSuchProcess:  # it has just ended, and may wait to be reaped
+        return False
 
 
 def pair(

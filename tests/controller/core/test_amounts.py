@@ -126,9 +126,12 @@ def test_a_pod_in_the_middle_of_a_resize_is_charged_the_largest(
 
 
 def test_a_resize_that_cannot_be_is_not_charged() -> None:
+    one = {"cpu": "1"}
     status = {
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
-        "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}}],
+        "containerStatuses": [
+            {"name": "c", "allocatedResources": one, "resources": {"requests": one}}
+        ],
     }
     assert requests({"containers": [container("64")]}, status) == {"cpu": 1000}
 

@@ -144,3 +144,12 @@ def _tested(
     (server, _), (client, work) = granted
     assert lost or leases.finish(work.lease_id)
     return client, server
+
+
+def test_after_a_rest_no_lease_of_another_can_still_be_out() -> None:
+    theirs, ours = RoundRobin(LIMITS), RoundRobin(LIMITS)
+    assert theirs.next(0.0, ALL, ADDRESSES, "theirs") is not None
+    assert theirs.running is not None
+    ours.rest(0.0)
+    assert ours.next(theirs.running.ends_s - 0.1, ALL, ADDRESSES, "ours") is None
+    assert ours.next(theirs.running.ends_s, ALL, ADDRESSES, "ours") is not None

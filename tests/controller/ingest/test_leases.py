@@ -85,6 +85,20 @@ def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
     assert scene.sent.pinged() == ["n2"]
 
 
+def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end() -> None:
+    scene = Scene("n1", "n2")
+    scene.prober.tick(0.0)
+    scene.prober.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
+    scene.sent.pinged()
+    scene.sent.tests.clear()
+    scene.prober.take_over(100.0)
+    scene.prober.tick(100.0)
+    assert scene.sent.pinged() == ["n1", "n2"]
+    assert scene.sent.tests == []
+    scene.prober.tick(100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1)
+    assert len(scene.sent.tests) == 2
+
+
 def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
     scene = Scene("n1", "n2", "n3")
     scene.born("nowhere", address="")

@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 
 from leadline_controller.core.cycle import Strategy
+from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.core.ports import PodEvent
+from leadline_controller.core.ports import Leadership, PodEvent
 from leadline_controller.filters import FILTERS
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
 from leadline_controller.sim.clock import SimClock
@@ -45,15 +46,22 @@ class Stage:
 
     def __init__(self, cluster: CountingCluster, **placing: Any) -> None:
         self.cluster = cluster
-        self.clock = SimClock()
+        self.clock = placing.pop("clock", None) or SimClock()
         self.telemetry = TelemetryState(TimesToLive())
         self.state = ClusterState()
         self.decisions = DecisionLog()
         strategy: Strategy = placing.pop("strategy", KubeDefault())
         filters = placing.pop("filters", FILTERS)
+        self.leadership: Leadership = placing.pop("leadership", ALONE)
         self.placing = Placing(strategy, filters, Random(7), **placing)
         self.scheduler = Scheduler(
-            cluster, self.state, self.telemetry, self.decisions, self.placing, self.clock
+            cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            self.placing,
+            self.clock,
+            self.leadership,
         )
 
     @asynccontextmanager

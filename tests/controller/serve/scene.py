@@ -14,6 +14,9 @@ from leadline_controller.core.cycle import Decision, decide
 from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.core.ports import Listed, PodChanged
 from leadline_controller.filters import FILTERS
+from leadline_controller.history.recorder import Recorder
+from leadline_controller.history.settings import HistorySettings
+from leadline_controller.history.times import Now
 from leadline_controller.serve.grpc import InspectionServer
 from leadline_controller.serve.settings import ServeSettings
 from leadline_controller.serve.source import InspectionSource
@@ -43,17 +46,23 @@ class Scene:
         self.now_s = 1000.0
         self.telemetry = TelemetryState(TimesToLive())
         self.cluster = ClusterState()
-        self.decisions = DecisionLog()
+        self.history = Recorder(HistorySettings(), self.moment)
+        self.decisions = DecisionLog(keeper=self.history)
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
             decisions=self.decisions,
+            history=self.history,
             now_s=lambda: self.now_s,
             version="1.2.3",
             cluster_name="lab",
             strategy="netsched",
         )
         self._sent: Counter[str] = Counter()
+
+    def moment(self) -> Now:
+        """The same clock as the history sees it: the machine started with it."""
+        return Now("boot", self.now_s, 1_800_000_000.0 + self.now_s)
 
     def stamp(self, node: str) -> Stamp:
         """The next message of this node."""
@@ -104,11 +113,12 @@ class Scene:
 async def answering(scene: Scene, settings: ServeSettings | None = None) -> AsyncIterator[str]:
     """An inspection service over the scene, in this event loop; yields its address."""
     server = InspectionServer(settings or ServeSettings("127.0.0.1:0"), scene.source, poll_s=POLL_S)
-    address = await server.start()
+    scene.history.start()
     try:
-        yield address
+        yield await server.start()
     finally:
         await server.stop()
+        await scene.history.stop()
 
 
 def node(name: str, **changed: Any) -> Node:

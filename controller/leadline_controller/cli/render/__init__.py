@@ -10,7 +10,11 @@ from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
 from leadline_controller.cli.render.boards import NodesTable, node_details
-from leadline_controller.cli.render.decisions import explanation_tables, placements_table
+from leadline_controller.cli.render.decisions import (
+    explanation_tables,
+    placements_table,
+    placements_tables,
+)
 from leadline_controller.cli.render.links import KINDS, Kind, matrix_of
 
 __all__ = [
@@ -25,6 +29,7 @@ __all__ = [
     "nodes",
     "placements",
     "placements_table",
+    "placements_tables",
 ]
 
 

@@ -1,7 +1,7 @@
 """Where pods went and why, as people read it."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import RenderableType
@@ -14,17 +14,23 @@ Thing = TypeVar("Thing")
 _SHOWN = 15
 _NOWHERE = "none"
 _WINNER = "*"
+_AGES: dict[str, Literal["report_age_s", "bandwidth_age_s", "rtt_age_s"]] = {
+    "report": "report_age_s",
+    "bandwidth": "bandwidth_age_s",
+    "round trips": "rtt_age_s",
+}
 
 
 def placements_table(placements: Iterable[pb.Placement], *, wide: bool) -> RenderableType:
     """One line a decision, oldest first."""
-    columns = ("POD", "NODE", *(("STRATEGY",) if wide else ()), "OUTCOME", "AGE", "WHY")
-    made = table(*columns, numbers=("AGE",), folding=("POD", "OUTCOME", "WHY"))
+    extra = ("STRATEGY", "DECIDED", "TIMES") if wide else ()
+    columns = ("POD", "NODE", *extra, "OUTCOME", "AGE", "WHY")
+    made = table(*columns, numbers=("TIMES", "AGE"), folding=("POD", "OUTCOME", "WHY"))
     for told in placements:
         made.add_row(
             cell(told.pod),
             cell(told.node or _NOWHERE, "" if told.node else "yellow"),
-            *((cell(told.strategy),) if wide else ()),
+            *(map(cell, (told.strategy, _when(told), max(1, told.times))) if wide else ()),
             cell(told.outcome, _outcome_style(told.outcome)),
             cell(human.age(told.age_s)),
             cell(told.why),
@@ -32,21 +38,34 @@ def placements_table(placements: Iterable[pb.Placement], *, wide: bool) -> Rende
     return made if made.row_count else Text("no decisions are remembered")
 
 
+def placements_tables(
+    response: pb.ListPlacementsResponse, *, wide: bool
+) -> Iterator[RenderableType]:
+    """The decisions, and a word where there were more."""
+    if response.truncated:
+        yield Text("older decisions are left out: too many for one answer", style=DIM)
+    yield placements_table(response.placements, wide=wide)
+
+
 def explanation_tables(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
-    """One decision: where and why, every score with its parts, every refusal. Long lists
-    are cut unless `wide`."""
+    """One decision: where and why, every score with its parts, every refusal, and what was
+    decided before. Long lists are cut unless `wide`."""
     told = response.placement
     heading = Text("", style="bold")
     heading.append_text(cell(told.pod)).append(" -> ").append_text(cell(told.node or _NOWHERE))
     yield heading
-    yield cell(f"{told.outcome}, decided {human.age(told.age_s)} ago by {_by(response)}")
+    yield cell(f"{told.outcome}, decided {_ago(told)} by {_by(response)}")
     yield cell(told.why)
+    yield from _inputs(response)
     if response.scores:
         yield Text()
         yield _scores(response, wide=wide)
     if response.rejected:
         yield Text()
-        yield from _rejected(response.rejected, wide=wide)
+        yield from _rejected(response, wide=wide)
+    if response.earlier:
+        yield Text()
+        yield _earlier(response.earlier)
 
 
 def summary(told: pb.Placement) -> str:
@@ -65,6 +84,34 @@ def by_merit(response: pb.ExplainPodResponse) -> list[pb.NodeScore]:
         return not known, sign * score.total if known else 0.0, not chosen
 
     return sorted(response.scores, key=rank)
+
+
+def _when(told: pb.Placement) -> str:
+    return human.moment(told.unix_s) if told.HasField("unix_s") else human.UNKNOWN
+
+
+def _ago(told: pb.Placement) -> str:
+    """3m ago (2026-03-01 14:05:09), or 12 times from 2h to 3m ago (...)."""
+    when = f" ({_when(told)})" if told.HasField("unix_s") else ""
+    if told.times <= 1:
+        return f"{human.age(told.age_s)} ago{when}"
+    first = human.age(told.first_age_s)
+    return f"{told.times} times from {first} to {human.age(told.age_s)} ago{when}"
+
+
+def _inputs(response: pb.ExplainPodResponse) -> Iterator[RenderableType]:
+    """How old what was measured on the chosen node was by then."""
+    for score in response.scores:
+        ages = [f"{shown} {human.age(age_s)}" for shown, age_s in _ages(score) if age_s is not None]
+        if score.node == response.placement.node and ages:
+            yield cell(f"measured on {score.node}, age at the decision: {', '.join(ages)}")
+
+
+def _ages(score: pb.NodeScore) -> list[tuple[str, float | None]]:
+    return [
+        (shown, getattr(score, field) if score.HasField(field) else None)
+        for shown, field in _AGES.items()
+    ]
 
 
 def _by(response: pb.ExplainPodResponse) -> str:
@@ -87,19 +134,21 @@ def _score_table(
 ) -> Iterator[RenderableType]:
     """A column for each part."""
     headers = [part.replace("_per_s", "/s").replace("_", "\n") for part in parts]
+    headers += [f"{shown}\nage" for shown in _AGES if wide]
     total = f"TOTAL\n{response.better}\nis better"
     made = table("", "NODE", total, *headers, numbers=(total, *headers))
     for score in _few(scores, wide=wide):
         won = score.node == response.placement.node
-        values = (
+        values = [
             human.number(score.parts[p]) if p in score.parts else human.UNKNOWN for p in parts
-        )
+        ]
+        values += [human.age(age_s) for _, age_s in _ages(score) if wide]
         made.add_row(
             *(cell(x, "bold green" if won else "") for x in (_mark(won), score.node)),
             *(cell(x, "bold" if won else "") for x in (_total(score), *values)),
         )
     yield made
-    yield from _left_out(scores, wide=wide)
+    yield from _left_out(scores, response.scored_nodes, wide=wide)
 
 
 def _score_list(
@@ -112,25 +161,41 @@ def _score_list(
         parts = ", ".join(f"{name} {human.number(x)}" for name, x in sorted(score.parts.items()))
         made.add_row(*map(cell, (_mark(won), score.node, _total(score), parts)))
     yield made
-    yield from _left_out(scores, wide=wide)
+    yield from _left_out(scores, response.scored_nodes, wide=wide)
 
 
-def _rejected(rejected: Sequence[pb.NodeRejection], *, wide: bool) -> Iterator[RenderableType]:
+def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
     made = table("REJECTED", "WHY", folding=("REJECTED", "WHY"))
-    for each in _few(rejected, wide=wide):
+    for each in _few(response.rejected, wide=wide):
         made.add_row(cell(each.node), cell("; ".join(each.reasons)))
     yield made
-    yield from _left_out(rejected, wide=wide)
+    yield from _left_out(response.rejected, response.rejected_nodes, wide=wide)
+    if response.rejected_nodes > len(_few(response.rejected, wide=wide)):
+        counts = sorted(response.rejected_by_filter.items(), key=lambda item: -item[1])
+        told = ", ".join(f"{name} {count}" for name, count in counts)
+        yield cell(f"of {response.rejected_nodes} nodes turned down, by filter: {told}", DIM)
+
+
+def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
+    made = table("EARLIER", "NODE", "AGE", "WHY", numbers=("AGE",), folding=("EARLIER", "WHY"))
+    for told in placements:
+        outcome = told.outcome if told.times <= 1 else f"{told.outcome}, {told.times} times"
+        row = (outcome, told.node or _NOWHERE, human.age(told.age_s), told.why)
+        made.add_row(*map(cell, row))
+    return made
 
 
 def _few(things: Sequence[Thing], *, wide: bool) -> Sequence[Thing]:
     return things if wide else things[:_SHOWN]
 
 
-def _left_out(things: Sequence[object], *, wide: bool) -> Iterator[RenderableType]:
-    left = len(things) - _SHOWN
+def _left_out(things: Sequence[object], count: int, *, wide: bool) -> Iterator[RenderableType]:
+    """What the list lacks of the `count` that there were."""
+    left, forgotten = len(things) - _SHOWN, count - len(things)
     if left > 0 and not wide:
         yield Text(f"and {left} more; -o wide shows all", style=DIM)
+    if forgotten > 0:
+        yield Text(f"and {forgotten} more, of which only the number was kept", style=DIM)
 
 
 def _total(score: pb.NodeScore) -> str:

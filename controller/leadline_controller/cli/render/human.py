@@ -1,6 +1,7 @@
 """Values as people read them: short, with their unit, and "-" for what nobody knows."""
 
 import math
+from datetime import UTC, datetime
 
 UNKNOWN = "-"
 _EIGHTHS = "▁▂▃▄▅▆▇█"
@@ -14,6 +15,11 @@ def age(seconds: float | None) -> str:
         if seconds >= 2 * size_s:
             return f"{seconds // size_s:.0f}{unit}"
     return f"{max(0.0, seconds):.0f}s"
+
+
+def moment(unix_s: float) -> str:
+    """A time of day where the reader is: 2026-03-01 14:05:09."""
+    return datetime.fromtimestamp(unix_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def number(value: float | None, digits: int = 3) -> str:

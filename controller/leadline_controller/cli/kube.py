@@ -1,0 +1,163 @@
+"""`leadline kube`: what a Kubernetes cluster needs to be told of Leadline."""
+
+import ipaddress
+import re
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import yaml
+
+from leadline_controller.cli.errors import BadInput
+from leadline_controller.cli.kube_manifests import manifests
+
+# Where the controller answers unless it is told otherwise.
+_ADDRESS = "http://127.0.0.1:50506"
+_KUBECONFIG = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
+_WEIGHT = 10
+_DURATION = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s))+")
+_USE = """\
+# Copy it to every server node. On k3s, in /etc/rancher/k3s/config.yaml:
+#   kube-scheduler-arg: ["config=/etc/leadline/kube-scheduler.yaml"]
+# then restart k3s. A file that kube-scheduler refuses stops the whole k3s server.
+"""
+
+
+@click.group(
+    no_args_is_help=False,
+    epilog="Example: leadline kube extender-config > /etc/leadline/kube-scheduler.yaml",
+)
+def kube() -> None:
+    """Write what a Kubernetes cluster needs to be told."""
+
+
+kube.add_command(manifests)
+
+
+@kube.command(
+    "extender-config",
+    epilog="Example: leadline kube extender-config --address https://10.0.0.5:50506 "
+    "--ca /etc/leadline/ca.pem --cert /etc/leadline/cert.pem --key /etc/leadline/key.pem",
+)
+@click.option(
+    "--address",
+    default=_ADDRESS,
+    show_default=True,
+    help="URL of the controller's extender, as kube-scheduler reaches it.",
+)
+@click.option("--ca", metavar="FILE", help="The authority of the controller's certificate.")
+@click.option("--cert", metavar="FILE", help="kube-scheduler's certificate.")
+@click.option("--key", metavar="FILE", help="The private key of that certificate.")
+@click.option(
+    "--weight",
+    type=click.IntRange(1, 10_000_000),
+    default=_WEIGHT,
+    show_default=True,
+    help="What Leadline's word counts beside kube-scheduler's own scores: with 10 each of its ten "
+    "points is worth a plugin's whole score, with 200 or more it always decides.",
+)
+@click.option("--bind", is_flag=True, help="Let Leadline do the binding.")
+@click.option(
+    "--ignorable/--no-ignorable",
+    default=True,
+    show_default=True,
+    help="Whether pods are scheduled while Leadline is away.",
+)
+@click.option(
+    "--node-cache-capable/--no-node-cache-capable",
+    default=True,
+    show_default=True,
+    help="Whether only the nodes' names are sent, not the whole nodes.",
+)
+@click.option(
+    "--timeout",
+    default="5s",
+    show_default=True,
+    help="How long kube-scheduler waits for an answer.",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    default=_KUBECONFIG,
+    show_default=True,
+    help="kube-scheduler's own, as k3s makes it; with kubeadm: /etc/kubernetes/scheduler.conf.",
+)
+def extender_config(
+    address: str,
+    ca: str | None,
+    cert: str | None,
+    key: str | None,
+    weight: int,
+    bind: bool,
+    ignorable: bool,
+    node_cache_capable: bool,
+    timeout: str,
+    kubeconfig: str,
+) -> None:
+    """Print kube-scheduler's configuration file, with Leadline as its extender.
+
+    The files are named as they are called on the machine that kube-scheduler runs on.
+    """
+    tls = _tls(_scheme(address), ca, cert, key)
+    if not _DURATION.fullmatch(timeout):
+        raise BadInput(f"--timeout {timeout}: expected a duration such as 5s or 2500ms")
+    extender = {
+        "urlPrefix": address.rstrip("/"),
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        **({"bindVerb": "bind"} if bind else {}),
+        "weight": weight,
+        "enableHTTPS": tls is not None,
+        **({"tlsConfig": tls} if tls else {}),
+        "httpTimeout": timeout,
+        "nodeCacheCapable": node_cache_capable,
+        "ignorable": ignorable,
+    }
+    whole: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": _absolute("--kubeconfig", kubeconfig)},
+        "extenders": [extender],
+    }
+    click.echo(_USE + yaml.safe_dump(whole, sort_keys=False), nl=False)
+
+
+def _scheme(address: str) -> str:
+    """http or https, once it is sure that nobody on the way can read or change what is said."""
+    try:
+        url = urlsplit(address)
+        host, _ = url.hostname or "", url.port
+    except ValueError as error:
+        raise BadInput(f"--address {address}: {error}") from None
+    if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
+        raise BadInput(f"--address {address}: expected https://host:port")
+    if url.scheme == "http" and not _is_this_machine(host):
+        raise BadInput(f"--address {address}: expected https, because {host} is another machine")
+    return url.scheme
+
+
+def _tls(scheme: str, ca: str | None, cert: str | None, key: str | None) -> dict[str, str] | None:
+    files = {"--ca": ca, "--cert": cert, "--key": key}
+    given = {name: _absolute(name, file) for name, file in files.items() if file is not None}
+    if scheme == "http":
+        if given:
+            raise BadInput(f"{', '.join(given)}: expected with an https address only")
+        return None
+    if len(given) < len(files):
+        missing = ", ".join(name for name in files if name not in given)
+        raise BadInput(f"{missing}: missing; the controller answers those with a certificate only")
+    return {"caFile": given["--ca"], "certFile": given["--cert"], "keyFile": given["--key"]}
+
+
+def _absolute(option: str, file: str) -> str:
+    if not PurePosixPath(file).is_absolute():
+        raise BadInput(f"{option} {file}: expected an absolute path, for kube-scheduler's machine")
+    return file
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""Decisions that last: a bounded database beside the controller, written in its own thread."""

@@ -1,0 +1,101 @@
+"""What is written about a decision, and what comes back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from leadline_controller.core.account import Account
+from leadline_controller.core.cycle import Better
+from leadline_controller.history.codec import decode
+from leadline_controller.history.times import Moment, Now
+from leadline_controller.state.decisions import Told
+
+# Texts are bounded by what pods bring along; a database must not be.
+_LONGEST = 2048
+
+
+class Rule(NamedTuple):
+    """What decided; the options as JSON. Many decisions share one."""
+
+    strategy: str
+    better: str
+    options: str
+
+
+class Row(NamedTuple):
+    """One decision as it is stored. `first` is when it was first made, where it was made
+    `times` times in a row. account: encoded."""
+
+    pod: str
+    uid: str
+    node: str | None
+    why: str
+    outcome: str
+    times: int
+    rule: Rule
+    first: Moment
+    last: Moment
+    account: bytes
+
+    def repeats(self, before: "Row") -> bool:
+        """Whether this is the decision before it once more, to be counted and not kept twice."""
+        same = (self.uid, self.node, self.why, self.rule) == (
+            before.uid,
+            before.node,
+            before.why,
+            before.rule,
+        )
+        return same and before.outcome != "bound"
+
+    def told(self, now: Now) -> Told:
+        """For those who ask; with an empty account where the stored one can't be read."""
+        better: Better = "lower" if self.rule.better == "lower" else "higher"
+        return Told(
+            pod=self.pod,
+            uid=self.uid,
+            node=self.node,
+            why=self.why,
+            strategy=self.rule.strategy,
+            better=better,
+            outcome=self.outcome,
+            options=_options(self.rule.options),
+            age_s=self.last.age_s(now),
+            first_age_s=self.first.age_s(now),
+            times=self.times,
+            unix_s=self.last.unix_s(now),
+            account=_account(self.account),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of the last decision about a pod."""
+
+    pod: str
+    uid: str
+    outcome: str
+
+
+def _account(data: bytes) -> Account:
+    try:
+        return decode(data) if data else Account()
+    except ValueError:
+        return Account()
+
+
+def _options(text: str) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def rule(strategy: str, better: str, options: Mapping[str, float]) -> Rule:
+    """The rule of a decision, the same text for the same options."""
+    return Rule(strategy, better, json.dumps(dict(options), sort_keys=True))
+
+
+def clipped(text: str) -> str:
+    """At most _LONGEST characters."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,347 @@
+"""What Leadline says to kube-scheduler of a pod: which nodes, how good they are, and why.
+
+kube-scheduler asks twice about a pod (filter, prioritize; only once where one node is left),
+then chooses, and it may choose otherwise than we would. Until the watch or a call to bind tells,
+the pod is counted on the node that we prefer, so that a burst of pods does not pile up there.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+
+from leadline_controller.core.cycle import Decision, Filter, Strategy, Verdict, decide, obstacle
+from leadline_controller.core.model import Pod
+from leadline_controller.core.options import values_of
+from leadline_controller.core.ports import (
+    Clock,
+    Cluster,
+    ClusterChange,
+    ClusterError,
+    Listed,
+    PodChanged,
+    PodEvent,
+    PodGone,
+)
+from leadline_controller.core.view import Bools, ClusterView
+from leadline_controller.serve.extender_protocol import Binding, Question
+from leadline_controller.state.cluster import ClusterState
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.given import view_over
+from leadline_controller.state.telemetry import TelemetryState
+
+log = logging.getLogger(__name__)
+
+ASKER = "kube-scheduler"
+_EXPECTED_S = 15.0
+_POLL_S = 0.05
+_RUN_GAP_S = 1.0
+_MOST_OPEN = 4096
+_MOST_TOLD_APART = 16
+_EVENT_LENGTH = 1024  # what the API server takes
+
+
+class AdviceError(Exception):
+    """There is nothing to say of this pod now; str() is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advising:
+    """How pods are judged. filters: those that run; own: those of them that kube-scheduler has
+    nothing like, which must still hold when a pod is bound. whole: whether a pod's demands that
+    no filter of ours knows count, as kube-scheduler does not look after them either.
+    warm_up_s: how long the metrics of every ready node are waited for at first."""
+
+    strategy: Strategy
+    filters: Mapping[str, Filter]
+    own: Mapping[str, Filter]
+    random: Random
+    whole: bool = False
+    warm_up_s: float = 0.0
+
+
+class Adviser:
+    """Answers for one cluster, in the event loop that the states belong to. `heard` must be
+    told every change of the cluster."""
+
+    def __init__(  # the parts that it joins
+        self,
+        cluster: Cluster,
+        state: ClusterState,
+        telemetry: TelemetryState,
+        decisions: DecisionLog,
+        how: Advising,
+        clock: Clock,
+        expected_s: float = _EXPECTED_S,
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._telemetry = telemetry
+        self._decisions = decisions
+        self._how = how
+        self._options = values_of(how.strategy)
+        self._clock = clock
+        self._expected_s = expected_s
+        self._expected: dict[str, tuple[str, asyncio.TimerHandle]] = {}
+        self._open: OrderedDict[str, Decision] = OrderedDict()
+        self._telling: set[asyncio.Task[None]] = set()
+        self._warm_by_s: float | None = None
+        self._last_asked_s = float("-inf")
+
+    def not_ready(self) -> str | None:
+        """What is still waited for, in one sentence; None when pods can be judged."""
+        if not self._state.listed:
+            return "the API server has not yet told which nodes and pods there are"
+        now_s = self._clock.now_s()
+        if self._warm_by_s is None:
+            self._warm_by_s = now_s + self._how.warm_up_s
+        if now_s >= self._warm_by_s:
+            return None
+        nodes = [n.name for n in self._state.nodes().values() if n.ready and not n.unschedulable]
+        silent = [name for name in nodes if not self._telemetry.measurements(name, now_s)]
+        if not silent and nodes:
+            self._warm_by_s = now_s
+            return None
+        return (
+            f"this controller has just started and waits for the agents of {len(silent)} nodes, "
+            f"for {self._warm_by_s - now_s:.0f} s at most"
+        )
+
+    async def ready(self) -> None:
+        """Wait until pods can be judged."""
+        while self.not_ready():
+            await self._clock.sleep(_POLL_S)
+
+    def filter(self, question: Question) -> tuple[list[str], dict[str, str]]:
+        """The nodes that pass, in the question's order, and why each other one does not.
+        Raises AdviceError."""
+        pod, view = self._look(question)
+        if (problem := obstacle(view, pod)) is not None:
+            strategy = self._how.strategy
+            self._remember(Decision(pod, None, problem, strategy.name, strategy.better))
+            raise AdviceError(problem)
+        asked = _asked(view, question)
+        verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
+        passes = asked & np.logical_and.reduce([v.passes for v in verdicts.values()])
+        if np.count_nonzero(passes) <= 1:
+            self._conclude(view, pod, {ASKER: _asked_only(asked), **verdicts})
+        names = view.table.names
+        passing = {names[i] for i in np.flatnonzero(passes)}
+        failed = dict(question.unreadable)
+        failed |= _unknown(view, question)
+        failed |= {names[i]: told for i, told in _refusals(asked & ~passes, verdicts)}
+        return [name for name in question.names if name in passing], failed
+
+    def prioritize(self, question: Question) -> dict[str, int]:
+        """Node name -> 0 to 10, of the nodes that we know and that pass. Raises AdviceError."""
+        pod, view = self._look(question)
+        asked = _asked(view, question)
+        verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
+        decision = self._conclude(view, pod, {ASKER: _asked_only(asked), **verdicts})
+        if decision.node is None:
+            raise AdviceError(decision.why)
+        return decision.priorities()
+
+    async def bind(self, binding: Binding) -> None:
+        """Have exactly this pod bound, if what only we look after still holds. Raises
+        AdviceError."""
+        if not self._state.listed:
+            raise AdviceError(str(self.not_ready()))
+        pod = self._state.pod(binding.uid)
+        if pod is None:  # our watch is behind; the API server will check the uid
+            pod = Pod(binding.namespace, binding.name, uid=binding.uid)
+        if (pod.namespace, pod.name) != (binding.namespace, binding.name):
+            raise AdviceError(f"uid {binding.uid} is of pod {pod.key}, not {binding.name}")
+        if binding.node not in self._state.nodes():
+            raise AdviceError(f"the cluster has no node {binding.node}")
+        if pod.node_name is None:
+            self._withdraw(pod.uid)
+            self._check_still_fits(pod, binding.node)
+            await self._bind(pod, binding.node)
+        elif pod.node_name != binding.node:
+            raise AdviceError(f"pod {pod.key} is on {pod.node_name} already")
+
+    def heard(self, change: ClusterChange) -> None:
+        """Learn from the watch what became of the pods that were asked about."""
+        match change:
+            case Listed(pods=pods):
+                for pod in pods:
+                    self._note(pod)
+            case PodChanged(pod):
+                self._note(pod)
+            case PodGone(pod):
+                self._open.pop(pod.uid, None)
+                self._stop_expecting(pod.uid)
+
+    async def close(self) -> None:
+        """Take back what was only expected, and finish what is being told."""
+        for uid in list(self._expected):
+            self._withdraw(uid)
+        await asyncio.gather(*self._telling, return_exceptions=True)
+
+    def _look(self, question: Question) -> tuple[Pod, ClusterView]:
+        """The pod, and the cluster without it."""
+        pod = question.pod if self._how.whole else replace(question.pod, problem=None)
+        self._withdraw(pod.uid)
+        now_s = self._clock.now_s()
+        if now_s - self._last_asked_s > _RUN_GAP_S:
+            self._state.begin_run()
+        self._last_asked_s = now_s
+        view = self._state.view(self._telemetry, now_s)
+        if question.nodes is not None:
+            view = view_over(view, question.nodes, self._telemetry, now_s)
+        known = view.table.index
+        if question.names and not any(name in known for name in question.names):
+            shown = question.names[0][:80]
+            raise AdviceError(f"none of these nodes is known to Leadline, as {shown!r}")
+        return pod, view
+
+    def _conclude(self, view: ClusterView, pod: Pod, verdicts: Mapping[str, Verdict]) -> Decision:
+        """Score what is left, remember it, and count the pod on the best node for now."""
+        filters = {name: _always(verdict) for name, verdict in verdicts.items()}
+        decision = decide(view, pod, filters, self._how.strategy, self._how.random)
+        self._remember(decision)
+        if decision.node is not None and self._state.pod(pod.uid) is not None:
+            self._state.assume(pod, decision.node)
+            loop = asyncio.get_running_loop()
+            expiry = loop.call_later(self._expected_s, self._withdraw, pod.uid)
+            self._expected[pod.uid] = (decision.node, expiry)
+        return decision
+
+    def _remember(self, decision: Decision) -> None:
+        self._decisions.add(decision, self._clock.now_s(), PENDING, self._options)
+        self._open[decision.pod.uid] = decision
+        self._open.move_to_end(decision.pod.uid)
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+
+    def _withdraw(self, uid: str) -> None:
+        """The pod is not on the node where it was expected, unless the watch says so."""
+        if self._stop_expecting(uid) and self._state.is_assumed(uid):
+            pod = self._state.pod(uid)
+            assert pod is not None  # noqa: S101  # only known pods are assumed
+            self._state.forget(pod)
+
+    def _stop_expecting(self, uid: str) -> bool:
+        if uid not in self._expected:
+            return False
+        _, expiry = self._expected.pop(uid)
+        expiry.cancel()
+        return True
+
+    def _check_still_fits(self, pod: Pod, node: str) -> None:
+        """Pods that kube-scheduler put elsewhere than expected may have taken the room."""
+        with self._nothing_expected():
+            view = self._state.view(self._telemetry, self._clock.now_s())
+        at = view.table.index[node]
+        for name, test in self._how.own.items():
+            verdict = test(view, pod)
+            if not verdict.passes[at]:
+                raise AdviceError(f"{node}: Leadline {name}: {verdict.reason(at)}")
+
+    @contextmanager
+    def _nothing_expected(self) -> Iterator[None]:
+        """Count only what is bound or being bound: an expectation must refuse nobody a place."""
+        lifted = [
+            (pod, node)
+            for uid, (node, _) in self._expected.items()
+            if self._state.is_assumed(uid) and (pod := self._state.pod(uid)) is not None
+        ]
+        for pod, _ in lifted:
+            self._state.forget(pod)
+        try:
+            yield
+        finally:
+            for pod, node in lifted:
+                self._state.assume(pod, node)
+
+    async def _bind(self, pod: Pod, node: str) -> None:
+        self._state.assume(pod, node)
+        try:
+            await self._cluster.bind(pod, node)
+        except ClusterError as error:
+            shown = self._state.pod(pod.uid)
+            if shown is None or shown.node_name != node:  # else only the answer was lost
+                self._state.forget(pod)
+                self._decisions.settle(pod.key, f"failed: {error}")
+                raise AdviceError(str(error)) from None
+        except BaseException:
+            self._state.forget(pod)  # the watch will tell, should it have worked
+            raise
+        self._settle(pod, node)
+
+    def _note(self, pod: Pod) -> None:
+        if pod.node_name is not None:
+            self._stop_expecting(pod.uid)
+            self._settle(pod, pod.node_name)
+
+    def _settle(self, pod: Pod, node: str) -> None:
+        decision = self._open.pop(pod.uid, None)
+        if decision is None:
+            return
+        if decision.node == node:
+            self._decisions.settle(pod.key, BOUND)
+        else:
+            decision = replace(decision, node=node, why=_overruled(decision, node))
+            self._decisions.add(decision, self._clock.now_s(), BOUND, self._options)
+        task = asyncio.get_running_loop().create_task(self._tell(pod, decision))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, pod: Pod, decision: Decision) -> None:
+        told = f"{decision.node} by {decision.strategy}: {decision.why}"[:_EVENT_LENGTH]
+        try:
+            await self._cluster.record_event(pod, PodEvent("Normal", "Advised", told))
+        except ClusterError as error:
+            log.warning("event on %s: %s", pod.key, error)
+
+
+def _always(verdict: Verdict) -> Filter:
+    return lambda _view, _pod: verdict
+
+
+def _asked(view: ClusterView, question: Question) -> Bools:
+    """Where the question is about a node, shape (n,)."""
+    asked = np.zeros(len(view), dtype=np.bool_)
+    index = view.table.index
+    asked[[at for name in question.names if (at := index.get(name)) is not None]] = True
+    # A node that can't be read is in our own view as the watch had it.
+    asked[[at for name in question.unreadable if (at := index.get(name)) is not None]] = False
+    return asked
+
+
+def _asked_only(asked: Bools) -> Verdict:
+    return Verdict(asked, lambda _: "not among the nodes that it asked about")
+
+
+def _unknown(view: ClusterView, question: Question) -> Iterator[tuple[str, str]]:
+    known, unreadable = view.table.index, question.unreadable
+    for name in question.names:
+        if name not in known and name not in unreadable:
+            yield name, "Leadline does not know this node"
+
+
+def _refusals(refused: Bools, verdicts: Mapping[str, Verdict]) -> Iterator[tuple[int, str]]:
+    """Node index -> why. kube-scheduler counts equal reasons in its event on the pod, so over
+    many nodes the figures of each are left out."""
+    apart = np.count_nonzero(refused) <= _MOST_TOLD_APART
+    for i in map(int, np.flatnonzero(refused)):
+        told = [
+            f"{name}: {verdict.reason(i)}" if apart else name
+            for name, verdict in verdicts.items()
+            if not verdict.passes[i]
+        ]
+        yield i, f"Leadline {'; '.join(told)}"
+
+
+def _overruled(decision: Decision, node: str) -> str:
+    if decision.node is None:
+        return f"{ASKER} chose it without Leadline, which had found: {decision.why}"
+    rank = decision.priorities().get(node)
+    ours = "which Leadline could not score" if rank is None else f"which has {rank} of 10"
+    return f"{ASKER} chose it, {ours}, over {decision.node}: {decision.why}"

@@ -1,0 +1,56 @@
+"""A Lease in memory, for any number of candidates; answers as the API server does."""
+
+from collections import deque
+from dataclasses import replace
+from itertools import count
+
+from leadline_controller.core.ports import ClusterError, LeaseChangedError, LeaseRecord
+
+
+class SimLease:
+    """See core.ports.LeaseStore. Every write has a version of its own."""
+
+    def __init__(self) -> None:
+        self.record: LeaseRecord | None = None
+        self._writes = count(1)
+        self._errors: deque[ClusterError] = deque()
+
+    def fail_next(self, error: ClusterError) -> None:
+        """Let the next call that has no such failure before it raise `error` and do nothing."""
+        self._errors.append(error)
+
+    def steal(self, holder: str, duration_s: int) -> None:
+        """Write over whatever there is, as one who keeps to no rules."""
+        self.record = self._written(holder, duration_s, self.record)
+
+    def remove(self) -> None:
+        """Delete the Lease."""
+        self.record = None
+
+    async def read(self) -> LeaseRecord | None:
+        """The Lease; None when there is none yet."""
+        self._fail()
+        return self.record
+
+    async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
+        """Replace exactly `over`, or create the Lease for None. Raises LeaseChangedError."""
+        self._fail()
+        there = self.record.version if self.record else None
+        if there != (over.version if over else None):
+            raise LeaseChangedError("409: another wrote the Lease")
+        self.record = self._written(holder, duration_s, over)
+        return self.record
+
+    def _fail(self) -> None:
+        if self._errors:
+            raise self._errors.popleft()
+
+    def _written(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
+        version = str(next(self._writes))
+        if over is None:
+            return LeaseRecord(holder, duration_s, version, version, 0, version)
+        kept = replace(over, duration_s=duration_s, renewed=version, version=version)
+        if holder == over.holder:
+            return kept
+        taken = over.transitions + bool(holder)
+        return replace(kept, holder=holder, acquired=version, transitions=taken)

@@ -1,0 +1,165 @@
+"""What keeping every decision costs: the scheduler's time, bytes on disk, and making room.
+
+DACS with all filters decides over clusters of 4 to 5,000 nodes, at a rate at which pods can be
+bound, once with nobody keeping the decisions and once with the history writing them to disk.
+"""
+
+import asyncio
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from statistics import mean, median, quantiles
+
+import numpy as np
+from leadline_controller.core.account import account
+from leadline_controller.core.cycle import Decision, Strategy, decide
+from leadline_controller.core.options import build, values_of
+from leadline_controller.core.view import METRICS, ClusterView
+from leadline_controller.filters import FILTERS
+from leadline_controller.history import times
+from leadline_controller.history.codec import encode
+from leadline_controller.history.database import Database
+from leadline_controller.history.recorder import KEPT_NODES, Recorder
+from leadline_controller.history.rows import Row, rule
+from leadline_controller.history.settings import HistorySettings
+from leadline_controller.history.times import Moment
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.strategies import STRATEGIES
+
+from tests.bench.decision import cluster, pods
+
+SIZES = (4, 100, 1000, 5000)
+DECISIONS = 2000
+PER_S = 250
+MIB = 1024 * 1024
+DACS: Strategy = build(STRATEGIES["dacs"], {})
+
+
+def view_of(size: int) -> ClusterView:
+    """The bench's cluster with the times at which everything was measured."""
+    view = cluster(size)
+    at_s = np.random.default_rng(size).uniform(0, 60, (size, len(METRICS)))
+    return replace(view, metrics=replace(view.metrics, measured_at_s=at_s))
+
+
+def decisions(size: int) -> Iterator[Decision]:
+    """Pods placed one after the other, each of them another pod."""
+    view, wanted, random = view_of(size), pods(size), Random(0)
+    number = 0
+    while True:
+        for pod in wanted:
+            number += 1
+            fresh = replace(pod, name=f"{pod.name}-{number}", uid=f"{number:032x}")
+            yield decide(replace(view), fresh, FILTERS, DACS, random)
+
+
+def paced(size: int, log: DecisionLog) -> tuple[list[float], list[float]]:
+    """Milliseconds of each decision, and of noting it, at PER_S decisions a second."""
+    options, made, decided, noted = values_of(DACS), decisions(size), [], []
+    due_s = time.perf_counter()
+    for _ in range(DECISIONS):
+        due_s += 1 / PER_S
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        start = time.perf_counter()
+        decision = next(made)
+        between = time.perf_counter()
+        log.add(decision, 60.0, PENDING, options)
+        log.settle(decision.pod.key, BOUND)
+        noted.append((time.perf_counter() - between) * 1e3)
+        decided.append((between - start) * 1e3)
+    return decided, noted
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[Recorder]:
+    """A history on disk."""
+    recorder = Recorder(HistorySettings(path))
+    recorder.start()
+    try:
+        yield recorder
+    finally:
+        asyncio.run(recorder.stop())
+
+
+def added_time(folder: Path) -> None:
+    """The scheduling loop without and with the history."""
+    print(f"{'':8}{'deciding, ms: median/p99':>32}{'noting, ms: median/p99':>32}{'thread,':>12}")
+    print(f"{'nodes':8}{'without':>16}{'with':>16}{'without':>16}{'with':>16}{'ms each':>12}")
+    for size in SIZES:
+        without = paced(size, DecisionLog())
+        with recording(folder / f"{size}.db") as recorder:
+            with_ = paced(size, DecisionLog(keeper=recorder))
+        columns = (without[0], with_[0], without[1], with_[1])
+        told = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
+        print(f"{size:<8,}{told}{thread_ms(size):12.3f}", flush=True)
+
+
+def thread_ms(size: int) -> float:
+    """What the thread does for one decision, without the database."""
+    made = decisions(size)
+    spent = []
+    for _ in range(100):
+        decision = next(made)
+        start = time.perf_counter()
+        encode(account(decision, 60.0, KEPT_NODES))
+        spent.append(time.perf_counter() - start)
+    return median(spent) * 1e3
+
+
+def sizes(folder: Path) -> None:
+    """Bytes of an account, and of the whole file, a decision."""
+    print(f"\n{'nodes':8}{'account, B':>12}{'file, B':>12}{'in 64 MiB':>12}")
+    for size in SIZES:
+        made = decisions(size)
+        accounts = [len(encode(account(next(made), 60.0, KEPT_NODES))) for _ in range(200)]
+        path = folder / f"{size}.db"
+        with closing(sqlite3.connect(path)) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
+        each = path.stat().st_size / count
+        print(f"{size:<8,}{mean(accounts):12.0f}{each:12.0f}{64 * MIB / each:12,.0f}")
+
+
+def pruning(folder: Path) -> None:
+    """Batches into a database that has room, and into one that is full."""
+    now, options, made = times.now(), values_of(DACS), decisions(100)
+    moment = Moment(now.boot, now.up_s, now.started_unix_s)
+    some = [next(made) for _ in range(500)]
+    rows = [
+        Row(d.pod.key, d.pod.uid, d.node, d.why, BOUND, 1, rule(d.strategy, d.better, options),
+            moment, moment, encode(account(d, 60.0, KEPT_NODES)))
+        for d in some
+    ]  # fmt: skip
+    print(f"\n{'a batch of 64, ms':24}{'median':>10}{'p99':>10}{'largest':>10}")
+    for what, max_mb in (("with room", 1024), ("full at 16 MiB", 16)):
+        database = Database(folder / f"pruned-{max_mb}.db", max_mb * MIB, 1e9)
+        spent = []
+        for turn in range(200):
+            batch = [
+                row._replace(pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
+                for i, row in enumerate(rows[turn % 400 : turn % 400 + 64])
+            ]
+            start = time.perf_counter()
+            database.write(batch, times.now())
+            spent.append((time.perf_counter() - start) * 1e3)
+        database.close()
+        half = spent[100:]
+        print(f"{what:24}{median(half):10.2f}{quantiles(half, n=100)[98]:10.2f}{max(half):10.2f}")
+
+
+def main() -> None:
+    """Measure and print; takes about a minute."""
+    with tempfile.TemporaryDirectory(prefix="leadline-bench-") as name:
+        print(f"{DECISIONS} decisions a row, {PER_S} a second; {os.cpu_count()} processors")
+        added_time(Path(name))
+        sizes(Path(name))
+        pruning(Path(name))
+
+
+if __name__ == "__main__":
+    main()

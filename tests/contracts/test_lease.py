@@ -1,0 +1,72 @@
+"""What an election leans on, for each place where a Lease can be kept.
+
+The real API server says what is right; the Lease in memory has to answer the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from leadline_controller.core.ports import LeaseChangedError, LeaseStore
+from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.sim.lease import SimLease
+
+from tests.kube.api import Api, ApiError
+from tests.kube.control_plane import ControlPlane
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
+
+
+@pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
+async def lease(request: pytest.FixtureRequest) -> AsyncIterator[LeaseStore]:
+    if request.param == "sim":
+        yield SimLease()
+        return
+    plane: ControlPlane = request.getfixturevalue("plane")
+    async with KubeCluster(plane.kubeconfig) as cluster:
+        try:
+            yield cluster.lease
+        finally:
+            with suppress(ApiError):
+                Api(plane.kubeconfig).delete(LEASE)
+
+
+async def test_there_is_none_until_one_is_written(lease: LeaseStore) -> None:
+    assert await lease.read() is None
+    written = await lease.write("a", 10, None)
+    assert (written.holder, written.duration_s, written.transitions) == ("a", 10, 0)
+    assert await lease.read() == written
+
+
+async def test_a_renewal_changes_when_it_was_renewed_and_nothing_else(lease: LeaseStore) -> None:
+    first = await lease.write("a", 10, None)
+    second = await lease.write("a", 10, first)
+    assert (second.holder, second.acquired, second.transitions) == ("a", first.acquired, 0)
+    assert second.renewed != first.renewed
+    assert second.version != first.version
+
+
+async def test_only_what_was_read_is_replaced(lease: LeaseStore) -> None:
+    first = await lease.write("a", 10, None)
+    second = await lease.write("a", 10, first)
+    for stale in (first, None):
+        with pytest.raises(LeaseChangedError, match="409"):
+            await lease.write("b", 10, stale)
+    assert await lease.read() == second
+
+
+async def test_another_takes_it_and_it_is_counted(lease: LeaseStore) -> None:
+    first = await lease.write("a", 10, None)
+    taken = await lease.write("b", 20, first)
+    assert (taken.holder, taken.duration_s, taken.transitions) == ("b", 20, 1)
+    assert taken.acquired != first.acquired
+
+
+async def test_released_it_is_nobodys(lease: LeaseStore) -> None:
+    first = await lease.write("a", 10, None)
+    released = await lease.write("", 1, first)
+    assert (released.holder, released.transitions) == ("", 0)
+    taken = await lease.write("b", 10, await lease.read())
+    assert (taken.holder, taken.transitions) == ("b", 1)

@@ -1,0 +1,100 @@
+"""The file for kube-scheduler; that it takes it is tested in tests/kube."""
+
+from typing import Any
+
+import pytest
+import yaml
+from leadline_controller.cli.__main__ import run
+from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
+
+TLS = ["--ca", "/p/ca.pem", "--cert", "/p/cert.pem", "--key", "/p/key.pem"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *options: str) -> Any:
+    assert run(["kube", "extender-config", *options]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    return yaml.safe_load(shown.out)
+
+
+def test_without_options_it_fits_a_controller_without_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = printed(capsys)
+    assert config.pop("extenders") == [
+        {
+            "urlPrefix": f"http://{DEFAULT_EXTENDER_ADDRESS}",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "weight": 10,
+            "enableHTTPS": False,
+            "httpTimeout": "5s",
+            "nodeCacheCapable": True,
+            "ignorable": True,
+        }
+    ]
+    assert config == {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"},
+    }
+
+
+def test_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    config = printed(
+        capsys,
+        *("--address", "https://leadline.example:1/x/", *TLS, "--weight", "200", "--bind"),
+        *("--no-ignorable", "--no-node-cache-capable", "--timeout", "2500ms"),
+        *("--kubeconfig", "/etc/kubernetes/scheduler.conf"),
+    )
+    assert config["extenders"] == [
+        {
+            "urlPrefix": "https://leadline.example:1/x",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "bindVerb": "bind",
+            "weight": 200,
+            "enableHTTPS": True,
+            "tlsConfig": {
+                "caFile": "/p/ca.pem",
+                "certFile": "/p/cert.pem",
+                "keyFile": "/p/key.pem",
+            },
+            "httpTimeout": "2500ms",
+            "nodeCacheCapable": False,
+            "ignorable": False,
+        }
+    ]
+    assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.9", "[::1]"])
+def test_this_machine_needs_no_certificates(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (extender,) = printed(capsys, "--address", f"http://{host}:9")["extenders"]
+    assert "tlsConfig" not in extender
+
+
+WRONG = [
+    (["--address", "http://10.0.0.5:1"], "expected https, because 10.0.0.5 is another machine"),
+    (["--address", "ftp://10.0.0.5:1"], "expected https://host:port"),
+    (["--address", "10.0.0.5:50506"], "expected https://host:port"),
+    (["--address", "https://10.0.0.5:x", *TLS], "--address https://10.0.0.5:x: "),
+    (["--address", "https://[::1", *TLS], "--address https://[::1: "),
+    (["--address", "https://10.0.0.5:1"], "--ca, --cert, --key: missing"),
+    (["--address", "https://10.0.0.5:1", *TLS[:4]], "--key: missing"),
+    (TLS, "--ca, --cert, --key: expected with an https address only"),
+    (["--address", "https://x:1", *TLS[2:], "--ca", "ca.pem"], "expected an absolute path"),
+    (["--kubeconfig", "admin.conf"], "expected an absolute path"),
+    (["--weight", "0"], "--weight"),
+    (["--timeout", "soon"], "expected a duration such as 5s"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), WRONG, ids=[str(each[0]) for each in WRONG])
+def test_what_kube_scheduler_would_trip_over_is_refused(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["kube", "extender-config", *options]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert told in shown.err

@@ -1,0 +1,386 @@
+"""What is said of a pod, what is assumed of it meanwhile, and what is learnt afterwards."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from leadline_controller.core.manifest import read_node
+from leadline_controller.core.model import Node, Pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    Listed,
+    NodeChanged,
+    PodChanged,
+    PodGone,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.serve.extender_adviser import AdviceError
+from leadline_controller.serve.extender_protocol import Binding
+from leadline_controller.sim.cluster import SimCluster
+from leadline_controller.state.decisions import BOUND, PENDING
+
+from tests.controller.serve.asking import Scene, asked, pending, wants, wide
+from tests.kube.objects import node
+
+NAMES = ["n1", "n2", "n3"]
+
+
+def boards(*mbps: float) -> list[Node]:
+    return [read_node(wide(f"n{i}", each)) for i, each in enumerate(mbps, 1)]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Three nodes, the third with the widest link and so the best for much data."""
+    made = Scene(boards(10, 100, 1000))
+    made.list()
+    return made
+
+
+def put(scene: Scene, name: str, mbps: float | None = None) -> Pod:
+    """A pod that our watch knows as well."""
+    pod = scene.cluster.put_pod(pending(wants(name, mbps)))
+    scene.hear(PodChanged(pod))
+    return pod
+
+
+def binding(pod: Pod, node: str) -> Binding:
+    return Binding(pod.namespace, pod.name, pod.uid, node)
+
+
+async def test_the_filter_runs_what_kube_scheduler_has_nothing_like(scene: Scene) -> None:
+    passing, failed = scene.adviser.filter(asked(wants("web", 50), ["n3", "n1", "n2"]))
+    assert passing == ["n3", "n2"]
+    assert failed == {
+        "n1": "Leadline NodeBandwidthFit: insufficient bandwidth: needs 50 Mbit/s, has 10"
+    }
+    huge = wants("huge")
+    huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    assert scene.adviser.filter(asked(huge, NAMES)) == (NAMES, {})
+
+
+async def test_every_filter_runs_where_that_is_asked_for() -> None:
+    scene = Scene(boards(10, 100), every_filter=True)
+    scene.list()
+    huge = wants("huge")
+    huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    passing, failed = scene.adviser.filter(asked(huge, ["n1", "n2"]))
+    assert passing == []
+    assert failed["n1"].startswith("Leadline NodeResourcesFit: insufficient cpu")
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    with pytest.raises(AdviceError, match="resourceClaims"):
+        scene.adviser.filter(asked(claiming, ["n1"]))
+
+
+async def test_demands_that_kube_scheduler_looks_after_are_no_obstacle(scene: Scene) -> None:
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    assert scene.adviser.filter(asked(claiming, NAMES)) == (NAMES, {})
+    assert scene.adviser.prioritize(asked(claiming, NAMES))["n3"] == 10
+
+
+async def test_the_strategys_choice_has_10_and_the_worst_0(scene: Scene) -> None:
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    assert ranks == {"n1": 0, "n2": 9, "n3": 10}
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), ["n1", "n2"]))
+    assert ranks == {"n1": 0, "n2": 10}
+
+
+async def test_a_node_that_we_do_not_know_is_refused_and_not_scored(scene: Scene) -> None:
+    passing, failed = scene.adviser.filter(asked(wants("web"), ["n1", "new"]))
+    assert (passing, failed) == (["n1"], {"new": "Leadline does not know this node"})
+    assert scene.adviser.prioritize(asked(wants("web"), ["n1", "new"])) == {"n1": 10}
+
+
+async def test_none_that_we_know_is_an_error(scene: Scene) -> None:
+    question = asked(wants("web"), ["x", "y"])
+    for ask in (scene.adviser.filter, scene.adviser.prioritize):
+        with pytest.raises(AdviceError, match="none of these nodes is known to Leadline, as 'x'"):
+            ask(question)
+
+
+async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
+    sent = [wide("n1", 500), wide("new", 700), wide("n3", 5)]
+    passing, failed = scene.adviser.filter(asked(wants("web", 50), nodes=sent))
+    assert passing == ["n1", "new"]
+    assert failed.keys() == {"n3"}
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), nodes=sent))
+    assert ranks.keys() == {"n1", "new", "n3"}
+    assert ranks["new"] == 10
+
+
+async def test_a_whole_node_that_cannot_be_read_is_refused(scene: Scene) -> None:
+    odd = node("n2")
+    odd["status"]["allocatable"]["cpu"] = "lots"
+    passing, failed = scene.adviser.filter(asked(wants("web"), nodes=[odd, wide("n1", 10)]))
+    assert passing == ["n1"]
+    assert "allocatable.cpu" in failed["n2"]
+
+
+async def test_over_many_nodes_equal_refusals_have_equal_words() -> None:
+    scene = Scene(boards(*range(1, 31)))
+    scene.list()
+    names = [f"n{i}" for i in range(1, 31)]
+    _, failed = scene.adviser.filter(asked(wants("web", 50), names))
+    assert set(failed.values()) == {"Leadline NodeBandwidthFit"}
+    assert failed.keys() == set(names)
+
+
+async def test_a_user_whose_node_there_is_not_is_an_error_and_explained(scene: Scene) -> None:
+    with pytest.raises(AdviceError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
+        scene.adviser.filter(asked(wants("web", user_node="mars"), NAMES))
+    assert scene.outcome("web") == (None, PENDING)
+
+
+async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: Scene) -> None:
+    scene.adviser.filter(asked(wants("web", 50), ["n1", "n3", "n2"]))
+    assert scene.decisions.get("default/web") is None  # it asks again, for the scores
+    scene.adviser.prioritize(asked(wants("web", 50), ["n3", "n2"]))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.strategy, record.outcome) == ("dacs", PENDING)
+    assert record.decision.rejected()["n1"][0] == (
+        "kube-scheduler: not among the nodes that it asked about"
+    )
+
+
+@pytest.mark.parametrize("mbps", [500, 5000])
+async def test_where_one_node_or_none_is_left_nobody_asks_again(scene: Scene, mbps: float) -> None:
+    scene.adviser.filter(asked(wants("web", mbps), NAMES))
+    assert scene.outcome("web") == ("n3" if mbps == 500 else None, PENDING)
+
+
+async def test_no_nodes_make_no_decision(scene: Scene) -> None:
+    assert scene.adviser.filter(asked(wants("web"), [])) == ([], {})
+
+
+async def test_a_pod_counts_where_we_want_it_until_the_watch_tells(scene: Scene) -> None:
+    pod = put(scene, "web", 60)
+    question = asked(wants("web", 60, data_mb="100"), NAMES)
+    scene.adviser.filter(question)
+    scene.adviser.prioritize(question)
+    assert scene.free_mbps() == {"n1": 10, "n2": 100, "n3": 940}
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+    await scene.adviser.close()
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+
+
+async def test_a_burst_does_not_pile_up_on_one_link(scene: Scene) -> None:
+    best = []
+    for name in ("a", "b", "c"):
+        put(scene, name, 600)
+        question = asked(wants(name, 600), NAMES)
+        best.append(scene.adviser.filter(question)[0])
+    assert best == [["n3"], [], []]
+
+
+async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:
+    put(scene, "web", 600)
+    for _ in range(3):
+        assert scene.adviser.filter(asked(wants("web", 600), NAMES))[0] == ["n3"]
+
+
+async def test_what_never_came_true_is_forgotten() -> None:
+    scene = Scene(boards(1000), expected_s=0.05)
+    scene.list()
+    put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), ["n1"]))
+    assert scene.free_mbps() == {"n1": 400}
+    for _ in range(100):
+        await asyncio.sleep(0.02)
+        if scene.free_mbps() == {"n1": 1000}:
+            break
+    assert scene.free_mbps() == {"n1": 1000}
+
+
+async def test_closing_takes_back_what_was_only_expected(scene: Scene) -> None:
+    put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), NAMES))
+    await scene.adviser.close()
+    assert scene.free_mbps()["n3"] == 1000
+
+
+async def test_a_deleted_pod_leaves_nothing_behind(scene: Scene) -> None:
+    pod = put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), NAMES))
+    scene.hear(PodGone(pod))
+    assert scene.free_mbps()["n3"] == 1000
+    again = Pod("default", "web", uid="another", node_name="n1")
+    scene.hear(PodChanged(again))
+    assert scene.outcome("web") == ("n3", PENDING)
+
+
+async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.hear(PodChanged(replace(pod, node_name="n3")))
+    assert scene.outcome("web") == ("n3", BOUND)
+    await scene.adviser.close()
+    (seen,) = scene.cluster.events
+    assert (seen.event.type, seen.event.reason) == ("Normal", "Advised")
+    assert seen.event.message.startswith("n3 by dacs: ")
+
+
+async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.hear(Listed(tuple(scene.cluster.nodes), (replace(pod, node_name="n2"),)))
+    assert scene.outcome("web") == ("n2", BOUND)
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert record.decision.why.startswith("kube-scheduler chose it, which has 9 of 10, over n3: ")
+    assert record.decision.scores().keys() == set(NAMES)
+    await scene.adviser.close()
+    assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
+
+
+async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> None:
+    pod = put(scene, "web", 5000)
+    scene.adviser.filter(asked(wants("web", 5000), NAMES))
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.node, record.outcome) == ("n2", BOUND)
+    assert record.decision.why.startswith("kube-scheduler chose it without Leadline")
+
+
+async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web"), NAMES))
+    scene.cluster.fail_next_event(UnavailableError("503"))
+    scene.hear(PodChanged(replace(pod, node_name="n3")))
+    await scene.adviser.close()
+    assert scene.cluster.events == ()
+    assert scene.outcome("web")[1] == BOUND
+
+
+async def test_bind_binds_this_very_pod(scene: Scene) -> None:
+    pod = put(scene, "web", 60)
+    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
+    await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.cluster.pod("default/web").node_name == "n2"
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+    assert scene.outcome("web") == ("n2", BOUND)
+
+
+async def test_bind_does_not_wait_for_our_own_watch(scene: Scene) -> None:
+    pod = scene.cluster.put_pod(pending(wants("new")))
+    await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/new").node_name == "n1"
+
+
+async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
+    first, second = put(scene, "a", 60), put(scene, "b", 60)
+    scene.adviser.prioritize(asked(wants("a", 60), ["n2", "n3"]))
+    scene.adviser.prioritize(asked(wants("b", 60), ["n2"]))  # where b is expected is no matter
+    await scene.adviser.bind(binding(first, "n2"))
+    assert scene.free_mbps()["n2"] == -20
+    with pytest.raises(AdviceError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):
+        await scene.adviser.bind(binding(second, "n2"))
+    assert scene.cluster.pod("default/b").node_name is None
+    await scene.adviser.bind(binding(second, "n3"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"node": "mars"}, "the cluster has no node mars"),
+        ({"name": "other"}, "uid uid-web is of pod default/web, not other"),
+        ({"uid": "uid-of-before"}, "has another uid"),
+        ({"name": "gone", "uid": "x"}, "404: pod default/gone not found"),
+    ],
+)
+async def test_bind_refuses_what_is_not_there(
+    scene: Scene, wrong: dict[str, str], told: str
+) -> None:
+    pod = put(scene, "web")
+    with pytest.raises(AdviceError, match=told):
+        await scene.adviser.bind(replace(binding(pod, "n1"), **wrong))
+    assert scene.cluster.pod("default/web").node_name is None
+
+
+@pytest.mark.parametrize("error", [RefusedError("403: no"), UnavailableError("503: later")])
+async def test_a_binding_that_failed_is_told_and_takes_nothing(
+    scene: Scene, error: Exception
+) -> None:
+    pod = put(scene, "web", 60)
+    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
+    assert isinstance(error, RefusedError | UnavailableError)
+    scene.cluster.fail_next_bind(error)
+    with pytest.raises(AdviceError, match=str(error)):
+        await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.free_mbps()["n2"] == 100
+    assert scene.outcome("web")[1] == f"failed: {error}"
+    await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.outcome("web") == ("n2", BOUND)
+
+
+async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
+    scene: Scene,
+) -> None:
+    pod = put(scene, "web", 60)
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    await scene.adviser.bind(binding(pod, "n2"))
+    with pytest.raises(AdviceError, match="pod default/web is on n2 already"):
+        await scene.adviser.bind(binding(pod, "n3"))
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+
+
+async def test_a_binding_that_the_watch_shows_while_it_fails_has_worked() -> None:
+    class Late(SimCluster):
+        async def bind(self, pod: Pod, node: str) -> None:
+            late.hear(PodChanged(replace(pod, node_name="n1")))
+            raise AlreadyBoundError("409: is already assigned")
+
+    late = Scene(cluster=Late(boards(100, 100)))
+    late.list()
+    pod, other = put(late, "web", 60), put(late, "other", 60)
+    await late.adviser.bind(binding(pod, "n1"))
+    with pytest.raises(AdviceError, match="409"):
+        await late.adviser.bind(binding(other, "n2"))
+    assert late.free_mbps() == {"n1": -20, "n2": 100}
+
+
+class Stuck(SimCluster):
+    async def bind(self, pod: Pod, node: str) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_binding_that_is_given_up_takes_nothing() -> None:
+    scene = Scene(cluster=Stuck(boards(100)))
+    scene.list()
+    pod = put(scene, "web", 60)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.free_mbps() == {"n1": 100}
+
+
+async def test_before_the_first_list_nothing_is_judged() -> None:
+    scene = Scene(boards(10))
+    assert "has not yet told which nodes" in str(scene.adviser.not_ready())
+    with pytest.raises(AdviceError, match="has not yet told"):
+        await scene.adviser.bind(Binding("default", "web", "u", "n1"))
+    scene.list()
+    assert scene.adviser.not_ready() is None
+
+
+async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
+    scene = Scene(boards(10, 20), warm_up_s=15.0)
+    scene.list()
+    assert "the agents of 2 nodes, for 15 s at most" in str(scene.adviser.not_ready())
+    await scene.clock.advance(14.0)
+    assert scene.adviser.not_ready()
+    await scene.clock.advance(1.0)
+    assert scene.adviser.not_ready() is None
+    scene.hear(NodeChanged(read_node(wide("late", 1))))
+    assert scene.adviser.not_ready() is None
+
+
+async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(scene: Scene) -> None:
+    for number in range(5000):
+        scene.adviser.filter(asked(wants(f"p{number}", 5000), ["n1"]))
+    assert len(scene.adviser._open) == 4096

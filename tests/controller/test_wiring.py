@@ -1,0 +1,81 @@
+"""The rooms joined: the extender beside the scheduler, and without it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from leadline_controller import wiring
+from leadline_controller.config import Settings
+from leadline_controller.core.manifest import read_node
+from leadline_controller.core.model import Pod
+from leadline_controller.serve.settings import ExtenderSettings
+from leadline_controller.sim.cluster import SimCluster
+from leadline_controller.state.decisions import BOUND
+
+from tests.controller.serve.asking import args, pending, wants, wide
+from tests.controller.serve.test_extender import post
+
+NODES = [wide("n1", 10), wide("n2", 1000)]
+ANY_PORT = ExtenderSettings("127.0.0.1:0")
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def eventually(right: Any) -> bool:
+    for _ in range(200):
+        if right():
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
+    standalone: bool,
+) -> None:
+    settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
+    cluster = SimCluster([read_node(each) for each in NODES])
+    controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
+    work = controller.scheduler(how).run() if standalone else controller.follow()
+    async with controller.extending(how, controller.cluster) as address, running(work):
+        theirs = cluster.put_pod(pending(wants("theirs", 50)))
+        ours = cluster.put_pod(Pod("default", "ours"))
+        assert address is not None
+        assert await eventually(lambda: controller.state.pod(ours.uid) is not None)
+        _, answer = await post(address, "filter", args(wants("theirs", 50), ["n1", "n2"]))
+        assert (answer["NodeNames"], answer["Error"]) == (["n2"], "")
+        await cluster.bind(theirs, "n2")
+        assert await eventually(
+            lambda: (
+                (record := controller.decisions.get("default/theirs")) and record.outcome == BOUND
+            )
+        )
+        if standalone:
+            assert await eventually(lambda: cluster.pod("default/ours").node_name)
+        assert (cluster.pod("default/ours").node_name is not None) == standalone
+        assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "theirs"])
+
+
+async def test_where_kube_scheduler_does_not_ask_nobody_listens() -> None:
+    settings = Settings()
+    controller = wiring.Controller(settings, SimCluster())
+    async with controller.extending(wiring.placing(settings), controller.cluster) as address:
+        assert address is None
+
+
+async def test_every_filter_can_be_asked_for() -> None:
+    every = Settings(extender=ExtenderSettings("127.0.0.1:0", every_filter=True))
+    for settings, runs in ((every, True), (Settings(extender=ANY_PORT), False)):
+        how = wiring.advising(settings, wiring.placing(settings))
+        assert ("NodeResourcesFit" in how.filters) == runs == how.whole
+        assert how.own.keys() == {"NodeBandwidthFit"}

@@ -1,0 +1,69 @@
+"""A controller that the real kube-scheduler asks, over TLS as between two machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.kube.control_plane import ControlPlane
+from tests.kube.daemon import Daemon as Part
+from tests.kube.scheduler import kube_scheduler
+from tests.support.certificates import Authority, Certificate
+from tests.support.ports import free_port
+from tests.system.daemons import Daemon, leadline
+
+
+@dataclass(frozen=True)
+class Extending:
+    """The controller as a process that places nothing by itself. address: where kube-scheduler
+    asks; caller: what it shows; inspected: where the command line asks."""
+
+    plane: ControlPlane
+    controller: Daemon
+    address: str
+    caller: Certificate
+    inspected: str
+
+    @contextmanager
+    def scheduler(self, *options: str, **limits: Any) -> Iterator[Part]:
+        """kube-scheduler with the file that `leadline kube extender-config` prints; `limits` as
+        kube_scheduler takes them."""
+        printed = leadline(
+            *("kube", "extender-config", "--address", f"https://{self.address}"),
+            *("--ca", str(self.caller.ca_file), "--cert", str(self.caller.cert_file)),
+            *("--key", str(self.caller.key_file), "--kubeconfig", str(self.plane.kubeconfig)),
+            *(option for option in options if option),
+        )
+        assert (printed.returncode, printed.stderr) == (0, "")
+        config: Mapping[str, Any] = yaml.safe_load(printed.stdout)
+        with kube_scheduler(self.plane, config, **limits) as running:
+            yield running
+
+
+@contextmanager
+def extending(plane: ControlPlane, folder: Path, options: str = "{}") -> Iterator[Extending]:
+    """Yield it at work with dacs and these options (TOML); there is no broker."""
+    authority = Authority(folder / "pki")
+    server, caller = authority.server("127.0.0.1"), authority.client("kube-scheduler")
+    address, inspected = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    config = folder / "controller.toml"
+    config.write_text(
+        f"warm_up_s = 0\nbroker.port = {free_port()}\n"
+        f'[kubernetes]\nkubeconfig = "{plane.kubeconfig}"\nstandalone = false\n'
+        f'[strategy]\nname = "dacs"\noptions = {options}\n'
+        f'[grpc]\naddress = "{inspected}"\n'
+        f'[extender]\naddress = "{address}"\n[extender.tls]\nca_file = "{server.ca_file}"\n'
+        f'cert_file = "{server.cert_file}"\nkey_file = "{server.key_file}"\n'
+    )
+    controller = Daemon("leadline_controller", config, folder / "controller.log")
+    try:
+        controller.start()
+        controller.wait_said("answering kube-scheduler")
+        yield Extending(plane, controller, address, caller, inspected)
+    finally:
+        controller.stop()

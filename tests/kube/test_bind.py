@@ -1,0 +1,155 @@
+"""Binding on a server that answers as an API server may, and past the end of the Lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from leadline_controller.core.manifest import read_pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    ClusterError,
+    NotLeadingError,
+    PodGoneError,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.kube.bind import bind
+from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.connection import Login
+
+from tests.contracts.scenes import PATIENCE_S
+from tests.kube.objects import pod
+from tests.kube.wire import Answer, Wire, hangs, refusal, says, served
+
+BINDING = "/api/v1/namespaces/default/pods/p/binding"
+MADE = pod("p")
+POD = read_pod({**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}})
+BOUND = says({"kind": "Status", "status": "Success"}, status=201)
+
+
+class Gate:
+    """A fence; what is left is asked of a function, which is told how often that was."""
+
+    def __init__(self, left: Callable[[int], float]) -> None:
+        self._left = left
+        self.looks = 0
+
+    def left_s(self) -> float:
+        self.looks += 1
+        return self._left(self.looks)
+
+
+@asynccontextmanager
+async def connected(wire: Wire, folder: Path, timeout_s: float = 30) -> AsyncIterator[ApiServer]:
+    async with served(wire, folder) as kubeconfig:
+        server = await ApiServer.connect(Login(kubeconfig), timeout_s)
+        try:
+            yield server
+        finally:
+            await server.close()
+
+
+ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
+    (refusal(403, "cannot create pods/binding"), RefusedError, "403"),
+    (refusal(404, "pods p not found"), PodGoneError, "404"),
+    (refusal(409, "pod p is already assigned to node n2"), AlreadyBoundError, "409"),
+    (refusal(410, "gone"), ExpiredError, "410"),
+    (refusal(422, "invalid"), RefusedError, "422"),
+    (refusal(429, "too many requests"), UnavailableError, "429"),
+    (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
+    (refusal(504, "Timeout: request did not complete"), UnavailableError, "504"),
+    (hangs(), UnavailableError, BINDING),
+]
+
+
+@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
+async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
+    tmp_path: Path, answer: Answer, error: type[ClusterError], said: str
+) -> None:
+    wire = Wire()
+    wire.answer(BINDING, answer)
+    async with connected(wire, tmp_path, timeout_s=0.3) as server:
+        with pytest.raises(error, match=said):
+            await bind(server, POD, "n1")
+    assert len(wire.requests) == 1
+
+
+async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(BINDING, BOUND)
+    async with connected(wire, tmp_path) as server:
+        await bind(server, POD, "n1", Gate(lambda _: 4.5))
+        await bind(server, POD, "n1")
+    assert wire.asked(BINDING) == [{"timeout": "4.500s"}, {}]
+    assert wire.bodies[0]["metadata"]["uid"] == "u-1"
+
+
+async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(BINDING, BOUND)
+    async with connected(wire, tmp_path) as server:
+        with pytest.raises(NotLeadingError):
+            await bind(server, POD, "n1", Gate(lambda _: 0))
+    assert wire.requests == []
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_wire(
+    tmp_path: Path, warm: bool
+) -> None:
+    """As when this process was stopped after it decided, and goes on long after."""
+    wire = Wire()
+    wire.answer(BINDING, BOUND)
+    async with connected(wire, tmp_path) as server:
+        if warm:
+            await bind(server, POD, "n1")
+        open_gate = Gate(lambda _: 9)
+        await bind(server, POD, "n1", open_gate)
+        before = len(wire.requests)
+        late = Gate(lambda look: 9 if look < open_gate.looks else -1)
+        with pytest.raises(NotLeadingError):
+            await bind(server, POD, "n1", late)
+        assert late.looks >= open_gate.looks
+        await bind(server, POD, "n1")
+    assert len(wire.requests) == before + 1
+
+
+async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
+    tmp_path: Path,
+) -> None:
+    wire = Wire()
+    wire.answer(BINDING, hangs())
+    closes_s = asyncio.get_running_loop().time() + 0.5
+    gate = Gate(lambda _: closes_s - asyncio.get_running_loop().time())
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
+        with pytest.raises(NotLeadingError):
+            await bind(server, POD, "n1", gate)
+    assert len(wire.requests) == 1
+
+
+async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
+    tmp_path: Path,
+) -> None:
+    wire = Wire()
+    wire.answer(BINDING, refusal(429, "too many requests", Retry_After="30"))
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S / 2):
+        with pytest.raises(UnavailableError, match="429"):
+            await bind(server, POD, "n1", Gate(lambda _: 9))
+        with pytest.raises(UnavailableError, match="left alone"):
+            await bind(server, POD, "n1", Gate(lambda _: 9))
+    assert len(wire.requests) == 1
+
+
+async def test_after_retry_after_the_binding_is_asked_again(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(BINDING, refusal(429, "too many requests", Retry_After="1"), BOUND)
+    async with connected(wire, tmp_path) as server:
+        with pytest.raises(UnavailableError):
+            await bind(server, POD, "n1", Gate(lambda _: 9))
+        await bind(server, POD, "n1", Gate(lambda _: 9))
+    (_, _, refused_s), (_, _, again_s) = wire.requests
+    assert again_s - refused_s >= 0.99

@@ -1,0 +1,234 @@
+"""Leadline as the extender of the real kube-scheduler: as a process, over TLS, on the real API
+server, in every way that it can be configured."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from tests.kube.api import Api, ApiError
+from tests.kube.control_plane import ControlPlane
+from tests.kube.daemon import Daemon as Part
+from tests.kube.extending import Extending, extending
+from tests.kube.objects import namespace, node, pod
+from tests.system.daemons import Daemon, eventually, leadline
+
+pytestmark = pytest.mark.cluster
+
+PLACE = "extender"
+PODS = f"/api/v1/namespaces/{PLACE}/pods"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{PLACE}/events"
+MINE = {"for": PLACE}
+BANDWIDTH = "leadline.dev/bandwidth-mbps"
+# kube-scheduler alone would take the emptiest, and so never the wide one, which has least CPU.
+NARROW, MIDDLE, WIDE = (f"{PLACE}-{name}" for name in ("narrow", "middle", "wide"))
+NODES = {NARROW: ("8", "10"), MIDDLE: ("8", "50"), WIDE: ("4", "1000")}
+MUCH_DATA = {"leadline.dev/data-mb": "100"}
+EVERY_WAY = [
+    pytest.param(bind, capable, id=f"{bind or '--no-bind'} {capable}")
+    for bind in ("", "--bind")
+    for capable in ("--node-cache-capable", "--no-node-cache-capable")
+]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a test acts on."""
+
+    extending: Extending
+
+    @property
+    def api(self) -> Api:
+        return Api(self.extending.plane.kubeconfig)
+
+    @property
+    def controller(self) -> Daemon:
+        return self.extending.controller
+
+    def scheduler(self, *options: str) -> AbstractContextManager[Part]:
+        return self.extending.scheduler(*options)
+
+    def add(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
+        made = pod(
+            name,
+            cpu="100m",
+            scheduler="default-scheduler",
+            node_selector=MINE,
+            annotations=annotations,
+        )
+        self.api.create(PODS, made)
+
+    def nodes_of(self, prefix: str = "") -> dict[str, str | None]:
+        return {
+            pod["metadata"]["name"]: pod["spec"].get("nodeName")
+            for pod in self.api.get(PODS)["items"]
+            if pod["metadata"]["name"].startswith(prefix)
+        }
+
+    def wait_bound(self, name: str) -> str | None:
+        return eventually(lambda: self.nodes_of(name), lambda n: n[name], f"{name} is bound")[name]
+
+    def wait_note(self, name: str, reason: str, text: str) -> Any:
+        def found() -> list[Any]:
+            return [
+                event
+                for event in self.api.get(EVENTS)["items"]
+                if event["regarding"]["name"] == name and event["reason"] == reason
+            ]
+
+        told = eventually(
+            found, lambda events: any(text in e["note"] for e in events), f"{reason}: {text}"
+        )
+        return next(event for event in told if text in event["note"])
+
+    def explain(self, name: str) -> Any:
+        shown = leadline(
+            "explain", f"{PLACE}/{name}", "-o", "json", "--address", self.extending.inspected
+        )
+        assert (shown.returncode, shown.stderr) == (0, ""), shown
+        return yaml.safe_load(shown.stdout)
+
+
+@pytest.fixture(scope="module")
+def whole(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    api = Api(plane.kubeconfig)
+    with suppress(ApiError):  # it stays: nothing here would ever finish its deletion
+        api.create("/api/v1/namespaces", namespace(PLACE))
+    for name, (cpu, mbps) in NODES.items():
+        api.add_node(node(name, cpu=cpu, labels={**MINE, BANDWIDTH: mbps}))
+    try:
+        with extending(plane, tmp_path_factory.mktemp("extender"), "{alpha = 0}") as running:
+            yield Scene(running)
+    finally:
+        for name in NODES:
+            api.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def scene(whole: Scene) -> Iterator[Scene]:
+    whole.controller.start()
+    try:
+        yield whole
+    finally:
+        for name in whole.nodes_of():
+            whole.api.delete(f"{PODS}/{name}")
+
+
+def binding_plugins_ran(scheduler: Part) -> bool:
+    """Whether kube-scheduler bound pods itself."""
+    # The certificate is of its own making.
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    connection = HTTPSConnection(urlsplit(scheduler.url).netloc, context=trusting)
+    with closing(connection):
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    pattern = r'extension_point_duration_seconds_count\{extension_point="Bind",.*\} [1-9]'
+    return re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
+def test_a_pod_goes_where_the_strategy_wants_it(scene: Scene, bind: str, capable: str) -> None:
+    with scene.scheduler(bind, capable) as scheduler:
+        scene.add("web", MUCH_DATA)
+        assert scene.wait_bound("web") == WIDE
+        assert binding_plugins_ran(scheduler) == (not bind)
+    advised = scene.wait_note("web", "Advised", f"{WIDE} by dacs: 0.9")
+    assert advised["reportingController"] == "leadline"
+    scene.wait_note("web", "Scheduled", f"Successfully assigned {PLACE}/web to {WIDE}")
+    told = scene.explain("web")
+    assert (told["node"], told["outcome"]) == (WIDE, "bound")
+    assert told["scores"].keys() == NODES.keys()
+
+
+@pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
+def test_a_pod_that_no_link_can_carry_says_so(scene: Scene, bind: str, capable: str) -> None:
+    with scene.scheduler(bind, capable):
+        scene.add("stream", {BANDWIDTH: "2000"})
+        for has in ("10", "50", "1000"):
+            reason = (
+                f"Leadline NodeBandwidthFit: insufficient bandwidth: needs 2000 Mbit/s, has {has}"
+            )
+            scene.wait_note("stream", "FailedScheduling", reason)
+        assert scene.nodes_of("stream") == {"stream": None}
+    told = scene.explain("stream")
+    assert (told["node"], told["outcome"]) == (None, "pending")
+    assert set(NODES) <= told["rejected"].keys()
+
+
+def test_a_link_is_never_promised_twice(scene: Scene) -> None:
+    with scene.scheduler("--bind"):
+        for number in range(12):
+            scene.add(f"stream-{number:02}", {BANDWIDTH: "100"})
+        eventually(
+            lambda: list(scene.nodes_of("stream").values()),
+            lambda nodes: nodes.count(WIDE) == 10,
+            "ten times 100 Mbit/s are on the link of 1000",
+        )
+        left = [name for name, where in scene.nodes_of("stream").items() if where is None]
+        assert len(left) == 2
+        for name in left:
+            scene.wait_note(name, "FailedScheduling", "insufficient bandwidth")
+        on_wide = next(name for name, where in scene.nodes_of("stream").items() if where)
+        scene.api.delete(f"{PODS}/{on_wide}")
+        eventually(
+            lambda: list(scene.nodes_of("stream").values()),
+            lambda nodes: nodes.count(WIDE) == 10,
+            "what became free is used",
+        )
+
+
+def test_an_annotation_that_cannot_be_read_is_named(scene: Scene) -> None:
+    with scene.scheduler("--no-ignorable"):
+        scene.add("odd", {BANDWIDTH: "plenty"})
+        told = "annotation leadline.dev/bandwidth-mbps: expected a number"
+        scene.wait_note("odd", "FailedScheduling", told)
+        assert scene.nodes_of("odd") == {"odd": None}
+
+
+def test_the_cluster_schedules_on_while_leadline_is_away(scene: Scene) -> None:
+    scene.controller.stop()
+    with scene.scheduler("--bind", "--ignorable"):
+        scene.add("alone", MUCH_DATA)
+        assert scene.wait_bound("alone") in NODES
+        scene.controller.start()
+        scene.controller.wait_said("answering kube-scheduler", scene.controller.said("answering"))
+        eventually(
+            lambda: place_one_more(scene), lambda where: where == WIDE, "Leadline is asked again"
+        )
+
+
+def place_one_more(scene: Scene) -> str | None:
+    name = f"back-{len(scene.nodes_of('back'))}"
+    scene.add(name, MUCH_DATA)
+    return scene.wait_bound(name)
+
+
+def test_where_it_must_be_asked_pods_wait_for_leadline(scene: Scene) -> None:
+    scene.controller.stop()
+    with scene.scheduler("--no-ignorable"):
+        scene.add("patient", MUCH_DATA)
+        scene.wait_note("patient", "FailedScheduling", "connection refused")
+        assert scene.nodes_of("patient") == {"patient": None}
+        scene.controller.start()
+        assert scene.wait_bound("patient") == WIDE
+
+
+def test_pods_that_were_bound_meanwhile_count_after_a_restart(scene: Scene) -> None:
+    """Nothing that matters is in the controller's memory alone."""
+    with scene.scheduler("--no-ignorable"):
+        scene.add("first", {BANDWIDTH: "600"})
+        assert scene.wait_bound("first") == WIDE
+        scene.controller.stop()
+        scene.controller.start()
+        scene.add("second", {BANDWIDTH: "600"})
+        scene.wait_note("second", "FailedScheduling", "needs 600 Mbit/s, has 400")

@@ -1,0 +1,213 @@
+"""The Lease on a server that answers as an API server may: each answer as its meaning asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.clock import LeaseClock
+from leadline_controller.core.election import LeaseTiming
+from leadline_controller.core.ports import (
+    ClusterError,
+    LeaseChangedError,
+    LeaseRecord,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.connection import Login
+from leadline_controller.kube.contact import Contact
+from leadline_controller.kube.lease import KubeLease
+from leadline_controller.scheduling.elector import Elector
+
+from tests.contracts.scenes import PATIENCE_S
+from tests.kube.wire import Answer, Wire, hangs, kubeconfig, refusal, says, served, stream
+from tests.support.ports import free_port
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/leadline-controller"
+SEEN = LeaseRecord("other", 10, "then", "just now", 3, "41")
+QUICK = LeaseTiming(duration_s=2, renew_deadline_s=1, retry_s=0.1, margin_s=0.2)
+
+
+def lease(holder: str = "me", version: str = "42", **spec: Any) -> dict[str, Any]:
+    told = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": version, **spec}
+    return {"kind": "Lease", "metadata": {"resourceVersion": version}, "spec": told}
+
+
+@asynccontextmanager
+async def store(wire: Wire, folder: Path, timeout_s: float = 10) -> AsyncIterator[KubeLease]:
+    async with served(wire, folder) as login:
+        server = await ApiServer.connect(Login(login), timeout_s)
+        try:
+            yield KubeLease(server, Contact(server.url))
+        finally:
+            await server.close()
+
+
+ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
+    (refusal(403, "cannot get resource leases"), RefusedError, "403"),
+    (refusal(410, "too old"), ExpiredError, "410"),
+    (refusal(429, "too many requests"), UnavailableError, "429"),
+    (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
+    (refusal(503, "apiserver is shutting down"), UnavailableError, "503"),
+    (hangs(), UnavailableError, LEASES),
+    (stream("<html>a proxy</html>", then_silence=False), UnavailableError, LEASES),
+    (says({}), UnavailableError, "no Lease"),
+    (says({"metadata": None, "spec": None}), UnavailableError, "no Lease"),
+    (says({"metadata": {"resourceVersion": 7}, "spec": []}), UnavailableError, "no Lease"),
+]
+
+
+@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
+@pytest.mark.parametrize("call", ["read", "create", "renew"])
+async def test_what_is_no_lease_is_an_error_of_the_right_kind(
+    tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], said: str
+) -> None:
+    wire = Wire()
+    wire.answer(f"GET {LEASE}", answer)
+    wire.answer(f"PATCH {LEASE}", answer)
+    wire.answer(f"POST {LEASES}", answer)
+    async with store(wire, tmp_path, timeout_s=0.3) as kept:
+        over = SEEN if call == "renew" else None
+        asked = kept.read() if call == "read" else kept.write("me", 10, over)
+        with pytest.raises(error, match=said):
+            await asked
+    assert len(wire.requests) == 1  # a failed write is not sent again behind the caller's back
+
+
+@pytest.mark.parametrize("status", [404, 409])
+async def test_another_was_quicker(tmp_path: Path, status: int) -> None:
+    wire = Wire()
+    wire.answer(f"PATCH {LEASE}", refusal(status))
+    wire.answer(f"POST {LEASES}", refusal(status))
+    async with store(wire, tmp_path) as kept:
+        for over in (SEEN, None):
+            with pytest.raises(LeaseChangedError, match=str(status)):
+                await kept.write("me", 10, over)
+
+
+async def test_no_lease_yet_is_none(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(LEASE, refusal(404))
+    async with store(wire, tmp_path) as kept:
+        assert await kept.read() is None
+
+
+async def test_what_is_written_names_what_was_read(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(f"PATCH {LEASE}", says(lease()))
+    async with store(wire, tmp_path) as kept:
+        written = await kept.write("me", 10, SEEN)
+    assert written == LeaseRecord("me", 10, "", "42", 0, "42")
+    (body,) = wire.bodies
+    assert body["metadata"] == {"resourceVersion": "41"}
+    assert body["spec"]["leaseTransitions"] == 4
+    assert body["spec"]["acquireTime"] == body["spec"]["renewTime"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"holderIdentity": None, "leaseDurationSeconds": None, "renewTime": None},
+        {"holderIdentity": 7, "leaseDurationSeconds": "soon", "leaseTransitions": []},
+        {},
+    ],
+)
+async def test_a_lease_that_somebody_emptied_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
+    wire = Wire()
+    wire.answer(LEASE, says({"metadata": {"resourceVersion": "5"}, "spec": spec}))
+    async with store(wire, tmp_path) as kept:
+        read = await kept.read()
+    assert read is not None
+    assert (read.holder, read.duration_s, read.transitions) == ("", 0, 0)
+
+
+@asynccontextmanager
+async def candidate(wire: Wire, folder: Path) -> AsyncIterator[Elector]:
+    async with store(wire, folder, timeout_s=0.3) as kept:
+        elector = Elector(kept, "me", LeaseClock(), QUICK)
+        running = asyncio.create_task(elector.run())
+        try:
+            yield elector
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+
+async def until(elector: Elector, *, leads: bool) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while elector.leads() != leads:  # noqa: ASYNC110  # losing has no event: time passes
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [refusal(410), refusal(429), refusal(429, Retry_After="30"), refusal(500), hangs()],
+    ids=["410", "429", "429 wait", "500", "no answer"],
+)
+async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
+    tmp_path: Path, trouble: Answer
+) -> None:
+    wire = Wire()
+    wire.answer(f"GET {LEASE}", refusal(404), trouble)
+    wire.answer(f"POST {LEASES}", says(lease()))
+    wire.answer(f"PATCH {LEASE}", says(lease(version="43")), trouble)
+    async with candidate(wire, tmp_path) as elector:
+        await until(elector, leads=True)
+        await until(elector, leads=False)
+        assert elector.holder() == "me"
+        assert elector.left_s() > 0
+
+
+async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(f"GET {LEASE}", refusal(404))
+    wire.answer(f"POST {LEASES}", says(lease()))
+    troubles = [refusal(410), refusal(429), refusal(500), hangs()]
+    wire.answer(f"PATCH {LEASE}", *troubles, says(lease(version="43")))
+    async with candidate(wire, tmp_path) as elector:
+        await until(elector, leads=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(wire.asked(LEASE)) < 7:
+                assert elector.leads()
+                await asyncio.sleep(0.01)
+
+
+async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
+    wire = Wire()
+    wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77", leaseDurationSeconds=60)))
+    wire.answer(f"POST {LEASES}", says(lease()))
+    wire.answer(f"PATCH {LEASE}", refusal(409))
+    async with candidate(wire, tmp_path) as elector:
+        await until(elector, leads=True)
+        await until(elector, leads=False)
+        async with asyncio.timeout(PATIENCE_S):
+            while elector.holder() != "thief":  # noqa: ASYNC110  # it is read a moment later
+                await asyncio.sleep(0.01)
+        assert elector.left_s() <= 0
+
+
+async def test_no_server_is_said_once_and_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="leadline_controller")
+    nowhere = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(nowhere), 1)
+    elector = Elector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
+    running = asyncio.create_task(elector.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not caplog.messages:  # noqa: ASYNC110  # there is no event to wait for
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await server.close()
+    assert not elector.leads()
+    assert len([m for m in caplog.messages if "can't be reached" in m]) == 1
