@@ -130,7 +130,8 @@ async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
             yield state
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 @pytest.fixture
