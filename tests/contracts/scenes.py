@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import Cluster, ClusterChange
+from leadline_controller.core.read_resources import READERS
 from leadline_controller.sim.cluster import SimCluster
 
 from tests.kube.api import Api, ApiError
@@ -19,6 +20,8 @@ from tests.kube.objects import Object
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+RESOURCES = {"PersistentVolumeClaim": CLAIMS, "PersistentVolume": "/api/v1/persistentvolumes"}
 TERMINATING = {"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}
 PATIENCE_S = 30
 
@@ -47,6 +50,9 @@ class Scene(Protocol):
     def finish_pod(self, pod: Pod) -> None: ...
     def start_to_delete(self, pod: Pod) -> None: ...
     def remove_pod(self, pod: Pod) -> None: ...
+    def add_resource(self, kind: str, manifest: Object) -> None: ...
+    def change_resource(self, kind: str, name: str, patch: Object) -> None: ...
+    def remove_resource(self, kind: str, name: str) -> None: ...
     def events(self, pod: Pod) -> list[WrittenEvent]: ...
 
 
@@ -55,6 +61,7 @@ class SimScene:
         self.cluster = SimCluster()
         self._nodes: dict[str, Object] = {}
         self._pods: dict[str, Object] = {}
+        self._resources: dict[tuple[str, str], Object] = {}
 
     def add_node(self, manifest: Object) -> None:
         self._nodes[manifest["metadata"]["name"]] = manifest
@@ -79,6 +86,18 @@ class SimScene:
 
     def remove_pod(self, pod: Pod) -> None:
         self.cluster.remove_pod(pod.key)
+
+    def add_resource(self, kind: str, manifest: Object) -> None:
+        name = manifest["metadata"]["name"]
+        made = _merged({"metadata": {"uid": f"uid-{kind}-{name}"}}, manifest)
+        self._resources[kind, name] = made
+        self.cluster.put_resource(READERS[kind](made, kind))
+
+    def change_resource(self, kind: str, name: str, patch: Object) -> None:
+        self.add_resource(kind, _merged(self._resources[kind, name], patch))
+
+    def remove_resource(self, kind: str, name: str) -> None:
+        self.cluster.remove_resource(READERS[kind](self._resources.pop((kind, name)), kind))
 
     def events(self, pod: Pod) -> list[WrittenEvent]:
         return [
@@ -128,17 +147,28 @@ class KubeScene:
     def remove_pod(self, pod: Pod) -> None:
         self._api.delete(f"{PODS}/{pod.name}")
 
+    def add_resource(self, kind: str, manifest: Object) -> None:
+        self._made.add(f"{RESOURCES[kind]}/{manifest['metadata']['name']}")
+        self._api.create(RESOURCES[kind], manifest)
+
+    def change_resource(self, kind: str, name: str, patch: Object) -> None:
+        self._api.patch(f"{RESOURCES[kind]}/{name}", patch)
+
+    def remove_resource(self, kind: str, name: str) -> None:
+        self._api.patch(f"{RESOURCES[kind]}/{name}", {"metadata": {"finalizers": None}})
+        self._api.delete(f"{RESOURCES[kind]}/{name}")
+
     def events(self, pod: Pod) -> list[WrittenEvent]:
         return [
             WrittenEvent(e["type"], e["reason"], e["note"], e.get("series", {}).get("count", 1))
             for e in self._api.get(EVENTS)["items"]
-            if e["regarding"]["uid"] == pod.uid and e["reportingController"] == "leadline"
+            if e["regarding"].get("uid") == pod.uid and e["reportingController"] == "leadline"
         ]
 
     def clean(self) -> None:
         for path in self._made:
             with suppress(ApiError):
-                if path.startswith(PODS):
+                if not path.startswith(NODES):
                     self._api.patch(path, {"metadata": {"finalizers": None}})
                 self._api.delete(path)
 

@@ -21,14 +21,21 @@ from leadline_controller.core.ports import (
     PodEvent,
     PodGone,
     PodGoneError,
+    ResourceChanged,
+    ResourceGone,
+    StorageChangedError,
 )
+from leadline_controller.core.resources import Claim, Volume
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.contracts.scenes import KubeScene, Scene, SimScene, Watched, WrittenEvent
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import condition, node, pod
+from tests.kube.volumes import SELECTED_NODE, claim, volume
 
+CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 GATES = [{"name": "leadline.dev/test"}]
 _numbers: Iterator[int] = count(1)
 
@@ -302,3 +309,107 @@ async def test_a_pod_of_the_same_name_has_its_own_events(scene: Scene, name: str
     await scene.cluster.record_event(new, event)
 
     assert [each.count for each in scene.events(new)] == [1]
+
+
+async def test_claims_and_volumes_are_listed_and_their_changes_seen(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    watched = watch()
+    listed = await watched.until(Listed)
+
+    scene.add_resource(VOLUME, volume(name, "slow"))
+    await watched.until(ResourceChanged, lambda c: c.resource.key == name)
+    scene.remove_resource(VOLUME, name)
+    gone = await watched.until(ResourceGone, lambda c: c.resource.key == name)
+
+    assert isinstance(gone.resource, Volume)
+    (there,) = [r for r in listed.resources if r.key == f"default/{name}"]
+    assert isinstance(there, Claim)
+    assert (there.class_name, there.bound, there.selected_node) == ("slow", False, None)
+
+
+async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes_nothing(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    for suffix in ("bound", "made"):
+        scene.add_resource(CLAIM, claim(f"{name}-{suffix}", "slow"))
+    scene.add_resource(VOLUME, volume(name, "slow"))
+    plan = VolumePlan("n", ((name, f"default/{name}-bound"),), (f"default/{name}-made",))
+    await scene.cluster.prepare(plan)
+    watched = watch()
+    listed = await watched.until(Listed)
+
+    await scene.cluster.prepare(plan)
+    scene.remove_resource(VOLUME, name)
+    changed = []
+    while not isinstance(change := await watched.next(), ResourceGone):
+        changed.append(change)
+
+    found = {resource.key: resource for resource in listed.resources}
+    here, there = found[f"default/{name}-bound"], found[name]
+    selected = found[f"default/{name}-made"]
+    assert isinstance(here, Claim)
+    assert isinstance(there, Volume)
+    assert isinstance(selected, Claim)
+    assert (there.claim, there.claim_uid) == (here.key, here.uid)
+    assert (selected.selected_node, here.selected_node) == ("n", None)
+    # Removing the volume takes a patch of its finalizers, in which it is as it was.
+    assert [c for c in changed if c != ResourceChanged(there)] == []
+
+
+def selected_elsewhere(scene: Scene, name: str) -> VolumePlan:
+    there = {"metadata": {"annotations": {SELECTED_NODE: "elsewhere"}}}
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    scene.change_resource(CLAIM, name, there)
+    return VolumePlan("n", selects=(f"default/{name}",))
+
+
+def bound_meanwhile(scene: Scene, name: str) -> VolumePlan:
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    scene.change_resource(CLAIM, name, {"spec": {"volumeName": "another"}})
+    return VolumePlan("n", selects=(f"default/{name}",))
+
+
+def taken_meanwhile(scene: Scene, name: str) -> VolumePlan:
+    reference = {"namespace": "default", "name": "another", "uid": "another"}
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    scene.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+    return VolumePlan("n", ((name, f"default/{name}"),))
+
+
+def claim_gone(scene: Scene, name: str) -> VolumePlan:
+    return VolumePlan("n", selects=(f"default/{name}",))
+
+
+def volume_gone(scene: Scene, name: str) -> VolumePlan:
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    return VolumePlan("n", ((name, f"default/{name}"),))
+
+
+@pytest.mark.parametrize(
+    "scenery", [selected_elsewhere, bound_meanwhile, taken_meanwhile, claim_gone, volume_gone]
+)
+async def test_a_plan_that_has_been_overtaken_is_refused(
+    scene: Scene, name: str, scenery: Callable[[Scene, str], VolumePlan]
+) -> None:
+    plan = scenery(scene, name)
+
+    with pytest.raises(StorageChangedError, match=name):
+        await scene.cluster.prepare(plan)
+
+
+async def test_a_volume_reserved_for_a_claim_by_name_is_given_its_uid(
+    scene: Scene, watch: Callable[[], Watched], name: str
+) -> None:
+    reference = {"namespace": "default", "name": name}
+    scene.add_resource(CLAIM, claim(name, "slow"))
+    scene.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+
+    await scene.cluster.prepare(VolumePlan("n", ((name, f"default/{name}"),)))
+
+    found = {r.key: r for r in (await watch().until(Listed)).resources}
+    here, there = found[f"default/{name}"], found[name]
+    assert isinstance(here, Claim)
+    assert isinstance(there, Volume)
+    assert there.claim_uid == here.uid

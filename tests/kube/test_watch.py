@@ -21,23 +21,29 @@ from leadline_controller.core.ports import (
     NodeGone,
     PodChanged,
     PodGone,
+    ResourceChanged,
+    ResourceGone,
     UnavailableError,
 )
+from leadline_controller.core.resources import Claim, CsiNode, Unreadable
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.convert import Converter
 from leadline_controller.kube.reflector import Reflector
-from leadline_controller.kube.watch import watch_cluster
+from leadline_controller.kube.watch import RESOURCES, watch_cluster
 
 from tests.contracts.scenes import PATIENCE_S, Watched
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.objects import node, pod
+from tests.kube.volumes import claim
 from tests.kube.wire import Wire, event, expired, listing, refusal, served, stream
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+CLAIMS = RESOURCES["PersistentVolumeClaim"]
+CSI_NODES = RESOURCES["CSINode"]
 IN_DEFAULT = "/api/v1/namespaces/default/pods"
 
 
@@ -203,6 +209,9 @@ def wire() -> Wire:
     wire.answer(PODS, listing(pod("p"), version="5"))
     wire.answer(f"watch {NODES}", stream())
     wire.answer(f"watch {PODS}", stream())
+    for path in RESOURCES.values():
+        wire.answer(path, listing(version="5"))
+        wire.answer(f"watch {path}", stream())
     return wire
 
 
@@ -318,6 +327,69 @@ async def test_no_right_to_list_is_said_once_and_tried_again(
 
     (said,) = caplog.messages
     assert "cannot list resource" in said
+
+
+def forbidden(kind: str, verb: str) -> str:
+    return f'{kind} is forbidden: User "x" cannot {verb} resource "{kind}" at the cluster scope'
+
+
+async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    no = refusal(403, forbidden("csinodes", "list"))
+    limits = {"drivers": [{"name": "d", "allocatable": {"count": 3}}]}
+    csi_node = {"metadata": {"name": "n"}, "spec": limits}
+    wire.answer(CSI_NODES, no, no, listing(csi_node, version="7"))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        first = await watched.until(Listed)
+        second = await watched.until(Listed)
+
+    (unreadable,) = first.resources
+    assert isinstance(unreadable, Unreadable)
+    assert unreadable.kind == "csinodes"
+    assert 'cannot list resource "csinodes"' in unreadable.why
+    assert second.resources == (CsiNode("n", {"d": 3}),)
+    (said,) = caplog.messages
+    assert 'cannot list resource "csinodes"' in said
+
+
+async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_may(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    no = refusal(403, forbidden("persistentvolumeclaims", "watch"))
+    added = event("ADDED", claim("c", "slow"), "6")
+    wire.answer(f"watch {CLAIMS}", no, no, stream(added))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert (await watched.until(Listed)).resources == ()
+        refused = await watched.next()
+        allowed = await watched.next()
+        seen = await watched.next()
+
+    assert isinstance(refused, ResourceChanged)
+    assert isinstance(refused.resource, Unreadable)
+    assert allowed == ResourceGone(refused.resource)
+    assert isinstance(seen, ResourceChanged)
+    assert isinstance(seen.resource, Claim)
+    (said,) = caplog.messages
+    assert "persistentvolumeclaims" in said
+
+
+async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = claim("odd", "slow")
+    odd["spec"]["volumeMode"] = "Tape"
+    wire.answer(CLAIMS, listing(odd, claim("fine", "slow"), version="5"))
+    events = (event("MODIFIED", odd, "6"), event("MODIFIED", claim("fine", "fast"), "7"))
+    wire.answer(f"watch {CLAIMS}", stream(*events))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        listed = await watched.until(Listed)
+        changed = await watched.until(ResourceChanged)
+
+    assert [resource.key for resource in listed.resources] == ["default/fine"]
+    assert changed.resource.key == "default/fine"
+    (said,) = caplog.messages
+    assert "PersistentVolumeClaim odd" in said
 
 
 async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -> None:

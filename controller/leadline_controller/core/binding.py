@@ -204,6 +204,8 @@ class VolumeSearch:
 
 def _claims(view: ClusterView, pod: Pod) -> Iterator[Claim]:
     """The pod's claims, all of them fit to be used, in its order."""
+    if pod.claims and view.storage.unknown:
+        raise RefusedClaimError(view.storage.unknown)
     for use in pod.claims:
         key = pod.claim_key(use)
         claim = view.storage.claims.get(key)

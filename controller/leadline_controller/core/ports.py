@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from leadline_controller.core.leases import BandwidthWork, PingWork
 from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.resources import Resource
+from leadline_controller.core.storage import VolumePlan
 
 
 class Clock(Protocol):
@@ -48,6 +49,10 @@ class ForbiddenError(RefusedError):
 
 class UnavailableError(ClusterError):
     """The cluster can't answer now; ask again later (429, 5xx, no connection)."""
+
+
+class StorageChangedError(ClusterError):
+    """A claim or volume is no longer what it was when the pod's place was decided: decide anew."""
 
 
 class NotLeadingError(ClusterError):
@@ -189,6 +194,12 @@ class Cluster(Protocol):
 
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """What there is, then every change, for ever. Reconnects by itself."""
+        ...
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; what is done already is left as it
+        is. Does not wait for what follows from it. Raises ClusterError's kinds, of which
+        StorageChangedError may leave a part of it done."""
         ...
 
     async def bind(self, pod: Pod, node: str) -> None:

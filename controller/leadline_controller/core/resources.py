@@ -168,6 +168,19 @@ class Attachment:
         return self.name
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """All objects of a kind, which may not be read. why: what the API server said."""
+
+    kind: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        """What it is known by."""
+        return self.kind
+
+
 Resource = (
     NamespaceLabels
     | Claim
@@ -177,4 +190,5 @@ Resource = (
     | CsiDriver
     | StorageCapacity
     | Attachment
+    | Unreadable
 )

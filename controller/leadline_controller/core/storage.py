@@ -13,10 +13,11 @@ from leadline_controller.core.resources import (
     Resource,
     StorageCapacity,
     StorageClass,
+    Unreadable,
     Volume,
 )
 
-Some = TypeVar("Some", Claim, Volume, StorageClass, CsiNode, CsiDriver, StorageCapacity, Attachment)
+Some = TypeVar("Some", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class VolumePlan:
 @dataclass(frozen=True, eq=False)
 class Storage:
     """All that is known of storage, by key. capacities and attachments are few enough to be
-    looked through."""
+    looked through. unreadable: kinds of which nothing is known, although there may be some."""
 
     claims: Mapping[str, Claim] = field(default_factory=dict)
     volumes: Mapping[str, Volume] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Storage:
     drivers: Mapping[str, CsiDriver] = field(default_factory=dict)
     capacities: tuple[StorageCapacity, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     @classmethod
     def of(cls, resources: Iterable[Resource]) -> "Storage":
@@ -64,7 +66,16 @@ class Storage:
             drivers=_by_key(CsiDriver, known),
             capacities=tuple(_by_key(StorageCapacity, known).values()),
             attachments=tuple(_by_key(Attachment, known).values()),
+            unreadable=tuple(_by_key(Unreadable, known).values()),
         )
+
+    @property
+    def unknown(self) -> str | None:
+        """Why no pod with volumes can be placed, None where all is known."""
+        if not self.unreadable:
+            return None
+        kinds = ", ".join(sorted(each.kind for each in self.unreadable))
+        return f"Leadline may not read the cluster's {kinds}: {self.unreadable[0].why}"
 
     @cached_property
     def _by_class(self) -> dict[str, list[Volume]]:

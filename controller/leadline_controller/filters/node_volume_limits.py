@@ -35,6 +35,8 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
     if not pod.claims and not pod.disks:
         return Verdict.everywhere(view)
     wanted = set(_held(view.storage, pod))
+    if wanted and view.storage.unknown:
+        return Verdict.refused(view, view.storage.unknown)
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
         return Verdict.everywhere(view)

@@ -102,9 +102,9 @@ class ApiServer:
         raises NotLeadingError."""
         return await self._json("POST", path, {}, body, fence=fence)
 
-    async def patch(self, path: str, body: Json) -> Json:
-        """Merge `body` into an object (RFC 7386)."""
-        return await self._json("PATCH", path, {}, body, "application/merge-patch+json")
+    async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
+        """Merge `body` into an object (RFC 7386); `fence` as for `post`."""
+        return await self._json("PATCH", path, {}, body, "application/merge-patch+json", fence)
 
     @asynccontextmanager
     async def stream(

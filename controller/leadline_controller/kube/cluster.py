@@ -9,12 +9,14 @@ from typing import Self, TypeVar
 
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import Cluster, ClusterChange, Fence, LeaseStore, PodEvent
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.kube.bind import bind
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.events import EventRecorder
 from leadline_controller.kube.lease import KubeLease
+from leadline_controller.kube.volumes import prepare
 from leadline_controller.kube.watch import watch_cluster
 
 Part = TypeVar("Part")
@@ -70,6 +72,10 @@ class KubeCluster:
         """What there is, then every change, for ever. Reconnects by itself and says so."""
         return watch_cluster(_opened(self._server), contact=self._contact)
 
+    async def prepare(self, plan: VolumePlan, fence: Fence | None = None) -> None:
+        """Reserve the plan's volumes and annotate its claims; see core.ports.Cluster."""
+        await prepare(_opened(self._server), plan, fence)
+
     async def bind(self, pod: Pod, node: str, fence: Fence | None = None) -> None:
         """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds.
 
@@ -93,6 +99,9 @@ class _Fenced:
 
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         return self.cluster.watch()
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        await self.cluster.prepare(plan, self.fence)
 
     async def bind(self, pod: Pod, node: str) -> None:
         await self.cluster.bind(pod, node, self.fence)

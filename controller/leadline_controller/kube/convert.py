@@ -1,7 +1,8 @@
-"""API objects -> the core's Node and Pod, whatever the objects are like.
+"""API objects -> the core's Node, Pod and Resource, whatever the objects are like.
 
-core/manifest.py reads them. What it can't read must neither end the watch nor be used: such a
-node takes no pods, and such a pod says what is wrong in its `problem`.
+core/manifest.py and core/read_resources.py read them. What they can't read must neither end the
+watch nor be used: such a node takes no pods, such a pod says what is wrong in its `problem`, and
+a pod that needs such a claim or volume finds it missing.
 """
 
 import logging
@@ -11,6 +12,9 @@ from typing import Any
 from leadline_controller.core.fields import FieldError
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import PODS, Node, Pod
+from leadline_controller.core.ports import ClusterError
+from leadline_controller.core.read_resources import READERS
+from leadline_controller.core.resources import Resource, Unreadable
 
 Json = dict[str, Any]
 _CLAIMS = "volumes with claims are not supported yet; kube-scheduler places such pods"
@@ -58,6 +62,23 @@ class Converter:
             # Claims and volumes are not watched yet, and what is not seen is not guessed at.
             return replace(pod, problem=_CLAIMS)
         return pod
+
+    def resource(self, kind: str, manifest: Json) -> Resource | None:
+        """What it is; None when it can't be read. kind: as in READERS."""
+        namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
+        key = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+        try:
+            resource = READERS[kind](manifest, "")
+        except FieldError as error:
+            self._say(key, f"{error}; left out")
+            return None
+        self._said.pop(key, None)
+        return resource
+
+    def unreadable(self, kind: str, error: ClusterError) -> Unreadable:
+        """What stands for a kind that may not be read."""
+        self._say(f"may not read {kind}", f"{error}; pods that depend on them are not placed")
+        return Unreadable(kind, str(error))
 
     def _say(self, what: str, problem: str) -> None:
         if self._said.get(what) != problem:

@@ -8,7 +8,8 @@ from random import SystemRandom
 from typing import Generic, TypeVar
 
 from leadline_controller.core.model import Node, Pod
-from leadline_controller.core.ports import ClusterChange, ClusterError
+from leadline_controller.core.ports import ClusterChange, ClusterError, PodGoneError, RefusedError
+from leadline_controller.core.resources import Resource
 from leadline_controller.kube.backoff import Backoff
 from leadline_controller.kube.client import ApiServer, ExpiredError, Json, error_for
 from leadline_controller.kube.contact import Contact
@@ -16,7 +17,10 @@ from leadline_controller.kube.contact import Contact
 _WATCH_S = (240, 300)
 _PAGE = 500
 _log = logging.getLogger(__name__)
-T = TypeVar("T", Node, Pod)
+# A cluster without the kind says 404, which is what a pod that is gone gets as well.
+_REFUSALS = (RefusedError, PodGoneError)
+_NO_VERSION = ""
+T = TypeVar("T", bound=Node | Pod | Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,8 @@ class Reflector(Generic[T]):
     """Lists and follows one kind.
 
     read: an object as the core has it, None when it is to be left out. changed, gone: what to
-    tell of it. silence_s: a watch without a byte for so long is dead.
+    tell of it. silence_s: a watch without a byte for so long is dead. stand_in: stands for all of
+    them while they may not be read; None where nothing works without them.
     """
 
     server: ApiServer
@@ -34,9 +39,11 @@ class Reflector(Generic[T]):
     changed: Callable[[T], ClusterChange]
     gone: Callable[[T], ClusterChange]
     silence_s: float
+    stand_in: Callable[[ClusterError], T] | None = None
 
     async def list(self) -> tuple[tuple[T, ...], str]:
-        """All objects, and the version that they are from. Asks until it gets them."""
+        """All objects, and the version that they are from. Asks until it gets them, or learns
+        that it may not."""
         backoff = Backoff()
         while True:
             try:
@@ -44,6 +51,8 @@ class Reflector(Generic[T]):
             except ExpiredError:
                 pass  # reading the pages took longer than the server keeps them
             except ClusterError as error:
+                if self.stand_in is not None and isinstance(error, _REFUSALS):
+                    return (self.stand_in(error),), _NO_VERSION
                 self.contact.lost(self.path, error)
             else:
                 self.contact.back(self.path)
@@ -51,8 +60,13 @@ class Reflector(Generic[T]):
             await asyncio.sleep(backoff.next_s())
 
     async def follow(self, version: str, tell: Callable[[ClusterChange], None]) -> None:
-        """Tell of every change after `version`. Returns when the server no longer has those."""
+        """Tell of every change after `version`. Returns when all is to be listed again: the
+        server no longer has those changes, or what might not be listed now may."""
+        if version == _NO_VERSION:
+            await self._until_allowed()
+            return
         backoff = Backoff()
+        refused: T | None = None
         while True:
             query = {
                 "watch": "1",
@@ -64,6 +78,9 @@ class Reflector(Generic[T]):
             try:
                 async with self.server.stream(self.path, query, self.silence_s) as events:
                     self.contact.back(self.path)
+                    if refused is not None:
+                        tell(self.gone(refused))
+                        refused = None
                     async for event in events:
                         version = self._take(event, tell) or version
                         backoff.reset()
@@ -71,8 +88,22 @@ class Reflector(Generic[T]):
                 _log.info("the cluster is listed again: %s", error)
                 return
             except ClusterError as error:
-                self.contact.lost(self.path, error)
+                if self.stand_in is None or not isinstance(error, _REFUSALS):
+                    self.contact.lost(self.path, error)
+                elif refused is None:
+                    refused = self.stand_in(error)
+                    tell(self.changed(refused))
             await asyncio.sleep(backoff.next_s())
+
+    async def _until_allowed(self) -> None:
+        backoff = Backoff(1.0, 60.0)
+        while True:
+            await asyncio.sleep(backoff.next_s())
+            try:
+                await self.server.get(self.path, limit="1")
+            except ClusterError:
+                continue  # it was said that they can't be read
+            return
 
     async def _list_once(self) -> tuple[tuple[T, ...], str]:
         found: list[T] = []

@@ -1,12 +1,12 @@
-"""The loop: watch, decide, assume, bind, say why; back off on failure.
+"""The loop: watch, decide, assume, have volumes made, bind, say why; back off on failure.
 
 It keeps nothing that matters: after a restart the API server says which pods are bound.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -32,7 +32,9 @@ from leadline_controller.core.ports import (
     PodGoneError,
     RefusedError,
 )
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.scheduling.queue import PendingQueue
+from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
@@ -82,18 +84,21 @@ class Scheduler:
         self._options = values_of(placing.strategy)
         self._clock = clock
         self._queue = PendingQueue()
+        self._volumes = VolumeWaits(state, clock)
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_placed_s = float("-inf")
 
     async def run(self) -> None:
-        """Run until cancelled; bindings that are under way then are finished first."""
+        """Run until cancelled; bindings that are under way then are finished first, and pods
+        whose volumes are being made are left pending."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch())
                 group.create_task(self._place())
         finally:
+            self._volumes.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch(self) -> None:
@@ -102,13 +107,14 @@ class Scheduler:
                 made_room = self._state.apply(change)
                 self._heard(change)
                 self._queue_up(change)
+                self._volumes.notice(change)
                 if made_room:
                     self._queue.wake(self._clock.now_s())
                 self._changed.set()
 
     def _queue_up(self, change: ClusterChange) -> None:
         match change:
-            case Listed(_, pods):
+            case Listed(pods=pods):
                 there = {pod.uid for pod in pods}
                 self._queue.keep_only(there)
                 for record in self._decisions.all():
@@ -208,8 +214,9 @@ class Scheduler:
         if decision.node is None:
             self._queue.park(pod.uid, self._clock.now_s())
             return self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
-        self._state.assume(pod, decision.node)
-        return self._bind(pod, decision.node, decision)
+        plan = decision.volumes()
+        self._state.assume(pod, decision.node, plan)
+        return self._bind(pod, decision.node, decision, plan)
 
     def _finished(self, pod: Pod, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -223,8 +230,12 @@ class Scheduler:
             self._state.forget(pod)
             self._changed.set()
 
-    async def _bind(self, pod: Pod, node: str, decision: Decision) -> None:
+    async def _bind(self, pod: Pod, node: str, decision: Decision, plan: VolumePlan | None) -> None:
         try:
+            if plan is not None:
+                await self._cluster.prepare(plan)
+                async with self._without_slot():
+                    await self._volumes.until_bound(pod, plan)
             await self._cluster.bind(pod, node)
         except ClusterError as error:
             await self._not_bound(pod, error)
@@ -233,6 +244,15 @@ class Scheduler:
             self._decisions.settle(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
             await self._say(pod, PodEvent("Normal", "Scheduled", message))
+
+    @asynccontextmanager
+    async def _without_slot(self) -> AsyncIterator[None]:
+        """A volume can take minutes, in which others may bind."""
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
 
     async def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)

@@ -18,7 +18,12 @@ from leadline_controller.core.ports import (
     PodEvent,
     PodGone,
     PodGoneError,
+    ResourceChanged,
+    ResourceGone,
+    StorageChangedError,
 )
+from leadline_controller.core.resources import Claim, Resource, Volume
+from leadline_controller.core.storage import VolumePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class RecordedEvent:
 
 
 class SimCluster:
-    """Nodes, pods and events in memory; see core.ports.Cluster.
+    """Nodes, pods, volumes and events in memory; see core.ports.Cluster.
 
     Every change made here reaches every watch, in order.
     """
@@ -40,6 +45,7 @@ class SimCluster:
         self._uids = count(1)
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, Pod] = {}
+        self._resources: dict[tuple[type, str], Resource] = {}
         self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
         self._watches: list[asyncio.Queue[ClusterChange]] = []
         self._bind_errors: deque[ClusterError] = deque()
@@ -90,6 +96,15 @@ class SimCluster:
         """Remove the pod of that namespace/name. Raises KeyError."""
         self._tell(PodGone(self._pods.pop(key)))
 
+    def put_resource(self, resource: Resource) -> None:
+        """Add a namespace, a claim, a volume or the like, or change the one of that key."""
+        self._resources[type(resource), resource.key] = resource
+        self._tell(ResourceChanged(resource))
+
+    def remove_resource(self, resource: Resource) -> None:
+        """Remove the one of that type and key. Raises KeyError."""
+        self._tell(ResourceGone(self._resources.pop((type(resource), resource.key))))
+
     def relist(self) -> None:
         """Give every watch the whole state again, as after a lost connection."""
         self._tell(self._listed())
@@ -113,6 +128,26 @@ class SimCluster:
         finally:
             self._watches.remove(changes)
 
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; see core.ports.Cluster."""
+        for name, key in plan.binds:
+            claim, volume = self._claim(key), self._resources.get((Volume, name))
+            if not isinstance(volume, Volume):
+                raise StorageChangedError(f"404: volume {name} not found")
+            if claim.terminating or claim.volume not in ("", name):
+                raise StorageChangedError(f"claim {key} is no longer free")
+            if volume.terminating or not (volume.claim is None or volume.is_kept_for(claim)):
+                raise StorageChangedError(f"volume {name} is no longer free")
+            if not volume.claim_uid:
+                self.put_resource(replace(volume, claim=key, claim_uid=claim.uid))
+        for key in plan.selects:
+            claim = self._claim(key)
+            if claim.selected_node == plan.node:
+                continue
+            if claim.terminating or claim.volume or claim.selected_node:
+                raise StorageChangedError(f"claim {key} is no longer free")
+            self.put_resource(replace(claim, selected_node=plan.node))
+
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds.
 
@@ -135,7 +170,13 @@ class SimCluster:
         self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
 
     def _listed(self) -> Listed:
-        return Listed(self.nodes, self.pods)
+        return Listed(self.nodes, self.pods, tuple(self._resources.values()))
+
+    def _claim(self, key: str) -> Claim:
+        claim = self._resources.get((Claim, key))
+        if not isinstance(claim, Claim):
+            raise StorageChangedError(f"404: claim {key} not found")
+        return claim
 
     def _tell(self, change: ClusterChange) -> None:
         for changes in self._watches:

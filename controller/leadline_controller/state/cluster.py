@@ -20,7 +20,7 @@ from leadline_controller.core.ports import (
     ResourceChanged,
     ResourceGone,
 )
-from leadline_controller.core.resources import NamespaceLabels, Resource
+from leadline_controller.core.resources import Claim, NamespaceLabels, Resource, Volume
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView, NodeTable
 from leadline_controller.state.occupancy import Occupancy
@@ -66,6 +66,14 @@ class ClusterState:
     def pod(self, uid: str) -> Pod | None:
         """The pod with this uid, as last seen."""
         return self._pods.get(uid)
+
+    def claim(self, key: str) -> Claim | None:
+        """The claim of that namespace/name, as last seen."""
+        return self._resources.claim(key)
+
+    def volume(self, name: str) -> Volume | None:
+        """The volume of that name, as last seen."""
+        return self._resources.volume(name)
 
     def is_assumed(self, uid: str) -> bool:
         """Whether the pod was placed and the watch has not shown it yet."""

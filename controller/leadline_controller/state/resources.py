@@ -42,6 +42,16 @@ class ResourceState:
         self._changed(type(resource))
         return known is not None
 
+    def claim(self, key: str) -> Claim | None:
+        """The claim of that namespace/name as last seen, without what is assumed."""
+        found = self._found.get((Claim, key))
+        return found if isinstance(found, Claim) else None
+
+    def volume(self, name: str) -> Volume | None:
+        """The same for a volume."""
+        found = self._found.get((Volume, name))
+        return found if isinstance(found, Volume) else None
+
     def assume(self, uid: str, plan: VolumePlan) -> None:
         """The plan of the pod with this uid is being carried out."""
         self._plans[uid] = plan
@@ -74,9 +84,9 @@ class ResourceState:
 
     def _is_open(self, plan: VolumePlan) -> bool:
         """Whether something of the plan is not shown yet, and can still be."""
-        claims = (self._found.get((Claim, key)) for key in plan.selects)
-        volumes = (self._found.get((Volume, name)) for name, _ in plan.binds)
+        claims = (self.claim(key) for key in plan.selects)
+        volumes = (self.volume(name) for name, _ in plan.binds)
         return any(
-            isinstance(claim, Claim) and not claim.volume and claim.selected_node is None
+            claim is not None and not claim.volume and claim.selected_node is None
             for claim in claims
-        ) or any(isinstance(volume, Volume) and volume.claim is None for volume in volumes)
+        ) or any(volume is not None and volume.claim is None for volume in volumes)

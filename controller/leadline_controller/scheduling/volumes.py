@@ -1,0 +1,155 @@
+"""Waits until the volumes of a pod are bound, by what the watch shows of its claims."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    Clock,
+    ClusterChange,
+    ClusterError,
+    Listed,
+    NodeChanged,
+    NodeGone,
+    PodChanged,
+    PodGone,
+    PodGoneError,
+    ResourceChanged,
+    ResourceGone,
+    StorageChangedError,
+    UnavailableError,
+)
+from leadline_controller.core.resources import Claim, Resource, Volume
+from leadline_controller.core.storage import VolumePlan
+from leadline_controller.state.cluster import ClusterState
+
+LONGEST_S = 600.0  # kube-scheduler's figure
+
+
+@dataclass(slots=True, eq=False)
+class _Wait:
+    """One pod's. seen: what the watch has shown to be as the plan wants it; until then it may
+    still be showing how things were before."""
+
+    pod: Pod
+    plan: VolumePlan
+    bound: asyncio.Future[None]
+    seen: set[str] = field(default_factory=set)
+
+    def claims(self) -> tuple[str, ...]:
+        return (*(key for _, key in self.plan.binds), *self.plan.selects)
+
+    def is_about(self, resource: Resource) -> bool:
+        if isinstance(resource, Claim):
+            return resource.key in self.claims()
+        return isinstance(resource, Volume) and (
+            resource.claim in self.claims() or resource.name in (n for n, _ in self.plan.binds)
+        )
+
+
+class VolumeWaits:
+    """Pods whose plans were written to the cluster, and whose claims are not bound yet."""
+
+    def __init__(self, state: ClusterState, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+        self._waits: dict[str, _Wait] = {}
+        self._stopped = False
+
+    async def until_bound(self, pod: Pod, plan: VolumePlan) -> None:
+        """Return when all claims of the plan are bound to volumes that its node reaches.
+
+        Raises StorageChangedError when they can't be any more, UnavailableError when it took too
+        long, PodGoneError and AlreadyBoundError when the pod needs them no more.
+        """
+        wait = _Wait(pod, plan, asyncio.get_running_loop().create_future())
+        if self._stopped:
+            wait.bound.cancel()
+        self._waits[pod.uid] = wait
+        self._look(wait)
+        limit = asyncio.ensure_future(self._clock.sleep(LONGEST_S))
+        try:
+            await asyncio.wait((wait.bound, limit), return_when=asyncio.FIRST_COMPLETED)
+            if not wait.bound.done():
+                raise UnavailableError(f"its volumes were not bound within {LONGEST_S:.0f} s")
+            await wait.bound
+        finally:
+            limit.cancel()
+            del self._waits[pod.uid]
+
+    def notice(self, change: ClusterChange) -> None:
+        """The state has changed by this."""
+        if not self._waits:
+            return
+        match change:
+            case PodChanged(pod) | PodGone(pod):
+                looked = [self._waits[pod.uid]] if pod.uid in self._waits else []
+            case ResourceChanged(resource) | ResourceGone(resource):
+                looked = [wait for wait in self._waits.values() if wait.is_about(resource)]
+            case Listed() | NodeGone():
+                looked = list(self._waits.values())
+            case NodeChanged():
+                looked = []
+        for wait in looked:
+            self._look(wait)
+
+    def stop(self) -> None:
+        """Cancel those who wait, now and later."""
+        self._stopped = True
+        for wait in self._waits.values():
+            wait.bound.cancel()
+
+    def _look(self, wait: _Wait) -> None:
+        if wait.bound.done():
+            return
+        try:
+            if self._are_bound(wait):
+                wait.bound.set_result(None)
+        except ClusterError as error:
+            wait.bound.set_exception(error)
+
+    def _are_bound(self, wait: _Wait) -> bool:
+        pod = self._state.pod(wait.pod.uid)
+        if pod is None or pod.terminating:
+            raise PodGoneError(f"pod {wait.pod.key} went while its volumes were being bound")
+        if pod.node_name is not None:
+            raise AlreadyBoundError(f"pod {pod.key} is on node {pod.node_name}")
+        if wait.plan.node not in self._state.nodes():
+            raise StorageChangedError(f"node {wait.plan.node} is gone")
+        reserved = [self._is_reserved(wait, *bind) for bind in wait.plan.binds]
+        selected = [self._is_selected(wait, key) for key in wait.plan.selects]
+        return all(reserved) and all(selected)
+
+    def _is_reserved(self, wait: _Wait, name: str, key: str) -> bool:
+        volume = self._state.volume(name)
+        if volume is None:
+            raise StorageChangedError(f"volume {name} is gone")
+        if volume.claim == key:
+            wait.seen.add(name)
+        elif volume.claim is not None or name in wait.seen:
+            raise StorageChangedError(f"volume {name} is no longer kept for claim {key}")
+        return self._is_bound(wait, self._claim(key))
+
+    def _is_selected(self, wait: _Wait, key: str) -> bool:
+        claim = self._claim(key)
+        if claim.selected_node == wait.plan.node:
+            wait.seen.add(key)
+        elif claim.selected_node is not None or key in wait.seen:
+            raise StorageChangedError(f"no volume could be made for claim {key} on this node")
+        return self._is_bound(wait, claim)
+
+    def _claim(self, key: str) -> Claim:
+        claim = self._state.claim(key)
+        if claim is None or claim.lost or claim.terminating:
+            raise StorageChangedError(f"claim {key} is gone")
+        return claim
+
+    def _is_bound(self, wait: _Wait, claim: Claim) -> bool:
+        volume = self._state.volume(claim.volume)
+        if not claim.bound or volume is None:  # the watch may show the claim before its volume
+            return False
+        table, node = self._state.table, wait.plan.node
+        if volume.affinity is not None and table.index[node] not in table.reach(volume.affinity):
+            raise StorageChangedError(f"volume {volume.name} is not reached from node {node}")
+        return True

@@ -1,0 +1,261 @@
+"""Pods whose volumes have to be reserved or made first, on a clock that moves when told to."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from leadline_controller.core.demands import ClaimUse
+from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import PodEvent, RefusedError
+from leadline_controller.core.resources import Claim, StorageClass, Unreadable, Volume
+from leadline_controller.core.selectors import Requirement
+from leadline_controller.core.storage import VolumePlan
+from leadline_controller.scheduling.volumes import LONGEST_S
+
+from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
+
+MADE = StorageClass("made", "test.leadline.dev/by-hand", waits=True)
+FOUND = StorageClass("found", "kubernetes.io/no-provisioner", waits=True)
+
+
+def claim(name: str = "c", kind: StorageClass = MADE, **fields: Any) -> Claim:
+    return Claim("default", name, f"uid-{name}", kind.name, **fields)
+
+
+def volume(name: str, node_name: str, **fields: Any) -> Volume:
+    here = ((Requirement("kubernetes.io/hostname", "In", (node_name,)),),)
+    return Volume(name, FOUND.name, Fraction(2**30), affinity=here, available=True, **fields)
+
+
+def mounting(name: str, *claims: str) -> Pod:
+    return pod(name, claims=tuple(ClaimUse(each) for each in claims or ("c",)))
+
+
+class Stored(CountingCluster):
+    """Two nodes and storage classes; a test plays the controllers that bind and make volumes."""
+
+    def __init__(self, *pods: Pod) -> None:
+        hosts = [node(n, labels={"kubernetes.io/hostname": n}) for n in ("n1", "n2")]
+        super().__init__(hosts, pods)
+        self.plans: list[VolumePlan] = []
+        for resource in (MADE, FOUND):
+            self.put_resource(resource)
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        self.plans.append(plan)
+        await super().prepare(plan)
+
+    def bind_claim(self, there: Claim, at: Volume) -> None:
+        self.put_resource(replace(at, claim=there.key, claim_uid=there.uid, available=False))
+        self.put_resource(replace(there, volume=at.name, bound=True))
+
+
+def failures(stage: Stage, name: str) -> list[str]:
+    return [e.message for e in stage.events(name) if e.type == "Warning"]
+
+
+async def test_a_pod_is_bound_once_its_volume_was_made_and_not_before() -> None:
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        (plan,) = cluster.plans
+        assert (plan.selects, cluster.asked) == (("default/c",), {})
+
+        cluster.bind_claim(claim(selected_node=plan.node), volume("v", plan.node))
+        await stage.clock.advance(1)
+    assert stage.where() == {"p": plan.node}
+    assert cluster.bound == {"default/p": 1}
+
+
+async def test_a_volume_that_is_there_is_reserved_and_its_pod_goes_there() -> None:
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim(kind=FOUND))
+    cluster.put_resource(volume("v", "n2"))
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        assert cluster.plans == [VolumePlan("n2", (("v", "default/c"),))]
+        cluster.bind_claim(claim(kind=FOUND), volume("v", "n2"))
+        await stage.clock.advance(1)
+    assert stage.where() == {"p": "n2"}
+
+
+async def test_two_pods_are_not_promised_one_volume() -> None:
+    cluster = Stored(mounting("p", "c"), mounting("q", "d"))
+    for name in "cd":
+        cluster.put_resource(claim(name, FOUND))
+    cluster.put_resource(volume("v", "n1"))
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        assert len(cluster.plans) == 1
+        cluster.put_resource(volume("w", "n2"))
+        await stage.clock.advance(10)
+    assert {plan.binds[0][0] for plan in cluster.plans} == {"v", "w"}
+
+
+async def test_pods_that_wait_for_volumes_hold_up_no_others() -> None:
+    names = [f"w{i:02}" for i in range(40)]
+    cluster = Stored(*(mounting(name, name) for name in names))
+    for name in names:
+        cluster.put_resource(claim(name))
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        cluster.put_pod(pod("quick", cpu=0))
+        await stage.clock.advance(1)
+        assert stage.where()["quick"] is not None
+        assert set(cluster.asked) == {"default/quick"}
+        assert len(cluster.plans) == 16  # as many as fit, by their CPU
+        assert sum(stage.cpu_requested().values()) == 8000
+
+
+def annotation_removed(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.put_resource(claim())
+
+
+def selected_elsewhere(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.put_resource(claim(selected_node="elsewhere"))
+
+
+def claim_deleted(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.remove_resource(claim())
+
+
+def claim_lost(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.put_resource(claim(selected_node=plan.node, volume="v", lost=True))
+
+
+def volume_elsewhere(cluster: Stored, plan: VolumePlan) -> None:
+    other = "n2" if plan.node == "n1" else "n1"
+    cluster.bind_claim(claim(selected_node=plan.node), volume("v", other))
+
+
+def node_removed(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.remove_node(plan.node)
+
+
+def forgotten_in_a_new_listing(cluster: Stored, plan: VolumePlan) -> None:
+    cluster.put_resource(claim())
+    cluster.relist()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        (annotation_removed, "no volume could be made for claim default/c"),
+        (selected_elsewhere, "no volume could be made for claim default/c"),
+        (claim_deleted, "claim default/c is gone"),
+        (claim_lost, "claim default/c is gone"),
+        (volume_elsewhere, "volume v is not reached"),
+        (node_removed, "is gone"),
+        (forgotten_in_a_new_listing, "no volume could be made for claim default/c"),
+    ],
+)
+async def test_what_went_wrong_is_said_and_the_pod_tried_anew(
+    trouble: Callable[[Stored, VolumePlan], None], said: str
+) -> None:
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        trouble(cluster, cluster.plans[0])
+        await stage.clock.advance(0)
+        assert said in failures(stage, "p")[0]
+        assert sum(stage.cpu_requested().values()) == 0
+
+        cluster.bind_claim(claim(), volume("v", next(n.name for n in cluster.nodes)))
+        await stage.clock.advance(30)
+    assert cluster.bound == {"default/p": 1}
+
+
+async def test_what_was_true_before_the_plan_was_written_is_no_failure() -> None:
+    """The watch may be late: what it shows of the claim can be older than the annotation."""
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        stage.scheduler._volumes._waits["uid-p"].seen.clear()
+        cluster.put_resource(claim(size_bytes=Fraction(1)))
+        await stage.clock.advance(1)
+    assert failures(stage, "p") == []
+
+
+async def test_a_volume_that_never_comes_is_given_up() -> None:
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(LONGEST_S + 1)
+        assert failures(stage, "p") == ["its volumes were not bound within 600 s"]
+        await stage.clock.advance(10)
+    assert len(cluster.plans) == 2
+
+
+async def test_a_pod_that_goes_meanwhile_is_not_bound_and_takes_nothing() -> None:
+    cluster = Stored(mounting("p"), mounting("q", "d"))
+    for name in "cd":
+        cluster.put_resource(claim(name))
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        cluster.remove_pod("default/p")
+        cluster.put_pod(replace(cluster.pod("default/q"), terminating=True))
+        await stage.clock.advance(1)
+        assert sum(stage.cpu_requested().values()) == 0
+        for plan, name in zip(cluster.plans, "cd", strict=True):
+            cluster.bind_claim(claim(name, selected_node=plan.node), volume(name, plan.node))
+        await stage.clock.advance(LONGEST_S)
+    assert cluster.asked == {}
+
+
+async def test_an_end_does_not_wait_for_volumes() -> None:
+    cluster = Stored(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running() as running:
+        await stage.clock.advance(1)
+        running.cancel()
+        await stage.clock.advance(0)
+        assert running.done()
+    assert (len(cluster.plans), cluster.asked) == (1, {})
+
+
+async def test_a_right_that_is_missing_is_named() -> None:
+    why = '403: csinodes is forbidden: User "x" cannot list resource "csinodes"'
+    cluster = Stored(mounting("p"), pod("other"))
+    cluster.put_resource(claim())
+    cluster.put_resource(missing := Unreadable("csinodes", why))
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(1)
+        assert cluster.plans == []
+        assert stage.where()["other"] is not None
+        assert why in failures(stage, "p")[0]
+
+        cluster.remove_resource(missing)
+        await stage.clock.advance(5)
+    assert len(cluster.plans) == 1
+
+
+async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once() -> None:
+    class Forbidden(Stored):
+        async def prepare(self, plan: VolumePlan) -> None:
+            self.plans.append(plan)
+            raise RefusedError('403: cannot patch resource "persistentvolumeclaims"')
+
+    cluster = Forbidden(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(5)
+    assert len(cluster.plans) == 1
+    assert stage.events("p") == [
+        PodEvent("Warning", "FailedBinding", '403: cannot patch resource "persistentvolumeclaims"')
+    ]
