@@ -56,7 +56,7 @@ async def test_version_tells_who_leads(scene: Scene, stub: Stub) -> None:
 async def test_one_that_stands_by_names_the_one_that_can_explain(scene: Scene, stub: Stub) -> None:
     scene.turn.leading, scene.turn.named = False, "another"
     scene.cluster.apply(PodChanged(pod("new")))
-    with pytest.raises(grpc.aio.AioRpcError, match="stands by.*another"):
+    with pytest.raises(grpc.aio.AioRpcError, match=r"stands by.*another"):
         await stub.ExplainPod(pb.ExplainPodRequest(pod="new"))
     # What it decided itself, before it lost the Lease, it still can explain.
     assert (await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))).placement.pod
