@@ -19,7 +19,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from leadline_agent import sample
 from leadline_agent.publish.encode import Encoder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
@@ -28,6 +27,7 @@ from leadline_wire import codec, topics
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.bench.boards import report
 from tests.controller.ingest.wire_client import properties_of
 from tests.support.mosquitto import Broker, mosquitto
 
@@ -50,25 +50,6 @@ class Rate:
     def show(self, name: str) -> None:
         per_core, wall = self.reports / self.cpu_s, self.reports / self.wall_s
         print(f"{name:<44}{per_core:>12,.0f}{wall:>12,.0f}{1e6 * self.cpu_s / self.reports:>10.1f}")
-
-
-def report(boot_ms: int) -> sample.Report:
-    """What an agent on a board with two interfaces reports."""
-    names = ("cpu", "memory", "disk", "network", "temperature")
-    return sample.Report(
-        measured_boot_ms=boot_ms,
-        collectors=tuple(
-            sample.CollectorRun(name, sample.CollectorOutcome.OK, 150) for name in names
-        ),
-        cpu=sample.Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False),
-        memory=sample.Memory(4_000_000_000, 2_500_000_000),
-        disk=sample.Disk(10_240.5, 20_480.7),
-        network=(
-            sample.Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
-            sample.Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
-        ),
-        temperature=sample.Temperature(48.3),
-    )
 
 
 def reports(nodes: list[str], each: int) -> Iterator[tuple[str, bytes]]:

@@ -28,6 +28,10 @@ rules:
   resources:
   - {group: "", resources: [pods/binding]}
   - {group: coordination.k8s.io, resources: [leases]}
+- level: Request
+  verbs: [create]
+  resources:
+  - {group: "", resources: [pods]}
 - level: None
 """
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
@@ -63,6 +67,12 @@ class Audit:
         self._bindings: list[Write] = []
         self._leases: list[Write] = []
         self._looks: list[Write] = []
+        self._made: dict[str, float] = {}
+
+    def made(self, prefix: str = "") -> dict[str, float]:
+        """Pod -> when it was made, of those whose names start so."""
+        self._read_on()
+        return {name: at_s for name, at_s in self._made.items() if name.startswith(prefix)}
 
     def bindings(self, prefix: str = "") -> list[Write]:
         """All bindings asked for of pods whose names start so, in the order of their ends."""
@@ -92,6 +102,9 @@ class Audit:
 
     def _take(self, event: dict[str, Any]) -> None:
         thing, body = event["objectRef"], event.get("requestObject") or {}
+        if thing["resource"] == "pods" and "subresource" not in thing:
+            self._made[body["metadata"]["name"]] = _seconds(event["stageTimestamp"])
+            return
         is_lease = thing["resource"] == "leases"
         if is_lease and thing["name"] != "leadline-controller":
             return

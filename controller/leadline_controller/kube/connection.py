@@ -7,12 +7,18 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import yaml
 from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from leadline_controller import __version__
+
+
+# An object of a watch is a line, and etcd takes 1.5 MiB.
+_LONGEST_LINE_BYTES = 2**21
 
 
 class KubeConfigError(Exception):
@@ -40,6 +46,7 @@ class Login:
         except (OSError, ssl.SSLError) as error:
             raise KubeConfigError(f"{self._place()}: certificate or key: {error}") from None
         client.user_agent = f"leadline-controller/{__version__}"
+        _without_netrc(client)
         return client
 
     async def refresh(self, configuration: Configuration) -> None:
@@ -65,6 +72,22 @@ class Login:
         return str(
             self.kubeconfig or "the pod's service account (kubernetes.kubeconfig is not set)"
         )
+
+
+def _without_netrc(client: ApiClient) -> None:
+    """Have the environment's proxy looked up once. The library has aiohttp do that before every
+    request, and read ~/.netrc in another thread: an API server has no password there, and a
+    third of what a request costs goes into it."""
+    rest, server = client.rest_client, urlsplit(client.configuration.host)
+    if rest.proxy is None and not proxy_bypass(server.hostname or ""):
+        rest.proxy = getproxies().get(server.scheme)
+    connector = rest.pool_manager.connector
+    rest.pool_manager.detach()
+    rest.pool_manager = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_LONGEST_LINE_BYTES,
+    )
 
 
 def _refuse_unverified(configuration: Configuration, place: str) -> None:
