@@ -69,6 +69,7 @@ class LinkTable:
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
+        self._spread: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
         self._at_s = np.concatenate((at_s, at_s))
         self._from = np.concatenate((ends[:, 0], ends[:, 1]))
@@ -100,7 +101,13 @@ class LinkTable:
 
     def rtt_mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
         """Mean and population standard deviation of each node's round trips to the nodes of
-        `among`, ms, shapes (n,), NaN for a node with none measured (DACS Eq. 12-13)."""
+        `among`, ms, shapes (n,), NaN for a node with none measured (DACS Eq. 12-13). Remembered,
+        as the links and who counts stay the same over many decisions."""
+        if self._spread is None or self._spread[0] is not among:
+            self._spread = (among, *self._mean_and_deviation_ms(among))
+        return self._spread[1], self._spread[2]
+
+    def _mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
         kept = among[self._to]
         origin, rtt_ms = self._from[kept], self._rtt_ms[kept]
         count = np.bincount(origin, minlength=self._count).astype(np.float64)

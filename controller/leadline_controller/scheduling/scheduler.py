@@ -6,7 +6,7 @@ It keeps nothing that matters: after a restart the API server says which pods ar
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -34,6 +34,7 @@ from leadline_controller.core.ports import (
 )
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.scheduling.queue import PendingQueue
+from leadline_controller.scheduling.sayings import Sayings
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
@@ -44,7 +45,8 @@ log = logging.getLogger(__name__)
 BINDINGS_AT_ONCE = 32
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
-_EVENT_LENGTH = 1024  # what the API server takes
+_SAYINGS_AT_ONCE = 4
+_LAST_WORDS_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Scheduler:
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sayings = Sayings()
+        self._speaking: set[asyncio.Task[None]] = set()
         self._last_placed_s = float("-inf")
 
     async def run(self) -> None:
@@ -100,6 +104,7 @@ class Scheduler:
         finally:
             self._volumes.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._say_last_words()
 
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
@@ -165,6 +170,8 @@ class Scheduler:
                 await self._leadership.wait()
                 continue
             pod = self._queue.pop(self._clock.now_s())
+            if pod is None or self._sayings.is_overdue(self._clock.now_s()):
+                self._speak()
             if pod is None:
                 self._slots.release()
                 due_s = self._queue.next_due_s()
@@ -204,16 +211,20 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001  # one pod's trouble must not stop the others
             self._slots.release()
             self._give_back(pod, error)
+            return
+        if work is None:
+            self._slots.release()
         else:
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(partial(self._finished, pod))
 
-    def _begin(self, pod: Pod) -> Coroutine[Any, Any, None]:
+    def _begin(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
         decision = self._decide(pod)
         if decision.node is None:
             self._queue.park(pod.uid, self._clock.now_s())
-            return self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            return None
         plan = decision.volumes()
         self._state.assume(pod, decision.node, plan)
         return self._bind(pod, decision.node, decision, plan)
@@ -238,12 +249,12 @@ class Scheduler:
                     await self._volumes.until_bound(pod, plan)
             await self._cluster.bind(pod, node)
         except ClusterError as error:
-            await self._not_bound(pod, error)
+            self._not_bound(pod, error)
         else:
             self._queue.remove(pod.uid)
             self._decisions.settle(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
-            await self._say(pod, PodEvent("Normal", "Scheduled", message))
+            self._say(pod, PodEvent("Normal", "Scheduled", message))
 
     @asynccontextmanager
     async def _without_slot(self) -> AsyncIterator[None]:
@@ -254,7 +265,7 @@ class Scheduler:
         finally:
             await self._slots.acquire()
 
-    async def _not_bound(self, pod: Pod, error: ClusterError) -> None:
+    def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
         self._state.forget(pod)
         match error:
@@ -270,7 +281,7 @@ class Scheduler:
             return  # only the answer was lost, or another was quicker
         self._decisions.settle(pod.key, f"failed: {error}")
         if pod.uid in self._queue and not isinstance(error, NotLeadingError):
-            await self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
+            self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:
         now_s = self._clock.now_s()
@@ -283,9 +294,34 @@ class Scheduler:
         self._decisions.add(decision, now_s, PENDING, self._options)
         return decision
 
-    async def _say(self, pod: Pod, event: PodEvent) -> None:
-        short = PodEvent(event.type, event.reason, event.message[:_EVENT_LENGTH])
+    def _say(self, pod: Pod, event: PodEvent) -> None:
+        self._sayings.put(pod, event, self._clock.now_s())
+        self._changed.set()
+
+    def _speak(self) -> None:
+        """Begin to write what is to be said, a few at once."""
+        while self._sayings and len(self._speaking) < _SAYINGS_AT_ONCE:
+            task = asyncio.create_task(self._write(*self._sayings.pop()))
+            self._speaking.add(task)
+            task.add_done_callback(self._spoken)
+
+    def _spoken(self, task: "asyncio.Task[None]") -> None:
+        self._speaking.discard(task)
+        self._changed.set()
+
+    async def _write(self, pod: Pod, event: PodEvent) -> None:
         try:
-            await self._cluster.record_event(pod, short)
+            await self._cluster.record_event(pod, event)
         except ClusterError as error:
             log.warning("event on %s: %s", pod.key, error)
+
+    async def _say_last_words(self) -> None:
+        """What was bound in the end is told of as well, unless that takes long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_S):
+                while self._leadership.leads() and (self._sayings or self._speaking):
+                    self._speak()
+                    await asyncio.wait(self._speaking)
+        for task in self._speaking:
+            task.cancel()
+        await asyncio.gather(*self._speaking, return_exceptions=True)

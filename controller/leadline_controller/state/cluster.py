@@ -37,6 +37,7 @@ class ClusterState:
         self._pods: dict[str, Pod] = {}
         self._assumed: dict[str, str] = {}
         self._run: dict[str, str] = {}
+        self._placed = np.zeros(0, dtype=np.int64)  # pods of the run on each node of the table
         self._resources = ResourceState()
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
@@ -120,7 +121,9 @@ class ClusterState:
         self._count_out(known)
         self._assumed[pod.uid] = node
         self._count_in(known)
+        self._count_run(self._run.pop(pod.uid, None), -1)
         self._run[pod.uid] = node
+        self._count_run(node, +1)
         if volumes is not None:
             self._resources.assume(pod.uid, volumes)
 
@@ -131,21 +134,18 @@ class ClusterState:
             self._count_out(known)
             self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
-        self._run.pop(pod.uid, None)
+        self._count_run(self._run.pop(pod.uid, None), -1)
 
     def begin_run(self) -> None:
         """A new run of decisions: DACS' zeta starts from 0 (Algorithm 1, lines 1-2)."""
         self._run.clear()
+        self._placed[:] = 0
 
     def view(self, telemetry: TelemetryState, now_s: float) -> ClusterView:
         """The cluster as a decision at `now_s` sees it. The caller may keep it."""
         table = self.table
         if self._occupancy.is_bloated():
             self._recount()
-        placed = np.zeros(len(table), dtype=np.int64)
-        for name in self._run.values():
-            if name in table.index:
-                placed[table.index[name]] += 1
         counted = self._occupancy
         return ClusterView(
             table=table,
@@ -153,7 +153,7 @@ class ClusterState:
             metrics=telemetry.metrics(table, now_s),
             links=telemetry.link_table(table, now_s),
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
-            placed_in_run=placed,
+            placed_in_run=self._placed.copy(),
             host_ports=counted.host_ports(),
             residents=counted.residents_to_keep(),
             mounts=counted.mounts(),
@@ -209,6 +209,14 @@ class ClusterState:
         self._occupancy = Occupancy(self._table, self._occupancy)
         for pod in self._pods.values():
             self._count_in(pod)
+        self._placed = np.zeros(len(self._table), dtype=np.int64)
+        for node in self._run.values():
+            self._count_run(node, +1)
+
+    def _count_run(self, node: str | None, sign: int) -> None:
+        at = None if node is None else self._table.index.get(node)
+        if at is not None:
+            self._placed[at] += sign
 
     def _count_in(self, pod: Pod) -> None:
         node = self._node_of(pod)
