@@ -46,7 +46,7 @@ def account(decision: Decision, at_s: float, limit: int | None = None) -> Accoun
     view, verdicts, scores = decision.basis()
     if view is None:
         return Account()
-    failures = _failures(len(view), verdicts)
+    failures = _failures(len(view), verdicts, scores)
     rejected = np.flatnonzero(failures)
     most = limit if limit is None or scores is None else limit // 4
     told = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
@@ -60,18 +60,21 @@ def account(decision: Decision, at_s: float, limit: int | None = None) -> Accoun
         ages_s=_ages_s(view, decision.needs, at_s, _nodes(scores, kept)),
         scored=0 if scores is None else scores.total.size,
         rejected=rejected.size,
-        failing={
-            name: count
-            for name, verdict in verdicts.items()
-            if (count := int(np.count_nonzero(~verdict.passes)))
-        },
+        failing=_failing(verdicts) if rejected.size else {},
         reasons={view.table.names[i]: _reasons(verdicts, int(i)) for i in told},
     )
 
 
-def _failures(count: int, verdicts: Mapping[str, Verdict]) -> Ints:
+def _failing(verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+    counts = {name: int(np.count_nonzero(~verdict.passes)) for name, verdict in verdicts.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _failures(count: int, verdicts: Mapping[str, Verdict], scores: Scores | None) -> Ints:
     """How many filters turn each node down."""
     failures = np.zeros(count, dtype=np.int64)
+    if scores is not None and scores.candidates.size == count:
+        return failures
     for verdict in verdicts.values():
         failures += ~verdict.passes
     return failures

@@ -36,12 +36,16 @@ class Verdict:
     @classmethod
     def everywhere(cls, view: ClusterView) -> "Verdict":
         """The filter has nothing against any node."""
-        return cls(view.table.all(), lambda _: "")
+        return cls(view.table.mask("all", lambda _: True), _no_reason)
 
     @classmethod
     def refused(cls, view: ClusterView, why: str) -> "Verdict":
         """The pod can be on no node, whatever the nodes are like."""
         return cls(view.table.none(), lambda _: why, why)
+
+
+def _no_reason(_: int) -> str:
+    return ""
 
 
 Filter = Callable[[ClusterView, Pod], Verdict]

@@ -12,14 +12,23 @@ class FieldError(ValueError):
 class Fields:
     """A JSON object and the path to it. Missing and null read as empty or None."""
 
-    def __init__(self, data: object, path: str) -> None:
-        if not isinstance(data, Mapping):
-            raise FieldError(f"{path or 'file'}: expected an object, got {shown(data)}")
+    def __init__(self, data: object, path: str, inside: "Fields | None" = None) -> None:
+        """inside: the object that this one is in, at `path`; paths are put together only when
+        something is wrong, for every pod of a cluster goes through here again and again."""
+        self._name, self._inside = path, inside
+        if type(data) is not dict and not isinstance(data, Mapping):
+            raise FieldError(f"{self.path or 'file'}: expected an object, got {shown(data)}")
         for name in data:
             if not isinstance(name, str):
-                raise FieldError(f"{path or 'file'}: expected names in text, got {shown(name)}")
+                raise FieldError(
+                    f"{self.path or 'file'}: expected names in text, got {shown(name)}"
+                )
         self._data: Mapping[str, Any] = data
-        self.path = path
+
+    @property
+    def path(self) -> str:
+        """Where it stands."""
+        return self._name if self._inside is None else self._inside.at(self._name)
 
     def at(self, name: str) -> str:
         """The path of one field."""
@@ -90,12 +99,12 @@ class Fields:
     def object(self, name: str) -> "Fields":
         """A nested object, empty when it is missing."""
         value = self._data.get(name)
-        return Fields({} if value is None else value, self.at(name))
+        return Fields({} if value is None else value, name, self)
 
     def objects(self, name: str) -> Iterator["Fields"]:
         """The objects of a list, none when it is missing."""
         for i, value in enumerate(self._list(name)):
-            yield Fields(value, f"{self.at(name)}[{i}]")
+            yield Fields(value, f"{name}[{i}]", self)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""

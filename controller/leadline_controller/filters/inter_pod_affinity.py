@@ -21,6 +21,8 @@ from leadline_controller.core.view import Bools, ClusterView
 def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes in whose domains the pod finds every pod that it must be near to, none
     that it must be away from, and none that wants to be away from it."""
+    if not (pod.affinity or pod.anti_affinity or view.residents.aversions.topology_keys):
+        return Verdict.everywhere(view)
     near, away, welcome = _near(view, pod), _away(view, pod), _welcome(view, pod)
 
     def reason(i: int) -> str:

@@ -8,6 +8,8 @@ from leadline_controller.core.view import ClusterView
 def node_affinity(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes with all labels of the nodeSelector that also match any one of the
     required terms; a term without expressions matches none, as in Kubernetes."""
+    if not pod.node_selector and pod.required_affinity is None:
+        return Verdict.everywhere(view)
 
     def reason(i: int) -> str:
         labels, selector = view.nodes[i].labels, pod.node_selector

@@ -16,7 +16,7 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
     """
     wanted_mbps = pod.hints.bandwidth_mbps
     if not wanted_mbps:
-        return Verdict(np.ones(len(view), dtype=np.bool_), lambda _: "")
+        return Verdict.everywhere(view)
     free_mbps = view.bandwidth_free_mbps()
 
     def reason(i: int) -> str:

@@ -7,10 +7,10 @@ from leadline_controller.core.view import ClusterView
 
 def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes whose kubelet declares every feature that the pod needs."""
-    passes = view.table.all()
-    if pod.features:
-        needed = frozenset(pod.features)
-        passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
+    if not pod.features:
+        return Verdict.everywhere(view)
+    needed = frozenset(pod.features)
+    passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
 
     def reason(i: int) -> str:
         lacking = sorted(set(pod.features) - view.nodes[i].features)

@@ -9,15 +9,16 @@ from leadline_controller.core.view import ClusterView
 
 def node_ports(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes where none of the pod's host ports is taken."""
+    if not pod.host_ports:
+        return Verdict.everywhere(view)
 
     def taken(i: int) -> HostPort | None:
         held = view.host_ports.get(i, ())
         return next((w for w in pod.host_ports if any(w.collides(h) for h in held)), None)
 
     passes = np.ones(len(view), dtype=np.bool_)
-    if pod.host_ports:
-        for i in view.host_ports:
-            passes[i] = taken(i) is None
+    for i in view.host_ports:
+        passes[i] = taken(i) is None
 
     def reason(i: int) -> str:
         port = taken(i)

@@ -9,7 +9,7 @@ _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 def node_unschedulable(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes that are not cordoned, and all for a pod that tolerates a cordon."""
-    passes = view.table.mask("schedulable", lambda node: not node.unschedulable)
     if any(toleration.tolerates(_CORDON) for toleration in pod.tolerations):
-        passes = view.table.mask("all", lambda _: True)
+        return Verdict.everywhere(view)
+    passes = view.table.mask("schedulable", lambda node: not node.unschedulable)
     return Verdict(passes, lambda _: "the node is cordoned")

@@ -14,6 +14,8 @@ from leadline_controller.core.view import Bools, ClusterView, Ints
 def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes in whose domain one pod more leaves it at most max_skew above the
     emptiest domain. Only nodes that have all of the constraints' topology keys count."""
+    if not pod.spread:
+        return Verdict.everywhere(view)
     labelled = view.table.all()
     for constraint in pod.spread:
         labelled &= view.table.topology(constraint.topology_key).labelled

@@ -9,6 +9,8 @@ from leadline_controller.core.view import ClusterView
 def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes where no pod has a disk that the pod needs for itself. A pod whose
     ReadWriteOncePod claim is in use passes nowhere."""
+    if not pod.claims and not pod.disks:
+        return Verdict.everywhere(view)
     alone = {
         key
         for use in pod.claims

@@ -20,6 +20,8 @@ _LABELS = {
 def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
     """Pass the nodes in the zones and regions of all of the pod's bound volumes, and nodes
     that have no such label at all; a volume's label may list several, joined by "__"."""
+    if not pod.claims:
+        return Verdict.everywhere(view)
     demands: list[tuple[str, str, Bools]] = []
     for use in pod.claims:
         claim = None if use.ephemeral else view.storage.claims.get(pod.claim_key(use))

@@ -10,10 +10,11 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient
+from yarl import URL
 
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import (
@@ -191,8 +192,8 @@ class ApiServer:
         rest = self._client.rest_client
         response: aiohttp.ClientResponse = await rest.pool_manager.request(
             method,
-            self.url + path,
-            params=query,
+            # Else every part is taken for something that may still need its quotes.
+            URL(f"{self.url}{path}?{urlencode(query)}" if query else self.url + path, encoded=True),
             headers=headers,
             data=None if body is None else FencedBody(json.dumps(body).encode(), fence),
             timeout=limits,

@@ -42,7 +42,7 @@ from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
 
-BINDINGS_AT_ONCE = 32
+BINDINGS_AT_ONCE = 64
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _SAYINGS_AT_ONCE = 4

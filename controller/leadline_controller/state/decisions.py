@@ -116,14 +116,14 @@ class DecisionLog:
     def restore(self, records: Iterable[Record]) -> None:
         """Take over what an earlier run decided, oldest first."""
         for record in records:
-            self._put(record)
+            self._put(replace(record, number=self._next()))
 
     def add(
         self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, float]
     ) -> None:
         """Remember a decision in place of any earlier one about the pod."""
         self._records.pop(decision.pod.key, None)
-        record = self._put(Record(decision, at_s, outcome, options, 0))
+        record = self._put(Record(decision, at_s, outcome, options, self._next()))
         while len(self._records) > self._limit:
             self._in_detail.pop(self._records.popitem(last=False)[0], None)
         self._lighten(decision.pod.key)
@@ -134,7 +134,8 @@ class DecisionLog:
         """Note what came of the decision about the pod with this key."""
         record = self._records.get(pod)
         if record is not None and record.outcome != outcome:
-            record = self._put(replace(record, outcome=outcome))
+            at_s, options = record.at_s, record.options
+            record = self._put(Record(record.decision, at_s, outcome, options, self._next()))
             if self._keeper is not None:
                 self._keeper.settled(record)
 
@@ -146,11 +147,13 @@ class DecisionLog:
         """From the oldest decision to the newest."""
         return iter(tuple(self._records.values()))
 
-    def _put(self, record: Record) -> Record:
+    def _next(self) -> int:
         self._number += 1
-        numbered = replace(record, number=self._number)
-        self._records[record.decision.pod.key] = numbered
-        return numbered
+        return self._number
+
+    def _put(self, record: Record) -> Record:
+        self._records[record.decision.pod.key] = record
+        return record
 
     def _lighten(self, newest: str) -> None:
         self._in_detail.pop(newest, None)

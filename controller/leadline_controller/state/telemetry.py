@@ -97,6 +97,8 @@ class TelemetryState:
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
         self._values = np.full((64, len(_COLUMNS)), np.nan)
         self._at_s = np.full((64, len(_COLUMNS)), -np.inf)
+        self._changes = 0
+        self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
         self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
 
@@ -213,18 +215,26 @@ class TelemetryState:
             return self._links.fresh(now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
-        """The columns of a view over `table`, NaN where unknown now."""
+        """The columns of a view over `table`, NaN where unknown now; made again when something
+        was reported, or each second, since a value may have grown too old."""
         with self._lock:
-            slots = self._slots_of(table)
-            values = self._fresh_values(slots, table.names, now_s)
-            at_s = self._at_s[slots]
-        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
-        return NodeMetrics(**columns, measured_at_s=at_s)
+            key = (table, self._changes, int(now_s))
+            if self._made is None or self._made[0] != key:
+                self._made = (key, self._metrics(table, now_s))
+            return self._made[1]
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips of a view over `table`."""
         with self._lock:
             return self._links.table(table, now_s)
+
+    def _metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
+        slots = self._slots_of(table)
+        values = self._fresh_values(slots, table.names, now_s)
+        at_s = self._at_s[slots]
+        values.flags.writeable = at_s.flags.writeable = False  # many views share them
+        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
+        return NodeMetrics(**columns, measured_at_s=at_s)
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -260,10 +270,12 @@ class TelemetryState:
         slot = self._records[node].slot
         known = self._links.bandwidth_of(node, now_s)
         self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
+        self._changes += 1
 
     def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
         """What this report leaves out keeps its older value, and that one's age."""
         end = len(REPORTED)
+        self._changes += 1
         if isnan(sum(values)):
             known = ~np.isnan(values)
             self._values[slot, :end][known] = np.array(values)[known]
