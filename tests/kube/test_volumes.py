@@ -20,6 +20,7 @@ from leadline_controller.state.decisions import DecisionLog
 from leadline_controller.state.telemetry import TelemetryState, TimesToLive
 from leadline_controller.strategies.kube_default import KubeDefault
 
+from tests.kube.account import applied, login, wait_allowed
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.cluster
 
 NAME = "leadline-volumes"
 PROVISIONER = "test.leadline.dev/by-hand"
-PATIENCE_S = 20
+PATIENCE_S = 60  # the volume controller looks again every 15 s
 _numbers = count(1)
 
 
@@ -134,9 +135,19 @@ async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
                 await task
 
 
+@pytest.fixture(scope="module")
+def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kubeconfig with no rights but those of the manifests."""
+    admin = Api(plane.kubeconfig)
+    with applied(admin):
+        file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
+        wait_allowed(Api(file), True, group="", resource="pods", verb="watch")
+        yield file
+
+
 @pytest.fixture
-async def state(plane: ControlPlane) -> AsyncIterator[ClusterState]:
-    async with scheduling(plane.kubeconfig) as running:
+async def state(account: Path) -> AsyncIterator[ClusterState]:
+    async with scheduling(account) as running:
         yield running
 
 
@@ -321,17 +332,17 @@ async def test_a_pod_that_goes_while_its_volume_is_made_is_forgotten(
 
 
 async def test_a_scheduler_that_starts_anew_goes_on_with_what_was_begun(
-    bench: Bench, plane: ControlPlane
+    bench: Bench, account: Path
 ) -> None:
     bench.node("a")
     bench.node("b")
     bench.storage_class(PROVISIONER)
     wanted = bench.claim()
-    async with scheduling(plane.kubeconfig):
+    async with scheduling(account):
         pod_name = bench.pod(wanted)
         chosen = await selected(bench, wanted)
 
     provision(bench, wanted, chosen)
 
-    async with scheduling(plane.kubeconfig):
+    async with scheduling(account):
         assert await node_of(bench.api, pod_name) == chosen
