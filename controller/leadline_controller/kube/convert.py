@@ -17,7 +17,6 @@ from leadline_controller.core.read_resources import READERS
 from leadline_controller.core.resources import Resource, Unreadable
 
 Json = dict[str, Any]
-_CLAIMS = "volumes with claims are not supported yet; kube-scheduler places such pods"
 _MOST_SAID = 1000
 _DEMANDS = ("affinity", "topologySpreadConstraints", "volumes")
 _log = logging.getLogger(__name__)
@@ -58,9 +57,6 @@ class Converter:
                 self._say(key, f"{error}; what it takes of node {pod.node_name} is not counted")
             return pod
         self._said.pop(key, None)
-        if pod.claims and pod.problem is None:
-            # Claims and volumes are not watched yet, and what is not seen is not guessed at.
-            return replace(pod, problem=_CLAIMS)
         return pod
 
     def resource(self, kind: str, manifest: Json) -> Resource | None:
