@@ -56,10 +56,9 @@ class PendingQueue:
         """The pod is bound, gone, or no longer ours."""
         self._entries.pop(uid, None)
 
-    def keep_only(self, uids: set[str]) -> None:
-        """Drop the pods that are not among these."""
-        for uid in self._entries.keys() - uids:
-            del self._entries[uid]
+    def keep_only(self, uids: set[str]) -> list[Pod]:
+        """Drop the pods that are not among these, and return them."""
+        return [self._entries.pop(uid).pod for uid in self._entries.keys() - uids]
 
     def pop(self, now_s: float) -> Pod | None:
         """The next pod to try, or None when none is ready. It stays known, being tried,

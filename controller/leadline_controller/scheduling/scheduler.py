@@ -37,7 +37,7 @@ from leadline_controller.scheduling.queue import PendingQueue
 from leadline_controller.scheduling.sayings import Sayings
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -121,10 +121,11 @@ class Scheduler:
         match change:
             case Listed(pods=pods):
                 there = {pod.uid for pod in pods}
-                self._queue.keep_only(there)
+                for pod in self._queue.keep_only(there):
+                    self._decisions.gone(pod)
                 for record in self._decisions.all():
                     if record.decision.pod.uid not in there:
-                        self._note_gone(record.decision.pod)
+                        self._decisions.gone(record.decision.pod)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
@@ -132,7 +133,8 @@ class Scheduler:
             case PodGone(pod):
                 self._queue.remove(pod.uid)
                 self._note_binding(pod)
-                self._note_gone(pod)
+                if pod.scheduler_name == self._placing.scheduler_name:
+                    self._decisions.gone(pod)
 
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
@@ -148,11 +150,6 @@ class Scheduler:
             decision = record.decision
             if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
                 self._decisions.settle(pod.key, BOUND)
-
-    def _note_gone(self, pod: Pod) -> None:
-        record = self._decisions.get(pod.key)
-        if record is not None and record.outcome == PENDING and record.decision.pod.uid == pod.uid:
-            self._decisions.settle(pod.key, GONE)
 
     def _is_pending(self, pod: Pod) -> bool:
         return (

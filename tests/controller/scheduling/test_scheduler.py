@@ -18,6 +18,7 @@ from leadline_controller.core.ports import (
     UnavailableError,
 )
 from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.state.telemetry import Agent, BoardReading
 from leadline_controller.strategies.kube_default import KubeDefault
 
@@ -75,17 +76,19 @@ async def test_the_urgent_go_first() -> None:
 
 
 async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
-    nodes = [node(f"n{i}", cpu=4000) for i in range(5)]
-    cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=500) for i in range(45)])
+    each = BINDINGS_AT_ONCE // 5 + 3  # so that some have to wait for a slot
+    nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
+    cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(5 * each + 5)])
     cluster.gate.clear()  # no binding comes through while decisions are made
     stage = Stage(cluster)
     async with stage.running():
-        await stage.clock.advance(0)
-        assert len(cluster.asked) == 32  # so many bindings at once
+        for _ in range(5):
+            await stage.clock.advance(0)
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
         cluster.gate.set()
         await stage.clock.advance(1)
     placed = Counter(where for where in stage.where().values() if where)
-    assert placed == {f"n{i}": 8 for i in range(5)}
+    assert placed == {f"n{i}": each for i in range(5)}
     assert max(cluster.bound.values()) == 1
     assert sum(where is None for where in stage.where().values()) == 5
 
