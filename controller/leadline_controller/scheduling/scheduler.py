@@ -47,6 +47,8 @@ _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _SAYINGS_AT_ONCE = 4
 _LAST_WORDS_S = 3.0
+# Most often the watch says in a moment that another bound the pod, or that it is gone.
+_LEFT_UNSAID = (AlreadyBoundError, NotLeadingError, PodGoneError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +267,18 @@ class Scheduler:
     def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
         self._state.forget(pod)
-        match error:
-            case AlreadyBoundError() | PodGoneError():
-                self._queue.remove(pod.uid)
-            case RefusedError() if not isinstance(error, ForbiddenError):
-                self._queue.park(pod.uid, self._clock.now_s())
-            case _:
-                self._queue.failed(pod.uid, self._clock.now_s())
+        if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
+            self._queue.park(pod.uid, self._clock.now_s())
+        else:
+            # Also after a 409 or 404: the API server says 409 of every trouble that it has with
+            # its store while it binds. Only the watch lets a pod go.
+            self._queue.failed(pod.uid, self._clock.now_s())
         self._changed.set()
         shown = self._state.pod(pod.uid)
         if shown is not None and shown.node_name is not None:
             return  # only the answer was lost, or another was quicker
         self._decisions.settle(pod.key, f"failed: {error}")
-        if pod.uid in self._queue and not isinstance(error, NotLeadingError):
+        if pod.uid in self._queue and not isinstance(error, _LEFT_UNSAID):
             self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:

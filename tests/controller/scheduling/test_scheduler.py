@@ -96,28 +96,59 @@ async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
 # What became of a binding.
 
 
-async def test_a_pod_that_another_bound_is_let_go() -> None:
-    cluster = CountingCluster([node("n1"), node("n2")])
+class Overtaken(CountingCluster):
+    """Another binds the pod, or deletes it, before our binding arrives; the watch is late."""
+
+    deletes = False
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        self.asked[pod.key] += 1
+        asyncio.get_running_loop().call_later(0.05, self._overtake, pod, node)
+        raise PodGoneError("404: no such pod") if self.deletes else AlreadyBoundError("409: taken")
+
+    def _overtake(self, pod: Pod, node: str) -> None:
+        if self.deletes:
+            self.remove_pod(pod.key)
+        else:
+            self.put_pod(replace(pod, node_name="n2" if node == "n1" else "n1"))
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_pod_that_another_bound_or_deleted_is_let_go(deletes: bool) -> None:
+    cluster = Overtaken([node("n1"), node("n2")])
+    cluster.deletes = deletes
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(AlreadyBoundError("409: bound to n2"))
         cluster.put_pod(pod("a"))
+        await stage.clock.advance(0)
+        await asyncio.sleep(0.1)
         await stage.clock.advance(300)
     assert cluster.asked == {"default/a": 1}
-    assert stage.outcome("a") == "failed: 409: bound to n2"
+    assert str(stage.outcome("a")).startswith("failed: 40")
     assert stage.events("a") == []
-    assert stage.cpu_requested() == {"n1": 0, "n2": 0}
+    assert sum(stage.cpu_requested().values()) == (0 if deletes else 500)
 
 
-async def test_a_pod_that_went_is_let_go() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        AlreadyBoundError("409: etcdserver: request timed out"),
+        PodGoneError("404: no such page, says a proxy"),
+        UnavailableError("500: internal error"),
+        ClusterError("410: gone"),
+    ],
+)
+async def test_a_pod_that_the_watch_shows_pending_is_never_forgotten(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(PodGoneError("404: no such pod"))
+        cluster.fail_next_bind(error)
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(300)
-    assert cluster.asked == {"default/a": 1}
-    assert stage.cpu_requested() == {"n1": 0}
+        await stage.clock.advance(0.9)
+        assert (cluster.asked, stage.cpu_requested()) == ({"default/a": 1}, {"n1": 0})
+        await stage.clock.advance(0.2)
+    assert cluster.bound == {"default/a": 1}
+    assert stage.outcome("a") == "bound"
 
 
 async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once() -> None:
