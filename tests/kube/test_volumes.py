@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leadline_controller.scheduling import volumes
@@ -24,6 +25,8 @@ from tests.kube.volume_bench import (
 from tests.kube.volumes import SELECTED_NODE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("volume_controllers")]
+
+MADE_BY = "volume.kubernetes.io/storage-provisioner"
 
 
 async def test_a_claim_that_waits_takes_a_local_volume_and_its_pod_goes_there(
@@ -89,12 +92,14 @@ async def test_a_missing_claim_is_named_and_waited_for(bench: Bench, state: Clus
 
 
 async def selected(bench: Bench, claim_name: str) -> str:
-    """Where a volume for the claim is to be made, once that is said."""
-    found = await until(
-        bench.api,
-        f"{CLAIMS}/{claim_name}",
-        lambda claim: SELECTED_NODE in claim["metadata"].get("annotations", {}),
-    )
+    """Where a volume for the claim is to be made, once its provisioner is told so: it waits for
+    the volume controller's word as well as for the scheduler's."""
+
+    def is_told(claim: Any) -> bool:
+        annotations = claim["metadata"].get("annotations", {})
+        return SELECTED_NODE in annotations and annotations.get(MADE_BY) == PROVISIONER
+
+    found = await until(bench.api, f"{CLAIMS}/{claim_name}", is_told)
     return str(found["metadata"]["annotations"][SELECTED_NODE])
 
 
