@@ -422,6 +422,20 @@ async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> Non
     assert stage.where()["e"] is None
 
 
+@pytest.mark.parametrize("how", ["deleted", "missing in a list"])
+async def test_a_pod_that_goes_unplaced_is_not_pending_any_more(how: str) -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
+    async with stage.running():
+        assert stage.outcome("a") == "pending"
+        if how == "deleted":
+            stage.cluster.remove_pod("default/a")
+        else:
+            stage.cluster.lose_pod("default/a")
+            stage.cluster.relist()
+        await stage.clock.advance(0)
+        assert stage.outcome("a") == "gone"
+
+
 # Beginning and ending.
 
 
