@@ -57,13 +57,14 @@ class Scene:
     def scheduler(self, *options: str) -> AbstractContextManager[Part]:
         return self.extending.scheduler(*options)
 
-    def add(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
+    def add(self, name: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
         made = pod(
             name,
             cpu="100m",
             scheduler="default-scheduler",
             node_selector=MINE,
             annotations=annotations,
+            **spec,
         )
         self.api.create(PODS, made)
 
@@ -185,6 +186,26 @@ def test_a_link_is_never_promised_twice(scene: Scene) -> None:
             lambda nodes: nodes.count(WIDE) == 10,
             "what became free is used",
         )
+
+
+def prefers(node_name: str) -> Mapping[str, Any]:
+    """What has kube-scheduler choose this node, against our word with a weight of 1."""
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_name]}
+    term = {"weight": 100, "preference": {"matchExpressions": [here]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("bind", ["", "--bind"])
+def test_a_link_is_not_promised_twice_where_kube_scheduler_chooses_otherwise(
+    scene: Scene, bind: str
+) -> None:
+    """All wait when it begins, so it asks about the next while it binds the last."""
+    names = [f"stream-{number}" for number in range(8)]
+    for name in names:
+        scene.add(name, {BANDWIDTH: "30", **MUCH_DATA}, affinity=prefers(MIDDLE))
+    with scene.scheduler(bind, "--weight", "1"):
+        where = [scene.wait_bound(name) for name in names]
+    assert (where.count(MIDDLE), where.count(WIDE)) == (1, 7)
 
 
 def test_an_annotation_that_cannot_be_read_is_named(scene: Scene) -> None:

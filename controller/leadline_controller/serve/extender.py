@@ -133,6 +133,7 @@ class ExtenderServer:
         async def work(body: bytes) -> bytes:
             question = await self._computed(body, protocol.read_question, body)
             await self._adviser.ready()
+            await self._adviser.settled(question)
             passing, failed = self._adviser.filter(question)
             return await self._computed(body, protocol.filter_answer, question, passing, failed)
 
