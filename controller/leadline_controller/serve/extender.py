@@ -151,7 +151,7 @@ class ExtenderServer:
 
     async def _bind(self, request: web.Request) -> web.StreamResponse:
         async def work(body: bytes) -> bytes:
-            await self._adviser.bind(protocol.read_binding(body))
+            await self._adviser.bind(await self._computed(body, protocol.read_binding, body))
             return protocol.bind_answer()
 
         return await self._answer(request, work)
