@@ -24,7 +24,7 @@ from leadline_controller.history.rows import Row, Settled, clipped, rule
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.history.store import Store
 from leadline_controller.history.times import Moment, Now
-from leadline_controller.state.decisions import Record, Told
+from leadline_controller.state.decisions import PENDING, Record, Told
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +134,11 @@ class Recorder:
         return await self._ask(lambda store: store.since(age_s, _LISTED_MOST))
 
     async def records(self, now_s: float) -> list[Record]:
-        """The newest decisions of earlier runs as records of this one, oldest first. now_s: on
-        this run's clock."""
-        told, _ = await self._ask(lambda store: store.since(None, _RESTORED))
-        return [_record(each, now_s) for each in told]
+        """The newest decisions of earlier runs as records of this one, oldest first, and those
+        whose outcome was still to come. now_s: on this run's clock."""
+        told, _ = await self._ask(lambda store: store.since(None, _LISTED_MOST))
+        older = [each for each in told[:-_RESTORED] if each.outcome == PENDING]
+        return [_record(each, now_s) for each in (*older, *told[-_RESTORED:])]
 
     def _leave(self, news: _Decided | Row | Settled, *, hurry: bool = False) -> bool:
         """Whether there was room for it: a disk may hang, but memory is no disk."""
