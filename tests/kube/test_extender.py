@@ -3,7 +3,9 @@ server, in every way that it can be configured."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, suppress
@@ -223,6 +225,22 @@ def test_the_cluster_schedules_on_while_leadline_is_away(scene: Scene) -> None:
         assert scene.wait_bound("alone") in NODES
         scene.controller.start()
         scene.controller.wait_said("answering kube-scheduler", scene.controller.said("answering"))
+        eventually(
+            lambda: place_one_more(scene), lambda where: where == WIDE, "Leadline is asked again"
+        )
+
+
+@pytest.mark.parametrize("bind", ["", "--bind"])
+def test_the_cluster_schedules_on_while_leadline_hangs(scene: Scene, bind: str) -> None:
+    pid = scene.controller.pid
+    assert pid is not None
+    with scene.scheduler(bind, "--ignorable", "--timeout", "1s"):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            scene.add("alone", MUCH_DATA)
+            assert scene.wait_bound("alone") in NODES
+        finally:
+            os.kill(pid, signal.SIGCONT)
         eventually(
             lambda: place_one_more(scene), lambda where: where == WIDE, "Leadline is asked again"
         )
