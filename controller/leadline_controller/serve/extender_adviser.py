@@ -3,8 +3,8 @@
 kube-scheduler asks twice about a pod (filter, prioritize; only once where one node is left),
 then chooses, and it may choose otherwise than we would. Until the watch or a call to bind tells,
 the pod is counted on the node that we prefer, so that a burst of pods does not pile up there; and
-a pod that needs bandwidth waits a moment for what came of the last one, so that no link is
-promised twice.
+a pod that needs bandwidth waits a moment for what came of the last ones where that matters, so
+that no link is promised twice.
 """
 
 import asyncio
@@ -90,6 +90,7 @@ class Adviser:
         self._how = how
         self._options = values_of(how.strategy)
         self._clock = clock
+        self._unsure_s = unsure_s
         self._expected = Expected(state, expected_s, unsure_s)
         self._open: OrderedDict[str, Decision] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
@@ -122,8 +123,27 @@ class Adviser:
 
     async def settled(self, question: Question) -> None:
         """Wait, a second at most, until it is known which bandwidth this pod finds free."""
-        if _needs_bandwidth(question.pod):
-            await self._expected.settled(question.pod.uid, _needs_bandwidth)
+        pod, now_s = question.pod, asyncio.get_running_loop().time
+        known_by_s = now_s() + self._unsure_s
+        while now_s() < (until_s := self._unsettled_until_s(pod, known_by_s)):
+            await self._expected.news(until_s)
+
+    def _unsettled_until_s(self, pod: Pod, known_by_s: float) -> float:
+        """Loop time until which waiting may change what is said of the pod; 0: it can't."""
+        wanted_mbps = pod.hints.bandwidth_mbps
+        if not wanted_mbps:
+            return 0.0
+        if self._state.pod(pod.uid) is None:
+            return known_by_s  # it could not be counted anywhere
+        unsure = [
+            (other.hints.bandwidth_mbps or 0.0, s) for other, s in self._expected.unsure(pod.uid)
+        ]
+        either_way_mbps = sum(mbps for mbps, _ in unsure)
+        if not either_way_mbps:
+            return 0.0
+        free_mbps = self._state.view(self._telemetry, self._clock.now_s()).bandwidth_free_mbps()
+        matters = np.abs(free_mbps - wanted_mbps) <= either_way_mbps
+        return max(s for mbps, s in unsure if mbps) if matters.any() else 0.0
 
     def filter(self, question: Question) -> tuple[list[str], dict[str, str]]:
         """The nodes that pass, in the question's order, and why each other one does not.
@@ -275,10 +295,6 @@ class Adviser:
             await self._cluster.record_event(pod, PodEvent("Normal", "Advised", told))
         except ClusterError as error:
             log.warning("event on %s: %s", pod.key, error)
-
-
-def _needs_bandwidth(pod: Pod) -> bool:
-    return bool(pod.hints.bandwidth_mbps)
 
 
 def _always(verdict: Verdict) -> Filter:

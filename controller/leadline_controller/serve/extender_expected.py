@@ -6,7 +6,7 @@ has many bindings to make.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -80,25 +80,23 @@ class Expected:
             for pod, node in lifted:
                 self._state.assume(pod, node)
 
-    async def settled(self, uid: str, matters: Callable[[Pod], object]) -> None:
-        """Wait until our watch knows this pod, and where those others went that matter."""
-        loop = asyncio.get_running_loop()
-        begun_s = loop.time()
-        while (until_s := self._settled_by_s(uid, begun_s, matters)) > loop.time():
-            self._news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(until_s):
-                    await self._news.wait()
+    def unsure(self, but: str) -> list[tuple[Pod, float]]:
+        """The pods, `but` that one, that may as well be elsewhere, and until when (loop time)
+        it is worth waiting for news of each."""
+        now_s = asyncio.get_running_loop().time()
+        return [
+            (pod, each.waited_for_s)
+            for uid, each in self._pods.items()
+            if uid != but and each.waited_for_s > now_s and (pod := self._state.pod(uid))
+        ]
+
+    async def news(self, until_s: float) -> None:
+        """Wait for news of any pod, until that loop time at most."""
+        self._news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await self._news.wait()
 
     def heard(self) -> None:
         """The watch told of something."""
         self._news.set()
-
-    def _settled_by_s(self, uid: str, begun_s: float, matters: Callable[[Pod], object]) -> float:
-        """Loop time after which nothing more is waited for."""
-        until_s = [0.0 if self._state.pod(uid) else begun_s + self._unsure_s]
-        for other, each in self._pods.items():
-            pod = self._state.pod(other)
-            if other != uid and pod is not None and matters(pod):
-                until_s.append(each.waited_for_s)
-        return max(until_s)

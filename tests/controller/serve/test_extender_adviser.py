@@ -251,6 +251,19 @@ async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> No
             assert waiting.done()
 
 
+@pytest.mark.parametrize(("mbps", "waits"), [(4, False), (50, True), (100, True), (170, False)])
+async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
+    mbps: float, waits: bool
+) -> None:
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    first, _ = put(scene, "first", 60), put(scene, "second", mbps)
+    scene.adviser.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
+    async with asking_after(scene, asked(wants("second", mbps), NAMES[:2])) as waiting:
+        assert waiting.done() != waits
+        scene.hear(PodChanged(replace(first, node_name="n1")))
+
+
 async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:
     put(scene, "web", 600)
     for _ in range(3):
