@@ -155,15 +155,16 @@ def test_a_pod_goes_where_the_strategy_wants_it(scene: Scene, bind: str, capable
 
 @pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
 def test_a_pod_that_no_link_can_carry_says_so(scene: Scene, bind: str, capable: str) -> None:
+    name = f"stream{bind}{capable}"  # events outlive the pods that they are about
     with scene.scheduler(bind, capable):
-        scene.add("stream", {BANDWIDTH: "2000"})
+        scene.add(name, {BANDWIDTH: "2000"})
         for has in ("10", "50", "1000"):
             reason = (
                 f"Leadline NodeBandwidthFit: insufficient bandwidth: needs 2000 Mbit/s, has {has}"
             )
-            scene.wait_note("stream", "FailedScheduling", reason)
-        assert scene.nodes_of("stream") == {"stream": None}
-    told = scene.explain("stream")
+            scene.wait_note(name, "FailedScheduling", reason)
+        assert scene.nodes_of(name) == {name: None}
+    told = scene.explain(name)
     assert (told["node"], told["outcome"]) == (None, "pending")
     assert set(NODES) <= told["rejected"].keys()
 
