@@ -31,6 +31,7 @@ from leadline_controller.serve.grpc import InspectionServer
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import DecisionLog
+from leadline_controller.state.outcomes import learn
 from leadline_controller.state.telemetry import TelemetryState
 from leadline_controller.strategies import STRATEGIES
 
@@ -111,6 +112,7 @@ class Controller:
             async for change in changes:
                 self.state.apply(change)
                 self._tell(change)
+                learn(self.decisions, change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:

@@ -15,7 +15,7 @@ from leadline_controller.ingest.leases import Prober
 from leadline_controller.serve.settings import ExtenderSettings
 from leadline_controller.sim.clock import SimClock
 from leadline_controller.sim.cluster import SimCluster
-from leadline_controller.state.decisions import BOUND
+from leadline_controller.state.decisions import BOUND, GONE
 
 from tests.controller.ingest import test_leases as probing
 from tests.controller.serve.asking import args, pending, wants, wide
@@ -69,6 +69,13 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
             assert await eventually(lambda: cluster.pod("default/ours").node_name)
         assert (cluster.pod("default/ours").node_name is not None) == standalone
         assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "theirs"])
+        gone = cluster.put_pod(pending(wants("gone", 5000)))
+        assert await eventually(lambda: controller.state.pod(gone.uid) is not None)
+        await post(address, "filter", args(wants("gone", 5000), ["n1", "n2"]))
+        cluster.remove_pod("default/gone")
+        assert await eventually(
+            lambda: (record := controller.decisions.get("default/gone")) and record.outcome == GONE
+        )
 
 
 async def test_where_kube_scheduler_does_not_ask_nobody_listens() -> None:

@@ -3,7 +3,9 @@ server, in every way that it can be configured."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, suppress
@@ -57,13 +59,14 @@ class Scene:
     def scheduler(self, *options: str) -> AbstractContextManager[Part]:
         return self.extending.scheduler(*options)
 
-    def add(self, name: str, annotations: Mapping[str, str] | None = None) -> None:
+    def add(self, name: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> None:
         made = pod(
             name,
             cpu="100m",
             scheduler="default-scheduler",
             node_selector=MINE,
             annotations=annotations,
+            **spec,
         )
         self.api.create(PODS, made)
 
@@ -152,15 +155,16 @@ def test_a_pod_goes_where_the_strategy_wants_it(scene: Scene, bind: str, capable
 
 @pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
 def test_a_pod_that_no_link_can_carry_says_so(scene: Scene, bind: str, capable: str) -> None:
+    name = f"stream{bind}{capable}"  # events outlive the pods that they are about
     with scene.scheduler(bind, capable):
-        scene.add("stream", {BANDWIDTH: "2000"})
+        scene.add(name, {BANDWIDTH: "2000"})
         for has in ("10", "50", "1000"):
             reason = (
                 f"Leadline NodeBandwidthFit: insufficient bandwidth: needs 2000 Mbit/s, has {has}"
             )
-            scene.wait_note("stream", "FailedScheduling", reason)
-        assert scene.nodes_of("stream") == {"stream": None}
-    told = scene.explain("stream")
+            scene.wait_note(name, "FailedScheduling", reason)
+        assert scene.nodes_of(name) == {name: None}
+    told = scene.explain(name)
     assert (told["node"], told["outcome"]) == (None, "pending")
     assert set(NODES) <= told["rejected"].keys()
 
@@ -187,6 +191,26 @@ def test_a_link_is_never_promised_twice(scene: Scene) -> None:
         )
 
 
+def prefers(node_name: str) -> Mapping[str, Any]:
+    """What has kube-scheduler choose this node, against our word with a weight of 1."""
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_name]}
+    term = {"weight": 100, "preference": {"matchExpressions": [here]}}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.parametrize("bind", ["", "--bind"])
+def test_a_link_is_not_promised_twice_where_kube_scheduler_chooses_otherwise(
+    scene: Scene, bind: str
+) -> None:
+    """All wait when it begins, so it asks about the next while it binds the last."""
+    names = [f"stream-{number}" for number in range(8)]
+    for name in names:
+        scene.add(name, {BANDWIDTH: "30", **MUCH_DATA}, affinity=prefers(MIDDLE))
+    with scene.scheduler(bind, "--weight", "1"):
+        where = [scene.wait_bound(name) for name in names]
+    assert (where.count(MIDDLE), where.count(WIDE)) == (1, 7)
+
+
 def test_an_annotation_that_cannot_be_read_is_named(scene: Scene) -> None:
     with scene.scheduler("--no-ignorable"):
         scene.add("odd", {BANDWIDTH: "plenty"})
@@ -202,6 +226,22 @@ def test_the_cluster_schedules_on_while_leadline_is_away(scene: Scene) -> None:
         assert scene.wait_bound("alone") in NODES
         scene.controller.start()
         scene.controller.wait_said("answering kube-scheduler", scene.controller.said("answering"))
+        eventually(
+            lambda: place_one_more(scene), lambda where: where == WIDE, "Leadline is asked again"
+        )
+
+
+@pytest.mark.parametrize("bind", ["", "--bind"])
+def test_the_cluster_schedules_on_while_leadline_hangs(scene: Scene, bind: str) -> None:
+    pid = scene.controller.pid
+    assert pid is not None
+    with scene.scheduler(bind, "--ignorable", "--timeout", "1s"):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            scene.add("alone", MUCH_DATA)
+            assert scene.wait_bound("alone") in NODES
+        finally:
+            os.kill(pid, signal.SIGCONT)
         eventually(
             lambda: place_one_more(scene), lambda where: where == WIDE, "Leadline is asked again"
         )

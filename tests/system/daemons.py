@@ -33,13 +33,14 @@ def eventually(
     right: Callable[[Seen], object],
     what: str,
     timeout_s: float = PATIENCE_S,
+    every_s: float = 0.1,
 ) -> Seen:
     """Look until it is right. Raises AssertionError with what was seen last."""
     deadline_s = time.monotonic() + timeout_s
     while not right(seen := look()):
         if time.monotonic() > deadline_s:
             raise AssertionError(f"waited {timeout_s:g} s in vain: {what}; last seen: {seen!r}")
-        time.sleep(0.1)
+        time.sleep(every_s)
     return seen
 
 

@@ -118,6 +118,7 @@ class Pair:
             lambda: sum(write.worked for write in self.audit.bindings(prefix)),
             lambda bound: bound >= count,
             f"{count} pods {prefix}* are bound",
+            every_s=0.01,
         )
 
     def wait_all_bound(self, prefix: str, count: int) -> dict[str, str]:

@@ -24,7 +24,7 @@ from leadline_controller.history.rows import Row, Settled, clipped, rule
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.history.store import Store
 from leadline_controller.history.times import Moment, Now
-from leadline_controller.state.decisions import GONE, PENDING, Record, Told
+from leadline_controller.state.decisions import PENDING, Record, Told
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +124,6 @@ class Recorder:
         pod = record.decision.pod
         self._leave(Settled(pod.key, pod.uid, clipped(record.outcome)))
 
-    def gone(self, pod: Pod) -> None:
-        """The pod was deleted; what is pending about it won't be."""
-        self._leave(Settled(pod.key, pod.uid, GONE, over=PENDING))
-
     async def about(self, pod: str) -> list[Told]:
         """The last decisions about the pod with this key, the newest first."""
         return await self._ask(lambda store: store.about(pod, _ABOUT_ONE))
@@ -138,13 +134,11 @@ class Recorder:
         return await self._ask(lambda store: store.since(age_s, _LISTED_MOST))
 
     async def records(self, now_s: float) -> list[Record]:
-        """The newest decisions of earlier runs as records of this one, and older ones of which
-        it is not known what came, oldest first. now_s: on this run's clock."""
-        told, _ = await self._ask(lambda store: store.since(None, _RESTORED))
-        pending = await self._ask(lambda store: store.last_with_outcome(PENDING, _LISTED_MOST))
-        newest = {each.pod for each in told}
-        older = [each for each in reversed(pending) if each.pod not in newest]
-        return [_record(each, now_s) for each in (*older, *told)]
+        """The newest decisions of earlier runs as records of this one, oldest first, and those
+        whose outcome was still to come. now_s: on this run's clock."""
+        told, _ = await self._ask(lambda store: store.since(None, _LISTED_MOST))
+        older = [each for each in told[:-_RESTORED] if each.outcome == PENDING]
+        return [_record(each, now_s) for each in (*older, *told[-_RESTORED:])]
 
     def _leave(self, news: _Decided | Row | Settled, *, hurry: bool = False) -> bool:
         """Whether there was room for it: a disk may hang, but memory is no disk."""
@@ -226,8 +220,7 @@ def _joined(waiting: Iterable[_Decided | Row | Settled]) -> list[Row | Settled]:
             places[change.pod, change.uid] = len(changes)
             changes.append(change)
         elif place is not None and isinstance(row := changes[place], Row):
-            if change.settles(row.outcome):
-                changes[place] = row._replace(outcome=change.outcome)
+            changes[place] = row._replace(outcome=change.outcome)
         else:
             changes.append(change)
     return changes

@@ -39,6 +39,7 @@ from leadline_controller.scheduling.sayings import Sayings
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.outcomes import learn
 from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Scheduler:
             async for change in changes:
                 news = self._state.apply(change)
                 self._heard(change)
+                learn(self._decisions, change)
                 self._queue_up(change)
                 self._volumes.notice(change)
                 self._queue.wake(self._clock.now_s(), news)
@@ -134,35 +136,19 @@ class Scheduler:
         match change:
             case Listed(pods=pods):
                 there = {pod.uid for pod in pods}
-                for pod in self._queue.keep_only(there):
-                    self._decisions.gone(pod)
-                for record in self._decisions.all():
-                    if record.decision.pod.uid not in there:
-                        self._decisions.gone(record.decision.pod)
+                self._queue.keep_only(there)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
                 self._consider(pod)
             case PodGone(pod):
                 self._queue.remove(pod.uid)
-                self._note_binding(pod)
-                if pod.scheduler_name == self._placing.scheduler_name:
-                    self._decisions.gone(pod)
 
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
             self._queue.remove(pod.uid)
-            self._note_binding(pod)
         elif pod.uid in self._queue or not self._state.is_assumed(pod.uid):
             self._queue.put(pod)
-
-    def _note_binding(self, pod: Pod) -> None:
-        """A binding can succeed although the answer was lost."""
-        record = self._decisions.get(pod.key)
-        if record is not None and pod.node_name is not None:
-            decision = record.decision
-            if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
-                self._decisions.settle(pod.key, BOUND)
 
     def _is_pending(self, pod: Pod) -> bool:
         return (

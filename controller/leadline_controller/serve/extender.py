@@ -133,6 +133,7 @@ class ExtenderServer:
         async def work(body: bytes) -> bytes:
             question = await self._computed(body, protocol.read_question, body)
             await self._adviser.ready()
+            await self._adviser.settled(question)
             passing, failed = self._adviser.filter(question)
             return await self._computed(body, protocol.filter_answer, question, passing, failed)
 
@@ -150,7 +151,7 @@ class ExtenderServer:
 
     async def _bind(self, request: web.Request) -> web.StreamResponse:
         async def work(body: bytes) -> bytes:
-            await self._adviser.bind(protocol.read_binding(body))
+            await self._adviser.bind(await self._computed(body, protocol.read_binding, body))
             return protocol.bind_answer()
 
         return await self._answer(request, work)

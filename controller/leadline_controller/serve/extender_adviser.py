@@ -2,14 +2,15 @@
 
 kube-scheduler asks twice about a pod (filter, prioritize; only once where one node is left),
 then chooses, and it may choose otherwise than we would. Until the watch or a call to bind tells,
-the pod is counted on the node that we prefer, so that a burst of pods does not pile up there.
+the pod is counted on the node that we prefer, so that a burst of pods does not pile up there; and
+a pod that needs bandwidth waits a moment for what came of the last ones where that matters, so
+that no link is promised twice.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -29,6 +30,7 @@ from leadline_controller.core.ports import (
     PodGone,
 )
 from leadline_controller.core.view import Bools, ClusterView
+from leadline_controller.serve.extender_expected import Expected
 from leadline_controller.serve.extender_protocol import Binding, Question
 from leadline_controller.state.cluster import ClusterState
 from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 
 ASKER = "kube-scheduler"
 _EXPECTED_S = 15.0
+_UNSURE_S = 1.0
 _POLL_S = 0.05
 _RUN_GAP_S = 1.0
 _MOST_OPEN = 4096
@@ -78,6 +81,7 @@ class Adviser:
         how: Advising,
         clock: Clock,
         expected_s: float = _EXPECTED_S,
+        unsure_s: float = _UNSURE_S,
     ) -> None:
         self._cluster = cluster
         self._state = state
@@ -86,8 +90,8 @@ class Adviser:
         self._how = how
         self._options = values_of(how.strategy)
         self._clock = clock
-        self._expected_s = expected_s
-        self._expected: dict[str, tuple[str, asyncio.TimerHandle]] = {}
+        self._unsure_s = unsure_s
+        self._expected = Expected(state, expected_s, unsure_s)
         self._open: OrderedDict[str, Decision] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
         self._warm_by_s: float | None = None
@@ -116,6 +120,30 @@ class Adviser:
         """Wait until pods can be judged."""
         while self.not_ready():
             await self._clock.sleep(_POLL_S)
+
+    async def settled(self, question: Question) -> None:
+        """Wait, a second at most, until it is known which bandwidth this pod finds free."""
+        pod, now_s = question.pod, asyncio.get_running_loop().time
+        known_by_s = now_s() + self._unsure_s
+        while now_s() < (until_s := self._unsettled_until_s(pod, known_by_s)):
+            await self._expected.news(until_s)
+
+    def _unsettled_until_s(self, pod: Pod, known_by_s: float) -> float:
+        """Loop time until which waiting may change what is said of the pod; 0: it can't."""
+        wanted_mbps = pod.hints.bandwidth_mbps
+        if not wanted_mbps:
+            return 0.0
+        if self._state.pod(pod.uid) is None:
+            return known_by_s  # it could not be counted anywhere
+        unsure = [
+            (other.hints.bandwidth_mbps or 0.0, s) for other, s in self._expected.unsure(pod.uid)
+        ]
+        either_way_mbps = sum(mbps for mbps, _ in unsure)
+        if not either_way_mbps:
+            return 0.0
+        free_mbps = self._state.view(self._telemetry, self._clock.now_s()).bandwidth_free_mbps()
+        matters = np.abs(free_mbps - wanted_mbps) <= either_way_mbps
+        return max(s for mbps, s in unsure if mbps) if matters.any() else 0.0
 
     def filter(self, question: Question) -> tuple[list[str], dict[str, str]]:
         """The nodes that pass, in the question's order, and why each other one does not.
@@ -160,7 +188,7 @@ class Adviser:
         if binding.node not in self._state.nodes():
             raise AdviceError(f"the cluster has no node {binding.node}")
         if pod.node_name is None:
-            self._withdraw(pod.uid)
+            self._expected.withdraw(pod.uid)
             self._check_still_fits(pod, binding.node)
             await self._bind(pod, binding.node)
         elif pod.node_name != binding.node:
@@ -168,6 +196,7 @@ class Adviser:
 
     def heard(self, change: ClusterChange) -> None:
         """Learn from the watch what became of the pods that were asked about."""
+        self._expected.heard()
         match change:
             case Listed(pods=pods):
                 for pod in pods:
@@ -176,18 +205,17 @@ class Adviser:
                 self._note(pod)
             case PodGone(pod):
                 self._open.pop(pod.uid, None)
-                self._stop_expecting(pod.uid)
+                self._expected.drop(pod.uid)
 
     async def close(self) -> None:
         """Take back what was only expected, and finish what is being told."""
-        for uid in list(self._expected):
-            self._withdraw(uid)
+        self._expected.withdraw_all()
         await asyncio.gather(*self._telling, return_exceptions=True)
 
     def _look(self, question: Question) -> tuple[Pod, ClusterView]:
         """The pod, and the cluster without it."""
         pod = question.pod if self._how.whole else replace(question.pod, problem=None)
-        self._withdraw(pod.uid)
+        self._expected.withdraw(pod.uid)
         now_s = self._clock.now_s()
         if now_s - self._last_asked_s > _RUN_GAP_S:
             self._state.begin_run()
@@ -206,11 +234,9 @@ class Adviser:
         filters = {name: _always(verdict) for name, verdict in verdicts.items()}
         decision = decide(view, pod, filters, self._how.strategy, self._how.random)
         self._remember(decision)
-        if decision.node is not None and self._state.pod(pod.uid) is not None:
-            self._state.assume(pod, decision.node)
-            loop = asyncio.get_running_loop()
-            expiry = loop.call_later(self._expected_s, self._withdraw, pod.uid)
-            self._expected[pod.uid] = (decision.node, expiry)
+        if decision.node is not None:
+            passes = np.logical_and.reduce([verdict.passes for verdict in verdicts.values()])
+            self._expected.put(pod, decision.node, sure=np.count_nonzero(passes) == 1)
         return decision
 
     def _remember(self, decision: Decision) -> None:
@@ -220,45 +246,15 @@ class Adviser:
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
 
-    def _withdraw(self, uid: str) -> None:
-        """The pod is not on the node where it was expected, unless the watch says so."""
-        if self._stop_expecting(uid) and self._state.is_assumed(uid):
-            pod = self._state.pod(uid)
-            assert pod is not None  # noqa: S101  # only known pods are assumed
-            self._state.forget(pod)
-
-    def _stop_expecting(self, uid: str) -> bool:
-        if uid not in self._expected:
-            return False
-        _, expiry = self._expected.pop(uid)
-        expiry.cancel()
-        return True
-
     def _check_still_fits(self, pod: Pod, node: str) -> None:
         """Pods that kube-scheduler put elsewhere than expected may have taken the room."""
-        with self._nothing_expected():
+        with self._expected.none():
             view = self._state.view(self._telemetry, self._clock.now_s())
         at = view.table.index[node]
         for name, test in self._how.own.items():
             verdict = test(view, pod)
             if not verdict.passes[at]:
                 raise AdviceError(f"{node}: Leadline {name}: {verdict.reason(at)}")
-
-    @contextmanager
-    def _nothing_expected(self) -> Iterator[None]:
-        """Count only what is bound or being bound: an expectation must refuse nobody a place."""
-        lifted = [
-            (pod, node)
-            for uid, (node, _) in self._expected.items()
-            if self._state.is_assumed(uid) and (pod := self._state.pod(uid)) is not None
-        ]
-        for pod, _ in lifted:
-            self._state.forget(pod)
-        try:
-            yield
-        finally:
-            for pod, node in lifted:
-                self._state.assume(pod, node)
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
@@ -277,7 +273,7 @@ class Adviser:
 
     def _note(self, pod: Pod) -> None:
         if pod.node_name is not None:
-            self._stop_expecting(pod.uid)
+            self._expected.drop(pod.uid)
             self._settle(pod, pod.node_name)
 
     def _settle(self, pod: Pod, node: str) -> None:

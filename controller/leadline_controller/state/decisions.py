@@ -7,15 +7,16 @@ longer is the history's, which is told of everything that is noted here.
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol
 
 from leadline_controller.core.account import Account, account
 from leadline_controller.core.cycle import Better, Decision
-from leadline_controller.core.model import Pod
 
 BOUND = "bound"
 PENDING = "pending"
 GONE = "gone"
+_MOST_OPEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,6 @@ class Keeper(Protocol):
         """The outcome of the last decision about the record's pod is another now."""
         ...
 
-    def gone(self, pod: Pod) -> None:
-        """The pod was deleted; what is pending about it won't be."""
-        ...
-
 
 class History(Protocol):
     """The decisions that were kept, those of earlier runs as well."""
@@ -108,13 +105,15 @@ class History(Protocol):
 
 class DecisionLog:
     """The last `limit` pods' decisions; those that are not among the last `detailed` have lost
-    their basis, which weighs megabytes in a large cluster."""
+    their basis, which weighs megabytes in a large cluster. One whose outcome is still to come is
+    kept for longer, else the history would never hear of it."""
 
     def __init__(self, limit: int = 256, detailed: int = 32, keeper: Keeper | None = None) -> None:
         self._limit = limit
         self._detailed = detailed
         self._keeper = keeper
         self._records: OrderedDict[str, Record] = OrderedDict()
+        self._open: OrderedDict[str, Record] = OrderedDict()
         self._in_detail: OrderedDict[str, None] = OrderedDict()
         self._number = 0
 
@@ -122,44 +121,38 @@ class DecisionLog:
         """Take over what an earlier run decided, oldest first."""
         for record in records:
             self._put(replace(record, number=self._next()))
+        self._make_room()
 
     def add(
         self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, float]
     ) -> None:
         """Remember a decision in place of any earlier one about the pod."""
-        self._records.pop(decision.pod.key, None)
+        for known in (self._records, self._open):
+            known.pop(decision.pod.key, None)
         record = self._put(Record(decision, at_s, outcome, options, self._next()))
-        while len(self._records) > self._limit:
-            self._in_detail.pop(self._records.popitem(last=False)[0], None)
+        self._make_room()
         self._lighten(decision.pod.key)
         if self._keeper is not None:
             self._keeper.decided(record)
 
     def settle(self, pod: str, outcome: str) -> None:
         """Note what came of the decision about the pod with this key."""
-        record = self._records.get(pod)
+        record = self.get(pod)
         if record is not None and record.outcome != outcome:
             at_s, options = record.at_s, record.options
             record = self._put(Record(record.decision, at_s, outcome, options, self._next()))
+            if self._open.pop(pod, None) is not None:
+                self._records.move_to_end(pod, last=False)  # the first that makes room again
             if self._keeper is not None:
                 self._keeper.settled(record)
 
-    def gone(self, pod: Pod) -> None:
-        """Note that the pod was deleted, if that is what came of the decision about it."""
-        record = self._records.get(pod.key)
-        if record is None:
-            if self._keeper is not None and pod.node_name is None:
-                self._keeper.gone(pod)  # others have been decided on since
-        elif record.outcome == PENDING and record.decision.pod.uid == pod.uid:
-            self.settle(pod.key, GONE)
-
     def get(self, pod: str) -> Record | None:
         """The last decision about the pod with this key."""
-        return self._records.get(pod)
+        return self._records.get(pod) or self._open.get(pod)
 
     def all(self) -> Iterator[Record]:
         """From the oldest decision to the newest."""
-        return iter(tuple(self._records.values()))
+        return iter(tuple(chain(self._open.values(), self._records.values())))
 
     def _next(self) -> int:
         self._number += 1
@@ -168,6 +161,15 @@ class DecisionLog:
     def _put(self, record: Record) -> Record:
         self._records[record.decision.pod.key] = record
         return record
+
+    def _make_room(self) -> None:
+        while len(self._records) > self._limit:
+            key, record = self._records.popitem(last=False)
+            self._in_detail.pop(key, None)
+            if record.outcome == PENDING:
+                self._open[key] = replace(record, decision=record.decision.without_basis())
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
 
     def _lighten(self, newest: str) -> None:
         self._in_detail.pop(newest, None)

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.core.model import Pod
+from leadline_controller.core.ports import PodGone
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.state.outcomes import learn
 
 from tests.controller.state.test_decisions import decision
 
@@ -45,30 +47,12 @@ async def test_a_pod_that_went_is_not_pending_any_more(
         if written:
             await recorder.about("default/other")
         for name in ("stuck", "placed", "again", "unheard-of"):
-            log.gone(deleted(name))
-        log.gone(Pod("default", "other", uid="another of that name"))
+            learn(log, PodGone(deleted(name)))
+        learn(log, PodGone(Pod("default", "other", uid="another of that name")))
         told = [await outcomes(recorder, name) for name in ("stuck", "other", "unheard-of")]
         assert told == [[GONE], [PENDING], []]
-        if limit > 1:
-            assert await outcomes(recorder, "placed") == [BOUND]
-            assert await outcomes(recorder, "again") == ["failed: 503"]
-    finally:
-        await recorder.stop()
-
-
-async def test_only_what_is_pending_is_overwritten(tmp_path: Path) -> None:
-    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(keeper=recorder)
-    recorder.start()
-    try:
-        decided(log, ("a", "b"))
-        log.settle("default/a", BOUND)
-        recorder.gone(deleted("a"))  # joined with the decision
-        assert await outcomes(recorder, "a") == [BOUND]
-        recorder.gone(deleted("a"))  # on its own
-        recorder.gone(deleted("b"))
-        assert await outcomes(recorder, "a") == [BOUND]
-        assert await outcomes(recorder, "b") == [GONE]
+        assert await outcomes(recorder, "placed") == [BOUND]
+        assert await outcomes(recorder, "again") == ["failed: 503"]
     finally:
         await recorder.stop()
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -18,10 +19,12 @@ from typing import Any
 import pytest
 from leadline_controller.cli.__main__ import run
 from leadline_controller.config import Settings
+from leadline_controller.core.ports import Listed
 from leadline_controller.history.database import Database
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.sim.cluster import SimCluster
-from leadline_controller.state.decisions import PENDING
+from leadline_controller.state.decisions import BOUND, GONE, PENDING
+from leadline_controller.state.outcomes import learn
 from leadline_controller.wiring import Controller
 
 from tests.controller.state.test_decisions import decision
@@ -101,6 +104,8 @@ def without_ages(told: dict[str, Any]) -> dict[str, Any]:
 def pods_in(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+            return []  # not even the tables were written
         return [pod for (pod,) in connection.execute("SELECT pod FROM decisions ORDER BY id")]
 
 
@@ -227,3 +232,32 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
     asyncio.run(decide_and_stop())
     assert numbers(pods_in(tmp_path / "d.db")) == list(range(100))
     assert not (tmp_path / "d.db-wal").exists()
+
+
+def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_path: Path) -> None:
+    """However many were decided after it, and whoever bound or deleted it meanwhile."""
+    settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
+    names = ("here", "elsewhere", "deleted", "waiting")
+
+    async def decide() -> None:
+        controller = Controller(settings, SimCluster())
+        async with controller.remembering():
+            for name in names:
+                controller.decisions.add(decision(name), controller.clock.now_s(), PENDING, {})
+            for i in range(400):
+                controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), BOUND, {})
+
+    async def outcomes() -> list[str]:
+        on = {"here": "n1", "elsewhere": "n2", "waiting": None}
+        pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
+        controller = Controller(settings, SimCluster())
+        async with controller.remembering():
+            learn(controller.decisions, Listed((), tuple(pods)))
+        async with controller.remembering():
+            return [
+                (await controller.history.about(f"default/{name}"))[0].outcome for name in names
+            ]
+
+    asyncio.run(decide())
+    told = asyncio.run(outcomes())
+    assert told == [BOUND, "failed: the pod is on n2", GONE, PENDING]

@@ -65,6 +65,7 @@ class Scene:
         every_filter: bool = False,
         warm_up_s: float = 0.0,
         expected_s: float = 60.0,
+        unsure_s: float = 0.05,
         cluster: SimCluster | None = None,
     ) -> None:
         self.cluster = cluster or SimCluster(nodes)
@@ -81,7 +82,9 @@ class Scene:
             warm_up_s=warm_up_s,
         )
         self.adviser = Adviser(
-            self.cluster, self.state, self.telemetry, self.decisions, how, self.clock, expected_s
+            *(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock),
+            expected_s=expected_s,
+            unsure_s=unsure_s,
         )
 
     def list(self) -> None:

@@ -215,6 +215,38 @@ async def test_a_client_that_dribbles_is_cut_off() -> None:
         writer.close()
 
 
+@pytest.mark.parametrize("then", [b"", HEAD[:20], b"GET /healthz HTTP/1.1\r\n"])
+async def test_after_an_answer_a_slow_client_is_cut_off_as_well(then: bytes) -> None:
+    """It dribbles, or says no more: kube-scheduler would have asked or closed long ago."""
+    async with answering(listed(), Limits(idle_s=0.3)) as address:
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+        for byte in then:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0.005)
+        assert await read_to_the_end(reader) == b""
+        writer.close()
+
+
+async def test_a_head_without_an_end_is_cut_off() -> None:
+    async with answering(listed(), Limits(answer_s=PATIENCE_S, head_s=PATIENCE_S)) as address:
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(HEAD[:20] + b"x" * 100_000)
+        assert b" 400 " in await read_to_the_end(reader)
+        writer.close()
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
+async def test_rubbish_of_many_bytes_is_an_error_of_the_protocol(verb: str) -> None:
+    question = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
+    async with answering(listed(), Limits(answer_s=PATIENCE_S)) as address:
+        _, answer = await post(address, verb, question)
+        assert answer["Error"].startswith("leadline: ")
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -371,6 +403,38 @@ async def test_over_tls_only_those_with_a_certificate_are_answered(
         assert await read_to_the_end(reader) == b""  # one that never shakes hands
         writer.close()
         assert await ask(authority.client("kube-scheduler")) == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [HEAD, b"\x16\x03\x01\x02\x00" + b"\xff" * 600, b"\x16\x03\x01\x02\x00\x01", b""]
+)
+async def test_what_is_no_handshake_is_cut_off(authority: Authority, sent: bytes) -> None:
+    async with answering(listed(), SHORT, files(authority.server("127.0.0.1"))) as address:
+        host, port = address.split(":")
+        for _ in range(2 * SHORT.connections):  # none of them takes a place
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            with suppress(ConnectionResetError):
+                assert b"HTTP" not in await read_to_the_end(reader)
+            writer.close()
+
+
+async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
+    authority: Authority,
+) -> None:
+    shown = client_context(authority, authority.client("kube-scheduler"))
+    tls = files(authority.server("127.0.0.1"))
+    async with answering(listed(), SHORT, tls) as address:
+        host, port = address.split(":")
+        for _ in range(2):
+            clients = [
+                await asyncio.open_connection(host, int(port), ssl=shown)
+                for _ in range(SHORT.connections + 2)
+            ]
+            for reader, writer in clients:
+                with suppress(ConnectionResetError):
+                    assert await read_to_the_end(reader) == b""
+                writer.close()
 
 
 async def test_an_address_that_is_taken_is_told() -> None:

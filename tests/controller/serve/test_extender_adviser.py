@@ -1,6 +1,8 @@
 """What is said of a pod, what is assumed of it meanwhile, and what is learnt afterwards."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -16,13 +18,14 @@ from leadline_controller.core.ports import (
     UnavailableError,
 )
 from leadline_controller.serve.extender_adviser import AdviceError
-from leadline_controller.serve.extender_protocol import Binding
+from leadline_controller.serve.extender_protocol import Binding, Question
 from leadline_controller.sim.cluster import SimCluster
 from leadline_controller.state.decisions import BOUND, PENDING
 
 from tests.controller.serve.asking import Scene, asked, pending, wants, wide
 from tests.kube.objects import node
 
+PATIENCE_S = 20.0
 NAMES = ["n1", "n2", "n3"]
 
 
@@ -175,6 +178,90 @@ async def test_a_burst_does_not_pile_up_on_one_link(scene: Scene) -> None:
         question = asked(wants(name, 600), NAMES)
         best.append(scene.adviser.filter(question)[0])
     assert best == [["n3"], [], []]
+
+
+@asynccontextmanager
+async def asking_after(scene: Scene, question: Question) -> AsyncIterator["asyncio.Task[None]"]:
+    """Somebody who waits to learn where the pods before this one went."""
+    waiting = asyncio.create_task(scene.adviser.settled(question))
+    try:
+        await asyncio.sleep(0)
+        yield waiting
+        async with asyncio.timeout(PATIENCE_S):
+            await waiting
+    finally:
+        waiting.cancel()
+
+
+@pytest.mark.parametrize("bound_by_us", [True, False])
+async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
+    bound_by_us: bool,
+) -> None:
+    """It goes on to the next pod before anybody can know which node it took."""
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    first, _ = put(scene, "a", 60), put(scene, "b", 60)
+    question = asked(wants("a", 60, data_mb="100"), NAMES[:2])
+    assert scene.adviser.filter(question)[0] == ["n1", "n2"]
+    assert scene.adviser.prioritize(question)["n2"] == 10
+    following = asked(wants("b", 60, data_mb="100"), NAMES[:2])
+    async with asking_after(scene, following) as waiting:
+        assert not waiting.done()
+        if bound_by_us:
+            await scene.adviser.bind(binding(first, "n1"))
+        else:
+            scene.hear(PodChanged(replace(first, node_name="n1")))
+    assert scene.adviser.filter(following)[0] == ["n2"]
+
+
+async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -> None:
+    scene = Scene(boards(100, 1000), unsure_s=0.05)
+    scene.list()
+    put(scene, "a", 60)
+    put(scene, "b", 60)
+    scene.adviser.prioritize(asked(wants("a", 60), NAMES[:2]))
+    for _ in range(2):
+        async with asking_after(scene, asked(wants("b", 60), NAMES[:2])):
+            pass
+    assert scene.free_mbps() in ({"n1": 40, "n2": 1000}, {"n1": 100, "n2": 940})
+
+
+async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
+    scene = Scene(boards(100), unsure_s=PATIENCE_S)
+    scene.list()
+    async with asking_after(scene, asked(wants("new", 60), ["n1"])) as waiting:
+        assert not waiting.done()
+        put(scene, "new", 60)
+    scene.adviser.filter(asked(wants("new", 60), ["n1"]))
+    assert scene.free_mbps() == {"n1": 40}
+
+
+async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> None:
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    for name, mbps in (("any", None), ("wide", 500), ("next", 60), ("last", None)):
+        put(scene, name, mbps)
+    scene.adviser.prioritize(asked(wants("any"), NAMES[:2]))
+    scene.adviser.filter(asked(wants("wide", 500), NAMES[:2]))  # one node only
+    async with asking_after(scene, asked(wants("next", 60), NAMES[:2])) as waiting:
+        assert waiting.done()
+    scene.adviser.prioritize(asked(wants("next", 60), NAMES[:2]))
+    for name, mbps in (("last", None), ("next", 60)):  # itself again
+        async with asking_after(scene, asked(wants(name, mbps), NAMES[:2])) as waiting:
+            assert waiting.done()
+
+
+@pytest.mark.parametrize(("mbps", "waits"), [(4, False), (50, True), (100, True), (170, False)])
+async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
+    mbps: float, waits: bool
+) -> None:
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    first, _ = put(scene, "first", 60), put(scene, "second", mbps)
+    scene.adviser.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
+    async with asking_after(scene, asked(wants("second", mbps), NAMES[:2])) as waiting:
+        assert waiting.done() != waits
+        scene.hear(PodChanged(replace(first, node_name="n1")))
 
 
 async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:

@@ -1,6 +1,19 @@
 from leadline_controller.core.cycle import Decision
 from leadline_controller.core.model import Pod
-from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog, Record
+
+
+class Keeping:
+    """A keeper that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.settled_ones: list[Record] = []
+
+    def decided(self, record: Record) -> None:
+        pass
+
+    def settled(self, record: Record) -> None:
+        self.settled_ones.append(record)
 
 
 def decision(name: str, node: str | None = "n1") -> Decision:
@@ -10,9 +23,31 @@ def decision(name: str, node: str | None = "n1") -> Decision:
 def test_the_oldest_decisions_make_room() -> None:
     log = DecisionLog(limit=3)
     for i in range(5):
-        log.add(decision(f"p{i}"), float(i), PENDING, {})
+        log.add(decision(f"p{i}"), float(i), BOUND, {})
     assert [record.decision.pod.name for record in log.all()] == ["p2", "p3", "p4"]
     assert log.get("default/p1") is None
+
+
+def test_those_whose_outcome_is_still_to_come_are_kept_until_it_came() -> None:
+    told = Keeping()
+    log = DecisionLog(limit=2, keeper=told)
+    for i in range(4):
+        log.add(decision(f"p{i}"), float(i), PENDING, {})
+    log.settle("default/p0", BOUND)
+    assert [(each.decision.pod.name, each.outcome) for each in told.settled_ones] == [("p0", BOUND)]
+    assert [each.decision.pod.name for each in log.all()] == ["p1", "p0", "p2", "p3"]
+    log.add(decision("p1", "n2"), 5.0, PENDING, {})
+    assert [each.decision.pod.name for each in log.all()] == ["p2", "p3", "p1"]
+    assert log.get("default/p0") is None
+
+
+def test_but_not_for_ever() -> None:
+    log = DecisionLog(limit=1)
+    for i in range(5000):
+        log.add(decision(f"p{i}"), float(i), PENDING, {})
+    assert len(list(log.all())) == 1 + 4096
+    assert log.get("default/p902") is None
+    assert log.get("default/p903") is not None
 
 
 def test_the_newest_decision_about_a_pod_is_the_one_that_is_kept() -> None:
