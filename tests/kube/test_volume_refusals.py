@@ -66,7 +66,7 @@ async def test_it_is_told_why(
     (event,) = [
         event
         for event in events["items"]
-        if event["regarding"]["name"] == pod_name and event["reportingController"] == "leadline"
+        if event["regarding"].get("name") == pod_name and event["reportingController"] == "leadline"
     ]
     assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
     assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
