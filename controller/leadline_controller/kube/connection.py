@@ -16,7 +16,6 @@ from kubernetes_asyncio.config import ConfigException, load_incluster_config, lo
 
 from leadline_controller import __version__
 
-
 # An object of a watch is a line, and etcd takes 1.5 MiB.
 _LONGEST_LINE_BYTES = 2**21
 
