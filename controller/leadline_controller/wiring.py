@@ -166,6 +166,8 @@ class Controller:
             strategy=strategy_name,
             scheduler_name=self.settings.scheduler_name,
             leadership=self.leadership,
+            places=self.settings.standalone,
+            advises=self.settings.extender is not None,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -209,14 +211,20 @@ class Controller:
             listener(change)
 
     async def _tick(self, prober: Prober) -> None:
-        led = self.leadership is ALONE
+        """While we lead, have what is due sent. A fault in it must not end the measuring."""
+        led, said = self.leadership is ALONE, ""
         while True:
-            leads = self.leadership.leads()
-            if leads and not led:
-                prober.take_over(self.clock.now_s())
-            if leads:
-                prober.tick(self.clock.now_s())
-            led = leads
+            leads, now_s = self.leadership.leads(), self.clock.now_s()
+            try:
+                if leads and not led:
+                    prober.take_over(now_s)
+                led = leads
+                if leads:
+                    prober.tick(now_s)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is said once
+                if repr(error) != said:
+                    said = repr(error)
+                    log.error("probing the network failed, trying again: %s", said)
             await self.clock.sleep(_PROBE_TICK_S)
 
 

@@ -7,7 +7,15 @@ import platform
 import sys
 from importlib import import_module
 
-PARTS = ("decision", "predicates", "decisions_db", "ingest", "agent_memory", "extender", "scheduling")
+PARTS = (
+    "decision",
+    "predicates",
+    "decisions_db",
+    "ingest",
+    "agent_memory",
+    "extender",
+    "scheduling",
+)
 
 
 def main(names: list[str]) -> None:

@@ -1,22 +1,21 @@
 """Leadline beside the stock kube-scheduler: pods bound a second, and what a pod waits.
 
-One API server, KWOK's nodes, boards that report all the while. Each scheduler in turn has two
-loads of as many pods: a backlog that is there when it starts, which shows how many it binds a
-second, and pods that come steadily and slower than any of them binds, which shows what one
-waits. When a pod was made and when it was bound is what the API server's audit log says.
+One API server, KWOK's nodes, boards that report all the while. Each scheduler has two loads of as
+many pods: a backlog that is there when it starts, which shows how many it binds a second, and
+pods that come steadily and slower than any of them binds, which shows what one waits. When a pod
+was made and when it was bound is what the API server's audit log says. The backlogs come in
+rounds, and the one who begins changes, because a machine that does all this at once has moods.
 """
 
 import gc
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import quantiles
-from typing import Any
+from statistics import mean, median, quantiles
 
 import psutil
 
@@ -36,30 +35,47 @@ PODS = 1000
 STEADY_PER_S = 40
 LIFTED = 10_000
 PATH = "/api/v1/namespaces/default/pods"
+ROUNDS = 5
+# KWOK and the garbage collectors have work left over when the last pod is gone.
+SETTLE_S = 3.0
 PATIENCE_S = 300.0
 # Kubelets, boards and the broker have machines of their own; here they take what is left.
 PLAYED = 19
 # A run of a scheduler: yields the process that it is.
-Running = Callable[[], "contextmanager[int]"]
+Running = Callable[[], AbstractContextManager[int]]
 
 
 @dataclass(frozen=True)
-class Result:
-    """Of one scheduler over so many nodes. The CPU seconds are of the backlog."""
+class Contender:
+    """A scheduler, and the name by which pods ask for it."""
 
-    nodes: int
     name: str
-    per_s: float
-    waits_ms: Sequence[float]
+    scheduler_name: str
+    running: Running
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """How fast all of it was bound, and what that took from the first binding to the last."""
+
+    bound_per_s: float
     scheduler_cpu_s: float
     server_cpu_s: float
 
-    def row(self) -> str:
-        cuts = quantiles(self.waits_ms, n=100)
-        return (
-            f"{self.nodes:>6,}  {self.name:<32}{self.per_s:>8.0f}{cuts[49]:>9.1f}{cuts[98]:>9.1f}"
-            f"{1000 * self.scheduler_cpu_s / PODS:>11.2f}{1000 * self.server_cpu_s / PODS:>11.2f}"
-        )
+
+def row(size: int, name: str, rounds: Sequence[Backlog], waits_ms: Sequence[float]) -> str:
+    """Of one scheduler over `size` nodes: the median round, the slowest and the quickest."""
+    cuts = quantiles(waits_ms, n=100)
+    speeds = [each.bound_per_s for each in rounds]
+    scheduler, server = (
+        mean(getattr(each, what) for each in rounds) / PODS * 1000
+        for what in ("scheduler_cpu_s", "server_cpu_s")
+    )
+    spread = f"{min(speeds):.0f}-{max(speeds):.0f}"
+    return (
+        f"{size:>6,}  {name:<31}{median(speeds):>7.0f}{spread:>10}"
+        f"{cuts[49]:>7.1f}{cuts[98]:>7.1f}{scheduler:>8.2f}{server:>8.2f}"
+    )
 
 
 @dataclass
@@ -73,9 +89,9 @@ class Scene:
     kwok: Kwok
 
     @contextmanager
-    def stock(self, **limits: int) -> Iterator[int]:
-        """kube-scheduler."""
-        with kube_scheduler(self.plane, **limits) as running:
+    def stock(self, limit_per_s: int | None = None) -> Iterator[int]:
+        """kube-scheduler, with its own limits to what it asks of the server, or with another."""
+        with kube_scheduler(self.plane, qps=limit_per_s, burst=limit_per_s) as running:
             yield running.pid
 
     @contextmanager
@@ -103,12 +119,7 @@ class Scene:
 
     def wait_bound(self, prefix: str) -> dict[str, tuple[float, float]]:
         """Pod -> when it was made and when it was bound, seconds by the API server's clock."""
-        eventually(
-            lambda: sum(write.worked for write in self.audit.bindings(prefix)),
-            lambda count: count >= PODS,
-            f"{PODS} pods {prefix}* are bound",
-            PATIENCE_S,
-        )
+        self.wait_bindings(prefix, PODS)
         made = self.audit.made(prefix)
         return {
             write.name: (made[write.name], write.done_s)
@@ -116,10 +127,20 @@ class Scene:
             if write.worked
         }
 
+    def wait_bindings(self, prefix: str, wanted: int) -> None:
+        """Wait until so many of the pods are bound."""
+        eventually(
+            lambda: sum(write.worked for write in self.audit.bindings(prefix)),
+            lambda count: count >= wanted,
+            f"{wanted} pods {prefix}* are bound",
+            PATIENCE_S,
+        )
+
     def clear(self) -> None:
         """Remove all pods."""
         self._api.delete(PATH)
         eventually(lambda: self._api.get(PATH)["items"], lambda left: not left, "no pods")
+        time.sleep(SETTLE_S)
 
     def cpu_s(self, pid: int) -> float:
         """What a process and its children have used."""
@@ -145,48 +166,50 @@ def scene() -> Iterator[Scene]:
         yield Scene(folder, plane, audit, broker, player)
 
 
-def measure(
-    scene: Scene, nodes: Sequence[str], name: str, pods_of: str, running: Callable[[], Any]
-) -> Result:
-    """Both loads under one scheduler; `pods_of` is its name in the pods."""
-    label = f"{''.join(c for c in name if c.isalpha())}-{len(nodes)}"
+def backlog(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: str) -> Backlog:
+    """A scheduler finds all the pods there when it starts."""
 
-    def create(prefix: str, at: int) -> None:
-        scene.create(f"{prefix}-{at:04}", pods_of, nodes[at % len(nodes)])
+    def create(at: int) -> None:
+        scene.create(f"{prefix}-{at:04}", contender.scheduler_name, nodes[at % len(nodes)])
 
-    side_by_side(partial(create, f"{label}-backlog"), range(PODS))
+    side_by_side(create, range(PODS))
     server = scene.plane.pid
     assert server is not None
-    with running() as pid:
-        server_cpu_s = -scene.cpu_s(server)
-        bound = sorted(done_s for _, done_s in scene.wait_bound(f"{label}-backlog").values())
-        cpu_s = scene.cpu_s(pid)
-        server_cpu_s += scene.cpu_s(server)
-        scene.clear()
+    with contender.running() as pid:
+        scene.wait_bindings(prefix, 1)
+        before = scene.cpu_s(pid), scene.cpu_s(server)
+        bound = sorted(done_s for _, done_s in scene.wait_bound(prefix).values())
+        after = scene.cpu_s(pid), scene.cpu_s(server)
+    scene.clear()
+    return Backlog((PODS - 1) / (bound[-1] - bound[0]), after[0] - before[0], after[1] - before[1])
+
+
+def steady_ms(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: str) -> list[float]:
+    """From creation to binding, of pods that come one by one."""
+    with contender.running() as _:
+        scene.create(f"first-{prefix}", contender.scheduler_name, nodes[0])
+        scene.wait_bindings(f"first-{prefix}", 1)
         begin_s = time.monotonic()
         for at in range(PODS):
             time.sleep(max(0.0, begin_s + at / STEADY_PER_S - time.monotonic()))
-            create(f"{label}-steady", at)
-        waits_ms = [
-            (done_s - made_s) * 1000
-            for made_s, done_s in scene.wait_bound(f"{label}-steady").values()
-        ]
+            scene.create(f"{prefix}-{at:04}", contender.scheduler_name, nodes[at % len(nodes)])
+        waits = scene.wait_bound(f"{prefix}-").values()
     scene.clear()
-    per_s = (PODS - 1) / (bound[-1] - bound[0])
-    return Result(len(nodes), name, per_s, waits_ms, cpu_s, server_cpu_s)
+    return [(bound_s - made_s) * 1000 for made_s, bound_s in waits]
 
 
-def results(sizes: Sequence[int] = NODES) -> Iterator[Result]:
+def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
     """All schedulers over clusters that grow."""
     with scene() as stage:
-        contenders: dict[str, tuple[str, Callable[[], Any]]] = {
-            "kube-scheduler, default limits": ("default-scheduler", stage.stock),
-            "kube-scheduler, limits lifted": (
+        contenders = (
+            Contender("kube-scheduler, default limits", "default-scheduler", stage.stock),
+            Contender(
+                "kube-scheduler, limits lifted",
                 "default-scheduler",
-                partial(stage.stock, qps=LIFTED, burst=LIFTED),
+                partial(stage.stock, LIFTED),
             ),
-            "leadline, dacs, all filters": ("leadline", stage.leadline),
-        }
+            Contender("leadline, dacs, all filters", "leadline", stage.leadline),
+        )
         nodes: list[str] = []
         for size in sizes:
             labels = {"leadline.dev/bandwidth-mbps": "1000"}
@@ -194,15 +217,22 @@ def results(sizes: Sequence[int] = NODES) -> Iterator[Result]:
             stage.kwok.add_nodes(more)
             nodes += [each["metadata"]["name"] for each in more]
             with reporting(stage.broker, nodes):
-                for name, (pods_of, running) in contenders.items():
-                    yield measure(stage, nodes, name, pods_of, running)
+                rounds: dict[str, list[Backlog]] = {each.name: [] for each in contenders}
+                for number in range(ROUNDS):
+                    first = number % len(contenders)
+                    for at, each in enumerate(contenders[first:] + contenders[:first]):
+                        prefix = f"backlog-{size}-{number}-{at}"
+                        rounds[each.name].append(backlog(stage, nodes, each, prefix))
+                for at, each in enumerate(contenders):
+                    waits_ms = steady_ms(stage, nodes, each, f"steady-{size}-{at}")
+                    yield row(size, each.name, rounds[each.name], waits_ms)
 
 
 def main() -> None:
-    """Print the table, a row as soon as it is there."""
+    """Print the table, the rows of a cluster as soon as they are there."""
     gc.freeze()
-    print(f"a backlog of {PODS:,} pods, then {PODS:,} more at {STEADY_PER_S} a second")
-    print(f"{'':40}{'bound':>8}{'creation to':>18}{'CPU ms a pod':>22}")
-    print(f"{'':40}{'a second':>8}{'p50 ms':>9}{'p99 ms':>9}{'scheduler':>11}{'server':>11}")
-    for result in results():
-        print(result.row(), flush=True)
+    print(f"{ROUNDS} times a backlog of {PODS:,} pods, then {PODS:,} at {STEADY_PER_S} a second")
+    print(f"{'':39}{'bound a second':>17}{'waited ms':>14}{'CPU ms a pod':>16}")
+    print(f"{'':39}{'median':>7}{'all':>10}{'p50':>7}{'p99':>7}{'sched.':>8}{'server':>8}")
+    for line in rows():
+        print(line, flush=True)

@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 from leadline_controller import wiring
 from leadline_controller.config import Settings
+from leadline_controller.core.leases import DELIVERY_S, BandwidthWork, PingWork
 from leadline_controller.core.manifest import read_node
 from leadline_controller.core.model import Pod
+from leadline_controller.ingest.leases import Prober
 from leadline_controller.serve.settings import ExtenderSettings
+from leadline_controller.sim.clock import SimClock
 from leadline_controller.sim.cluster import SimCluster
 from leadline_controller.state.decisions import BOUND
 
+from tests.controller.ingest import test_leases as probing
 from tests.controller.serve.asking import args, pending, wants, wide
+from tests.controller.serve.scene import Turn
 from tests.controller.serve.test_extender import post
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
@@ -79,3 +84,68 @@ async def test_every_filter_can_be_asked_for() -> None:
         how = wiring.advising(settings, wiring.placing(settings))
         assert ("NodeResourcesFit" in how.filters) == runs == how.whole
         assert how.own.keys() == {"NodeBandwidthFit"}
+
+
+# Probing.
+
+
+class Failing(probing.Sent):
+    """Can't send for a while."""
+
+    failures: list[Exception]
+
+    def send_ping_lease(self, node: str, work: PingWork) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        super().send_ping_lease(node, work)
+
+
+@asynccontextmanager
+async def ticking(
+    sent: probing.Sent, turn: Turn, clock: SimClock
+) -> AsyncIterator[wiring.Controller]:
+    """The part of a controller that sends what is due, on a clock that a test moves."""
+    controller = wiring.Controller(Settings(), SimCluster(), turn, clock)
+    boards = probing.Scene("n1", "n2")
+    prober = Prober(boards.fleet.state, sent, probing.LIMITS, ())
+    async with running(controller._tick(prober)):
+        await clock.advance(0)
+        yield controller
+
+
+async def test_probing_that_fails_is_said_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sent, clock = Failing(), SimClock()
+    sent.failures = [OSError("no route")] * 4 + [KeyError("n1")]
+    async with ticking(sent, Turn(), clock):
+        await clock.advance(1.9)
+        assert sent.pings == []
+        await clock.advance(1)
+        assert {node for node, _ in sent.pings} == {"n1", "n2"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "probing the network failed, trying again: OSError('no route')",
+        "probing the network failed, trying again: KeyError('n1')",
+    ]
+
+
+async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -> None:
+    sent, clock, turn = probing.Sent(), SimClock(), Turn()
+    longest_s = DELIVERY_S + (probing.LIMITS.ttl_ms + probing.LIMITS.duration_ms) / 1000 + 1
+    tested: list[tuple[str, BandwidthWork]] = sent.tests
+    turn.leading = False
+    async with ticking(sent, turn, clock):
+        for _ in range(2):  # as the first leader after it stood by, and again later
+            await clock.advance(100)
+            assert (sent.pings, tested) == ([], [])
+            turn.leading = True
+            await clock.advance(1)
+            assert len(sent.pings) == 2
+            await clock.advance(longest_s - 1)
+            assert tested == []
+            await clock.advance(1)
+            assert len(tested) == 2
+            turn.leading = False
+            await clock.advance(1)
+            sent.pings.clear()
+            tested.clear()

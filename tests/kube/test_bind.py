@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,8 @@ from leadline_controller.kube.connection import Login
 
 from tests.contracts.scenes import PATIENCE_S
 from tests.kube.objects import pod
-from tests.kube.wire import Answer, Wire, hangs, refusal, says, served
+from tests.kube.wire import Answer, Wire, connected, drops, hangs, kubeconfig, refusal, says
+from tests.support.ports import free_port
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 MADE = pod("p")
@@ -43,16 +43,6 @@ class Gate:
         return self._left(self.looks)
 
 
-@asynccontextmanager
-async def connected(wire: Wire, folder: Path, timeout_s: float = 30) -> AsyncIterator[ApiServer]:
-    async with served(wire, folder) as kubeconfig:
-        server = await ApiServer.connect(Login(kubeconfig), timeout_s)
-        try:
-            yield server
-        finally:
-            await server.close()
-
-
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(403, "cannot create pods/binding"), RefusedError, "403"),
     (refusal(404, "pods p not found"), PodGoneError, "404"),
@@ -63,25 +53,41 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
     (refusal(504, "Timeout: request did not complete"), UnavailableError, "504"),
     (hangs(), UnavailableError, BINDING),
+    (drops(), UnavailableError, BINDING),
 ]
 
 
+@pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
 async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
-    tmp_path: Path, answer: Answer, error: type[ClusterError], said: str
+    tmp_path: Path, answer: Answer, error: type[ClusterError], said: str, warm: bool
 ) -> None:
+    """warm: over a connection that was used before, which some clients take for a reason to
+    send once more."""
     wire = Wire()
-    wire.answer(BINDING, answer)
-    async with connected(wire, tmp_path, timeout_s=0.3) as server:
+    wire.answer(BINDING, *[BOUND] * warm, answer)
+    async with connected(wire, tmp_path) as server:
+        if warm:
+            await bind(server, POD, "n0")
         with pytest.raises(error, match=said):
             await bind(server, POD, "n1")
-    assert len(wire.requests) == 1
+    assert len(wire.requests) == 1 + warm
+
+
+async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    nowhere = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(nowhere))
+    try:
+        with pytest.raises(UnavailableError, match=BINDING):
+            await bind(server, POD, "n1")
+    finally:
+        await server.close()
 
 
 async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, 30) as server:
         await bind(server, POD, "n1", Gate(lambda _: 4.5))
         await bind(server, POD, "n1")
     assert wire.asked(BINDING) == [{"timeout": "4.500s"}, {}]
@@ -91,7 +97,7 @@ async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_p
 async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, 30) as server:
         with pytest.raises(NotLeadingError):
             await bind(server, POD, "n1", Gate(lambda _: 0))
     assert wire.requests == []
@@ -104,7 +110,7 @@ async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_
     """As when this process was stopped after it decided, and goes on long after."""
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, 30) as server:
         if warm:
             await bind(server, POD, "n1")
         open_gate = Gate(lambda _: 9)
@@ -125,7 +131,7 @@ async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
     wire.answer(BINDING, hangs())
     closes_s = asyncio.get_running_loop().time() + 0.5
     gate = Gate(lambda _: closes_s - asyncio.get_running_loop().time())
-    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
+    async with connected(wire, tmp_path, 30) as server, asyncio.timeout(PATIENCE_S):
         with pytest.raises(NotLeadingError):
             await bind(server, POD, "n1", gate)
     assert len(wire.requests) == 1
@@ -136,7 +142,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
 ) -> None:
     wire = Wire()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="30"))
-    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S / 2):
+    async with connected(wire, tmp_path, 30) as server, asyncio.timeout(PATIENCE_S / 2):
         with pytest.raises(UnavailableError, match="429"):
             await bind(server, POD, "n1", Gate(lambda _: 9))
         with pytest.raises(UnavailableError, match="left alone"):
@@ -147,7 +153,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
 async def test_after_retry_after_the_binding_is_asked_again(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="1"), BOUND)
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, 30) as server:
         with pytest.raises(UnavailableError):
             await bind(server, POD, "n1", Gate(lambda _: 9))
         await bind(server, POD, "n1", Gate(lambda _: 9))

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.connection import Login
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -81,6 +83,18 @@ def hangs() -> Answer:
     return answer
 
 
+def drops() -> Answer:
+    """A connection that breaks before the answer."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        await asyncio.sleep(3600)
+        raise AssertionError("nobody waits so long")
+
+    return answer
+
+
 def stream(*events: dict[str, Any] | str, then_silence: bool = True) -> Answer:
     """A watch: events, and then silence or the end. A string is sent as it is."""
 
@@ -123,6 +137,17 @@ async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
         yield kubeconfig(folder / "kubeconfig", f"http://{host}:{port}")
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def connected(wire: Wire, folder: Path, timeout_s: float = 0.3) -> AsyncIterator[ApiServer]:
+    """Serve, and yield our end of the connection."""
+    async with served(wire, folder) as login:
+        server = await ApiServer.connect(Login(login), timeout_s)
+        try:
+            yield server
+        finally:
+            await server.close()
 
 
 def kubeconfig(

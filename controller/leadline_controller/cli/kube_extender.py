@@ -17,9 +17,12 @@ _KUBECONFIG = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
 _WEIGHT = 10
 _DURATION = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s))+")
 _USE = """\
-# Copy it to every server node. On k3s, in /etc/rancher/k3s/config.yaml:
-#   kube-scheduler-arg: ["config=/etc/leadline/kube-scheduler.yaml"]
-# then restart k3s. A file that kube-scheduler refuses stops the whole k3s server.
+# Keep it as /etc/leadline/kube-scheduler.yaml on every server node. On k3s name it in
+# /etc/rancher/k3s/config.yaml.d/leadline.yaml (the + keeps what is set elsewhere):
+#   kube-scheduler-arg+:
+#   - config=/etc/leadline/kube-scheduler.yaml
+# then: systemctl restart k3s. A file that kube-scheduler refuses stops the whole k3s server:
+# docs/k3s.md tells how to check it before and how to go back.
 """
 
 

@@ -31,11 +31,12 @@ class ClusterError(Exception):
 
 
 class AlreadyBoundError(ClusterError):
-    """Somebody else bound the pod, or a pod of the same name replaced it (409)."""
+    """Somebody else bound the pod, a pod of the same name replaced it, or the API server could
+    not store the binding (409): only the watch tells which."""
 
 
 class PodGoneError(ClusterError):
-    """The pod is no more (404)."""
+    """The pod is no more (404), or so it seems: the watch tells."""
 
 
 class RefusedError(ClusterError):

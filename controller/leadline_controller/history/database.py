@@ -127,8 +127,8 @@ class Database:
     def _settled(self, change: Settled) -> None:
         self._connection.execute(
             "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
-            " (SELECT max(id) FROM decisions WHERE pod = ?)",
-            (change.outcome, change.uid, change.pod),
+            " (SELECT max(id) FROM decisions WHERE pod = ?) AND outcome = coalesce(?, outcome)",
+            (change.outcome, change.uid, change.pod, change.over),
         )
 
     def _rule(self, rule: Rule) -> int:
@@ -198,6 +198,15 @@ class Database:
     def newest_first(self) -> Iterator[Row]:
         """All decisions, without their accounts."""
         return (row for row, _ in self._rows("ORDER BY decisions.id DESC", account=False))
+
+    def last_with_outcome(self, outcome: str, limit: int) -> list[Row]:
+        """The pods' last decisions, as far as this came of them: without their accounts, the
+        newest first."""
+        rest = (
+            "WHERE outcome = ? AND decisions.id = (SELECT max(id) FROM decisions AS other"
+            " WHERE other.pod = decisions.pod) ORDER BY decisions.id DESC LIMIT ?"
+        )
+        return [row for row, _ in self._rows(rest, (outcome, limit), account=False)]
 
     def all(self) -> Iterator[Row]:
         """All decisions, oldest first."""

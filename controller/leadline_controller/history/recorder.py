@@ -24,7 +24,7 @@ from leadline_controller.history.rows import Row, Settled, clipped, rule
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.history.store import Store
 from leadline_controller.history.times import Moment, Now
-from leadline_controller.state.decisions import Record, Told
+from leadline_controller.state.decisions import GONE, PENDING, Record, Told
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +124,10 @@ class Recorder:
         pod = record.decision.pod
         self._leave(Settled(pod.key, pod.uid, clipped(record.outcome)))
 
+    def gone(self, pod: Pod) -> None:
+        """The pod was deleted; what is pending about it won't be."""
+        self._leave(Settled(pod.key, pod.uid, GONE, over=PENDING))
+
     async def about(self, pod: str) -> list[Told]:
         """The last decisions about the pod with this key, the newest first."""
         return await self._ask(lambda store: store.about(pod, _ABOUT_ONE))
@@ -134,10 +138,13 @@ class Recorder:
         return await self._ask(lambda store: store.since(age_s, _LISTED_MOST))
 
     async def records(self, now_s: float) -> list[Record]:
-        """The newest decisions of earlier runs as records of this one, oldest first. now_s: on
-        this run's clock."""
+        """The newest decisions of earlier runs as records of this one, and older ones of which
+        it is not known what came, oldest first. now_s: on this run's clock."""
         told, _ = await self._ask(lambda store: store.since(None, _RESTORED))
-        return [_record(each, now_s) for each in told]
+        pending = await self._ask(lambda store: store.last_with_outcome(PENDING, _LISTED_MOST))
+        newest = {each.pod for each in told}
+        older = [each for each in reversed(pending) if each.pod not in newest]
+        return [_record(each, now_s) for each in (*older, *told)]
 
     def _leave(self, news: _Decided | Row | Settled, *, hurry: bool = False) -> bool:
         """Whether there was room for it: a disk may hang, but memory is no disk."""
@@ -173,7 +180,7 @@ class Recorder:
     def _run(self) -> None:
         store = Store(self._settings, self._now)
         durable_at_s = math.inf
-        while not (self._closing and not self._waiting):
+        while not self._closing or self._waiting or self._questions:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 store.checkpoint()
@@ -182,10 +189,12 @@ class Recorder:
             self._hurry.wait(_GATHER_S)
             self._work.clear()
             self._hurry.clear()
+            # What was left before a question was asked is written before it is answered.
+            questions = [self._questions.popleft() for _ in range(len(self._questions))]
             if self._write(store):
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
-            while self._questions:
-                self._questions.popleft()(store)
+            for question in questions:
+                question(store)
         store.close()
 
     def _write(self, store: Store) -> bool:
@@ -217,7 +226,8 @@ def _joined(waiting: Iterable[_Decided | Row | Settled]) -> list[Row | Settled]:
             places[change.pod, change.uid] = len(changes)
             changes.append(change)
         elif place is not None and isinstance(row := changes[place], Row):
-            changes[place] = row._replace(outcome=change.outcome)
+            if change.settles(row.outcome):
+                changes[place] = row._replace(outcome=change.outcome)
         else:
             changes.append(change)
     return changes

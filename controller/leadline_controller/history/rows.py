@@ -70,11 +70,16 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What came of the last decision about a pod."""
+    """What came of the last decision about a pod. over: only where this was its outcome."""
 
     pod: str
     uid: str
     outcome: str
+    over: str | None = None
+
+    def settles(self, outcome: str) -> bool:
+        """Whether it is about a decision that has this outcome so far."""
+        return self.over in (None, outcome)
 
 
 def _account(data: bytes) -> Account:

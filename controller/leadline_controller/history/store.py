@@ -84,6 +84,11 @@ class Store:
         rows += self._ask(lambda disk: disk.about(pod, limit), list[Row]())
         return [row.told(self._now()) for row in rows[:limit]]
 
+    def last_with_outcome(self, outcome: str, limit: int) -> list[Told]:
+        """The pods' last decisions on disk, as far as this came of them, the newest first."""
+        rows = self._ask(lambda disk: disk.last_with_outcome(outcome, limit), list[Row]())
+        return [row.told(self._now()) for row in rows]
+
     def since(self, age_s: float | None, limit: int) -> tuple[list[Told], bool]:
         """The last decision about each pod, oldest first, those younger than `age_s`; True
         when there are more than `limit`."""

@@ -15,6 +15,7 @@ from typing import Any
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
 from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME, Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.options import values_of
 from leadline_controller.core.ports import (
     AlreadyBoundError,
@@ -37,7 +38,7 @@ from leadline_controller.scheduling.queue import PendingQueue
 from leadline_controller.scheduling.sayings import Sayings
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
 from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,11 @@ log = logging.getLogger(__name__)
 BINDINGS_AT_ONCE = 64
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
+_BANDWIDTH_POLL_S = 1.0
 _SAYINGS_AT_ONCE = 4
 _LAST_WORDS_S = 3.0
+# Most often the watch says in a moment that another bound the pod, or that it is gone.
+_LEFT_UNSAID = (AlreadyBoundError, NotLeadingError, PodGoneError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch())
                 group.create_task(self._place())
+                group.create_task(self._notice_bandwidth())
         finally:
             self._volumes.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -109,22 +114,31 @@ class Scheduler:
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
-                made_room = self._state.apply(change)
+                news = self._state.apply(change)
                 self._heard(change)
                 self._queue_up(change)
                 self._volumes.notice(change)
-                if made_room:
-                    self._queue.wake(self._clock.now_s())
+                self._queue.wake(self._clock.now_s(), news)
+                self._changed.set()
+
+    async def _notice_bandwidth(self) -> None:
+        """What was measured comes past the cluster, and by another thread."""
+        noticed = self._telemetry.bandwidth_changes
+        while True:
+            await self._clock.sleep(_BANDWIDTH_POLL_S)
+            if noticed != (noticed := self._telemetry.bandwidth_changes):
+                self._queue.wake(self._clock.now_s(), News.BANDWIDTH)
                 self._changed.set()
 
     def _queue_up(self, change: ClusterChange) -> None:
         match change:
             case Listed(pods=pods):
                 there = {pod.uid for pod in pods}
-                self._queue.keep_only(there)
+                for pod in self._queue.keep_only(there):
+                    self._decisions.gone(pod)
                 for record in self._decisions.all():
                     if record.decision.pod.uid not in there:
-                        self._note_gone(record.decision.pod)
+                        self._decisions.gone(record.decision.pod)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
@@ -132,7 +146,8 @@ class Scheduler:
             case PodGone(pod):
                 self._queue.remove(pod.uid)
                 self._note_binding(pod)
-                self._note_gone(pod)
+                if pod.scheduler_name == self._placing.scheduler_name:
+                    self._decisions.gone(pod)
 
     def _consider(self, pod: Pod) -> None:
         if not self._is_pending(pod):
@@ -148,11 +163,6 @@ class Scheduler:
             decision = record.decision
             if (decision.pod.uid, decision.node) == (pod.uid, pod.node_name):
                 self._decisions.settle(pod.key, BOUND)
-
-    def _note_gone(self, pod: Pod) -> None:
-        record = self._decisions.get(pod.key)
-        if record is not None and record.outcome == PENDING and record.decision.pod.uid == pod.uid:
-            self._decisions.settle(pod.key, GONE)
 
     def _is_pending(self, pod: Pod) -> bool:
         return (
@@ -222,7 +232,7 @@ class Scheduler:
     def _begin(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
         decision = self._decide(pod)
         if decision.node is None:
-            self._queue.park(pod.uid, self._clock.now_s())
+            self._queue.park(pod.uid, self._clock.now_s(), decision.hope)
             self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
             return None
         plan = decision.volumes()
@@ -238,8 +248,11 @@ class Scheduler:
     def _give_back(self, pod: Pod, error: BaseException) -> None:
         log.error("placing %s failed: %r", pod.key, error, exc_info=error)
         if self._queue.failed(pod.uid, self._clock.now_s()):
-            self._state.forget(pod)
+            self._give_room_back(pod)
             self._changed.set()
+
+    def _give_room_back(self, pod: Pod) -> None:
+        self._queue.wake(self._clock.now_s(), self._state.forget(pod))
 
     async def _bind(self, pod: Pod, node: str, decision: Decision, plan: VolumePlan | None) -> None:
         try:
@@ -267,20 +280,19 @@ class Scheduler:
 
     def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
-        self._state.forget(pod)
-        match error:
-            case AlreadyBoundError() | PodGoneError():
-                self._queue.remove(pod.uid)
-            case RefusedError() if not isinstance(error, ForbiddenError):
-                self._queue.park(pod.uid, self._clock.now_s())
-            case _:
-                self._queue.failed(pod.uid, self._clock.now_s())
+        self._give_room_back(pod)
+        if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
+            self._queue.park(pod.uid, self._clock.now_s())
+        else:
+            # Also after a 409 or 404: the API server says 409 of every trouble that it has with
+            # its store while it binds. Only the watch lets a pod go.
+            self._queue.failed(pod.uid, self._clock.now_s())
         self._changed.set()
         shown = self._state.pod(pod.uid)
         if shown is not None and shown.node_name is not None:
             return  # only the answer was lost, or another was quicker
         self._decisions.settle(pod.key, f"failed: {error}")
-        if pod.uid in self._queue and not isinstance(error, NotLeadingError):
+        if pod.uid in self._queue and not isinstance(error, _LEFT_UNSAID):
             self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 
     def _decide(self, pod: Pod) -> Decision:

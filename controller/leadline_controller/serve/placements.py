@@ -8,6 +8,7 @@ from dataclasses import replace
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.core.account import Account
+from leadline_controller.core.model import Pod
 from leadline_controller.core.view import Floats
 from leadline_controller.serve.nodes import in_order
 from leadline_controller.serve.source import InspectionSource
@@ -99,9 +100,11 @@ def why_unexplained(source: InspectionSource, key: str) -> str:
     if pod is None:
         return f"no decision about pod {shown} is remembered, and the cluster has no such pod"
     if pod.scheduler_name != source.scheduler_name:
+        return _why_unadvised(source, pod)
+    if not source.places:
         return (
-            f"pod {shown} is not ours to place: its schedulerName is {pod.scheduler_name}, "
-            f"not {source.scheduler_name}"
+            f"pod {shown} has schedulerName {pod.scheduler_name}, but this controller places no "
+            "pods itself: kubernetes.standalone is false"
         )
     if not source.leadership.leads():
         holder = source.leadership.holder() or "another controller"
@@ -112,4 +115,21 @@ def why_unexplained(source: InspectionSource, key: str) -> str:
         f"pod {shown} is on {pod.node_name}, but the decision is not remembered any more: it is "
         "older than decisions.max_age_days, did not fit decisions.max_mb, or was another "
         "controller's"
+    )
+
+
+def _why_unadvised(source: InspectionSource, pod: Pod) -> str:
+    shown = pod.key[:200]
+    if not source.advises:
+        return (
+            f"pod {shown} is not ours to place: its schedulerName is {pod.scheduler_name}, "
+            f"not {source.scheduler_name}"
+        )
+    theirs = f"kube-scheduler places it (schedulerName {pod.scheduler_name})"
+    if pod.node_name is None:
+        return f"pod {shown} is pending: {theirs}, and has not asked Leadline about it lately"
+    return (
+        f"pod {shown} is on {pod.node_name}: {theirs}, and no answer of Leadline about it is "
+        "remembered: it was bound before kube-scheduler asked Leadline, while Leadline was away, "
+        "or too long ago"
     )

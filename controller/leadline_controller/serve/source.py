@@ -16,7 +16,8 @@ class InspectionSource:
     """A running controller. now_s: the monotonic clock by which the states were written;
     cluster_name: the cluster in the topics; strategy: the name of the one in force;
     scheduler_name: whose pods are ours; leadership: whether it decides about them; history:
-    what was decided, in earlier runs as well.
+    what was decided, in earlier runs as well; places: whether it places those pods at all;
+    advises: whether kube-scheduler asks it about the others.
 
     `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
     """
@@ -31,3 +32,5 @@ class InspectionSource:
     strategy: str
     scheduler_name: str = SCHEDULER_NAME
     leadership: Leadership = ALONE
+    places: bool = True
+    advises: bool = False

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from leadline_controller.core.account import Account, account
 from leadline_controller.core.cycle import Better, Decision
+from leadline_controller.core.model import Pod
 
 BOUND = "bound"
 PENDING = "pending"
@@ -87,6 +88,10 @@ class Keeper(Protocol):
         """The outcome of the last decision about the record's pod is another now."""
         ...
 
+    def gone(self, pod: Pod) -> None:
+        """The pod was deleted; what is pending about it won't be."""
+        ...
+
 
 class History(Protocol):
     """The decisions that were kept, those of earlier runs as well."""
@@ -138,6 +143,15 @@ class DecisionLog:
             record = self._put(Record(record.decision, at_s, outcome, options, self._next()))
             if self._keeper is not None:
                 self._keeper.settled(record)
+
+    def gone(self, pod: Pod) -> None:
+        """Note that the pod was deleted, if that is what came of the decision about it."""
+        record = self._records.get(pod.key)
+        if record is None:
+            if self._keeper is not None and pod.node_name is None:
+                self._keeper.gone(pod)  # others have been decided on since
+        elif record.outcome == PENDING and record.decision.pod.uid == pod.uid:
+            self.settle(pod.key, GONE)
 
     def get(self, pod: str) -> Record | None:
         """The last decision about the pod with this key."""

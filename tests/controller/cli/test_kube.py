@@ -1,5 +1,7 @@
 """The file for kube-scheduler; that it takes it is tested in tests/kube."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +74,25 @@ def test_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 def test_this_machine_needs_no_certificates(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     (extender,) = printed(capsys, "--address", f"http://{host}:9")["extenders"]
     assert "tlsConfig" not in extender
+
+
+def test_it_says_where_it_goes_on_k3s_as_the_documentation_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["kube", "extender-config"]) == 0
+    comment = re.findall("^# ?(.*)$", capsys.readouterr().out, re.MULTILINE)
+    guide = (Path(__file__).parents[3] / "docs" / "k3s.md").read_text()
+    (drop_in,) = re.findall(r"`(/\S+)`; the `\+` keeps what is set elsewhere:\n", guide)
+    (block,) = re.findall(r"^ +(kube-scheduler-arg\+:\n +- \S+)$", guide, re.MULTILINE)
+    (file,) = set(re.findall(r"extender-config > (\S+)", guide))
+    lines = [line.strip() for line in block.splitlines()]
+    at = [line.strip() for line in comment].index(lines[0])
+    assert [line.strip() for line in comment[at : at + 2]] == lines
+    assert yaml.safe_load("\n".join(comment[at : at + 2])) == {
+        "kube-scheduler-arg+": [f"config={file}"]
+    }
+    assert drop_in in " ".join(comment)
+    assert file in comment[0]
 
 
 WRONG = [

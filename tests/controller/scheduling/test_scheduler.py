@@ -18,6 +18,7 @@ from leadline_controller.core.ports import (
     UnavailableError,
 )
 from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.state.telemetry import Agent, BoardReading
 from leadline_controller.strategies.kube_default import KubeDefault
 
@@ -75,17 +76,19 @@ async def test_the_urgent_go_first() -> None:
 
 
 async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
-    nodes = [node(f"n{i}", cpu=4000) for i in range(5)]
-    cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=500) for i in range(45)])
+    each = BINDINGS_AT_ONCE // 5 + 3  # so that some have to wait for a slot
+    nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
+    cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(5 * each + 5)])
     cluster.gate.clear()  # no binding comes through while decisions are made
     stage = Stage(cluster)
     async with stage.running():
-        await stage.clock.advance(0)
-        assert len(cluster.asked) == 32  # so many bindings at once
+        for _ in range(5):
+            await stage.clock.advance(0)
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
         cluster.gate.set()
         await stage.clock.advance(1)
     placed = Counter(where for where in stage.where().values() if where)
-    assert placed == {f"n{i}": 8 for i in range(5)}
+    assert placed == {f"n{i}": each for i in range(5)}
     assert max(cluster.bound.values()) == 1
     assert sum(where is None for where in stage.where().values()) == 5
 
@@ -93,28 +96,59 @@ async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
 # What became of a binding.
 
 
-async def test_a_pod_that_another_bound_is_let_go() -> None:
-    cluster = CountingCluster([node("n1"), node("n2")])
+class Overtaken(CountingCluster):
+    """Another binds the pod, or deletes it, before our binding arrives; the watch is late."""
+
+    deletes = False
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        self.asked[pod.key] += 1
+        asyncio.get_running_loop().call_later(0.05, self._overtake, pod, node)
+        raise PodGoneError("404: no such pod") if self.deletes else AlreadyBoundError("409: taken")
+
+    def _overtake(self, pod: Pod, node: str) -> None:
+        if self.deletes:
+            self.remove_pod(pod.key)
+        else:
+            self.put_pod(replace(pod, node_name="n2" if node == "n1" else "n1"))
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_pod_that_another_bound_or_deleted_is_let_go(deletes: bool) -> None:
+    cluster = Overtaken([node("n1"), node("n2")])
+    cluster.deletes = deletes
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(AlreadyBoundError("409: bound to n2"))
         cluster.put_pod(pod("a"))
+        await stage.clock.advance(0)
+        await asyncio.sleep(0.1)
         await stage.clock.advance(300)
     assert cluster.asked == {"default/a": 1}
-    assert stage.outcome("a") == "failed: 409: bound to n2"
+    assert str(stage.outcome("a")).startswith("failed: 40")
     assert stage.events("a") == []
-    assert stage.cpu_requested() == {"n1": 0, "n2": 0}
+    assert sum(stage.cpu_requested().values()) == (0 if deletes else 500)
 
 
-async def test_a_pod_that_went_is_let_go() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        AlreadyBoundError("409: etcdserver: request timed out"),
+        PodGoneError("404: no such page, says a proxy"),
+        UnavailableError("500: internal error"),
+        ClusterError("410: gone"),
+    ],
+)
+async def test_a_pod_that_the_watch_shows_pending_is_never_forgotten(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(PodGoneError("404: no such pod"))
+        cluster.fail_next_bind(error)
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(300)
-    assert cluster.asked == {"default/a": 1}
-    assert stage.cpu_requested() == {"n1": 0}
+        await stage.clock.advance(0.9)
+        assert (cluster.asked, stage.cpu_requested()) == ({"default/a": 1}, {"n1": 0})
+        await stage.clock.advance(0.2)
+    assert cluster.bound == {"default/a": 1}
+    assert stage.outcome("a") == "bound"
 
 
 async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once() -> None:
@@ -386,6 +420,20 @@ async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> Non
     assert stage.cluster.asked == stage.cluster.bound
     assert sum(stage.cluster.bound.values()) == 4
     assert stage.where()["e"] is None
+
+
+@pytest.mark.parametrize("how", ["deleted", "missing in a list"])
+async def test_a_pod_that_goes_unplaced_is_not_pending_any_more(how: str) -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
+    async with stage.running():
+        assert stage.outcome("a") == "pending"
+        if how == "deleted":
+            stage.cluster.remove_pod("default/a")
+        else:
+            stage.cluster.lose_pod("default/a")
+            stage.cluster.relist()
+        await stage.clock.advance(0)
+        assert stage.outcome("a") == "gone"
 
 
 # Beginning and ending.

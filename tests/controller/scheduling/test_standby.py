@@ -4,6 +4,7 @@ import asyncio
 
 from leadline_controller.core.ports import NotLeadingError
 from leadline_controller.scheduling.elector import Elector
+from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.sim.clock import SimClock
 from leadline_controller.sim.lease import SimLease
 
@@ -78,17 +79,19 @@ async def test_a_pod_whose_binding_came_too_late_is_kept_without_a_word() -> Non
 async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
     """Bindings that hang fill all slots; what comes free after the deadline is left alone."""
     lease, clock = SimLease(), SimClock()
-    cluster = CountingCluster([node("n1", cpu=90_000)], [pod(f"p{i:02}") for i in range(40)])
+    pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
+    cluster = CountingCluster([node("n1", cpu=90_000)], pods)
     cluster.gate.clear()
     stage = candidate(cluster, lease, clock, "me")
     async with running(clock, elector(stage)) as (renewing,), stage.running():
-        assert len(cluster.asked) == 32
+        await clock.advance(0)
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
         renewing.cancel()
         await clock.advance(8)
         cluster.gate.set()
         await clock.advance(20)
-        assert len(cluster.asked) == 32
-        assert len(cluster.bound) == 32
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
+        assert len(cluster.bound) == BINDINGS_AT_ONCE
         assert not elector(stage).leads()
 
 

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from leadline_controller.core.demands import ClaimUse
 from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import PodEvent, RefusedError
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    ClusterError,
+    PodEvent,
+    RefusedError,
+    StorageChangedError,
+    UnavailableError,
+)
 from leadline_controller.core.resources import Claim, StorageClass, Unreadable, Volume
 from leadline_controller.core.selectors import Requirement
 from leadline_controller.core.storage import VolumePlan
@@ -259,3 +266,33 @@ async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once()
     assert stage.events("p") == [
         PodEvent("Warning", "FailedBinding", '403: cannot patch resource "persistentvolumeclaims"')
     ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StorageChangedError("claim default/c is no longer free"),
+        AlreadyBoundError("409: etcdserver: request timed out"),
+        UnavailableError("500: internal error"),
+        ClusterError("410: gone"),
+    ],
+)
+async def test_a_plan_that_could_not_be_written_is_made_anew(error: ClusterError) -> None:
+    class Troubled(Stored):
+        async def prepare(self, plan: VolumePlan) -> None:
+            await super().prepare(plan)
+            if len(self.plans) == 1:  # done all the same, or not: it is the same plan again
+                raise error
+
+    cluster = Troubled(mounting("p"))
+    cluster.put_resource(claim())
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(0.5)
+        assert (len(cluster.plans), sum(stage.cpu_requested().values())) == (1, 0)
+        await stage.clock.advance(1)
+        first, second = cluster.plans
+        assert first == second
+        cluster.bind_claim(claim(selected_node=second.node), volume("v", second.node))
+        await stage.clock.advance(1)
+    assert cluster.bound == {"default/p": 1}

@@ -1,5 +1,6 @@
 import contextlib
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import grpc
@@ -9,6 +10,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from leadline_controller.core.model import PODS
 from leadline_controller.core.ports import NodeGone, PodChanged
 from leadline_controller.serve.grpc import SERVICE, InspectionServer
+from leadline_controller.serve.placements import why_unexplained
 from leadline_controller.serve.settings import ServeSettings
 from leadline_controller.state.decisions import BOUND, PENDING
 from leadline_wire.v1 import control_pb2 as pb
@@ -240,6 +242,25 @@ async def test_explain_says_why_it_cannot(scene: Scene, stub: Stub, key: str, sa
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
     assert said in str(caught.value.details())
     assert "\n" not in str(caught.value.details())
+
+
+def test_explain_says_whose_a_pod_is_where_kube_scheduler_asks(scene: Scene) -> None:
+    theirs = pod("theirs", scheduler_name="default-scheduler")
+    scene.cluster.apply(PodChanged(theirs))
+    scene.cluster.apply(PodChanged(pod("ours")))
+    source = replace(scene.source, advises=True)
+    told = why_unexplained(source, "default/theirs")
+    assert told == (
+        "pod default/theirs is pending: kube-scheduler places it (schedulerName "
+        "default-scheduler), and has not asked Leadline about it lately"
+    )
+    scene.cluster.apply(PodChanged(replace(theirs, node_name="n1")))
+    told = why_unexplained(source, "default/theirs")
+    assert told.startswith("pod default/theirs is on n1: kube-scheduler places it ")
+    assert "before kube-scheduler asked Leadline" in told
+    assert "is pending and nothing is decided" in why_unexplained(source, "default/ours")
+    told = why_unexplained(replace(source, places=False), "default/ours")
+    assert "kubernetes.standalone is false" in told
 
 
 async def test_a_request_too_large_is_refused(stub: Stub) -> None:

@@ -1,0 +1,284 @@
+"""What a scheduler makes of each thing that an API server may answer: it says no, it asks for
+peace, it fails, it hangs up, or it does what it was asked and does not say so.
+
+Each answer alone, as an error of its kind, is in test_bind, test_lease and test_writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+from aiohttp import web
+from leadline_controller.core.model import CPU
+from leadline_controller.core.ports import Listed
+from leadline_controller.filters import FILTERS
+from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.kube.watch import RESOURCES, watch_cluster
+from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.sim.clock import SimClock
+from leadline_controller.state.cluster import ClusterState
+from leadline_controller.state.decisions import BOUND, DecisionLog
+from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.strategies.kube_default import KubeDefault
+
+from tests.contracts.scenes import PATIENCE_S
+from tests.kube.objects import Object, node, pod
+from tests.kube.wire import (
+    Answer,
+    Wire,
+    connected,
+    drops,
+    event,
+    hangs,
+    listing,
+    refusal,
+    says,
+    served,
+    stream,
+)
+
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+BINDING = "/api/v1/namespaces/default/pods/p/binding"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+DONE = says({"kind": "Status", "status": "Success"}, status=201)
+MADE = pod("p", cpu="500m")
+PENDING: Object = {**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}}
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110  # there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
+@dataclass
+class Scene:
+    """A scheduler on a clock that a test moves, and a server with one node and a pending pod."""
+
+    wire: Wire = field(default_factory=Wire)
+    news: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
+    clock: SimClock = field(default_factory=SimClock)
+    state: ClusterState = field(default_factory=ClusterState)
+    decisions: DecisionLog = field(default_factory=DecisionLog)
+    telemetry: TelemetryState = field(default_factory=lambda: TelemetryState(TimesToLive()))
+
+    def __post_init__(self) -> None:
+        for path in (NODES, PODS, *RESOURCES.values()):
+            self.wire.answer(path, listing(version="5"))
+            self.wire.answer(f"watch {path}", stream())
+        self.wire.answer(NODES, listing(node("n"), version="5"))
+        self.wire.answer(PODS, listing(PENDING, version="5"))
+        self.wire.answer(f"watch {PODS}", self._told)
+        self.wire.answer(EVENTS, says({}, status=201))
+
+    async def _told(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(json.dumps(await self.news.get()).encode() + b"\n")
+
+    def show_bound(self, to: str = "n") -> None:
+        """The watch tells that the pod is there."""
+        bound = {**PENDING, "spec": {**PENDING["spec"], "nodeName": to}}
+        self.news.put_nowait(event("MODIFIED", bound, "9"))
+
+    def bindings(self) -> int:
+        return len(self.wire.asked(BINDING))
+
+    def said(self) -> list[str]:
+        return [body["reason"] for body in self.wire.bodies if body and "reason" in body]
+
+    def outcome(self) -> str:
+        record = self.decisions.get("default/p")
+        return record.outcome if record else ""
+
+    def taken_milli(self) -> int:
+        return int(self.state.view(self.telemetry, self.clock.now_s()).requested_of(CPU)[0])
+
+    @asynccontextmanager
+    async def running(self, folder: Path) -> AsyncIterator[None]:
+        async with served(self.wire, folder) as kubeconfig, KubeCluster(kubeconfig) as cluster:
+            placing = Placing(KubeDefault(), FILTERS, Random(7))
+            parts = (self.state, self.telemetry, self.decisions, placing, self.clock)
+            task = asyncio.create_task(Scheduler(cluster, *parts).run())
+            try:
+                yield
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+
+# A binding.
+
+STILL_PENDING: dict[str, tuple[Answer, bool]] = {
+    "404": (refusal(404, "no such page, says a proxy"), False),
+    "409": (refusal(409, "etcdserver: request timed out"), False),
+    "410": (refusal(410), True),
+    "429": (refusal(429), True),
+    "429 with a time": (refusal(429, Retry_After="0.2"), True),
+    "500": (refusal(500), True),
+    "503 with a time": (refusal(503, Retry_After="0.2"), True),
+    "403, while it starts": (refusal(403, "no role of that name"), True),
+    "hangs up": (drops(), True),
+    "no JSON": (stream("<html>a proxy</html>", then_silence=False), True),
+}
+
+
+@pytest.mark.parametrize(("trouble", "is_told"), STILL_PENDING.values(), ids=STILL_PENDING.keys())
+async def test_a_pod_that_is_still_pending_is_bound_after_a_second(
+    tmp_path: Path, trouble: Answer, is_told: bool
+) -> None:
+    scene = Scene()
+    scene.wire.answer(BINDING, trouble, DONE)
+    async with scene.running(tmp_path):
+        await until(lambda: scene.outcome().startswith("failed: "))
+        await scene.clock.advance(0.4)
+        assert (scene.bindings(), scene.taken_milli()) == (1, 0)
+        await scene.clock.advance(1)
+        await until(lambda: scene.outcome() == BOUND)
+        await until(lambda: "Scheduled" in scene.said())
+        assert (scene.bindings(), scene.taken_milli()) == (2, 500)
+    assert scene.said() == ["FailedBinding", "Scheduled"] if is_told else ["Scheduled"]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_what_will_not_help_to_ask_again_is_asked_after_a_minute(
+    tmp_path: Path, status: int
+) -> None:
+    scene = Scene()
+    scene.wire.answer(BINDING, refusal(status), DONE)
+    async with scene.running(tmp_path):
+        await until(lambda: "FailedBinding" in scene.said())
+        await scene.clock.advance(59)
+        assert scene.bindings() == 1
+        await scene.clock.advance(2)
+        await until(lambda: scene.outcome() == BOUND)
+
+
+@pytest.mark.parametrize("told_first", [True, False])
+@pytest.mark.parametrize(
+    "answer",
+    [refusal(409), refusal(429), refusal(500), refusal(504), drops()],
+    ids=["409", "429", "500", "504", "hangs up"],
+)
+async def test_a_binding_that_was_done_all_the_same_is_not_asked_for_again(
+    tmp_path: Path, answer: Answer, told_first: bool
+) -> None:
+    scene = Scene()
+
+    async def done(request: web.Request) -> web.StreamResponse:
+        if told_first:
+            scene.show_bound()
+            await until(lambda: (shown := scene.state.pod("u-1")) and shown.node_name)
+        return await answer(request)
+
+    scene.wire.answer(BINDING, done)
+    async with scene.running(tmp_path):
+        await until(scene.bindings)
+        if not told_first:
+            await until(lambda: scene.outcome().startswith("failed: "))
+            scene.show_bound()
+        await until(lambda: scene.outcome() == BOUND)
+        await scene.clock.advance(300)
+        assert (scene.bindings(), scene.taken_milli()) == (1, 500)
+
+
+async def test_a_pod_that_another_bound_elsewhere_is_let_go(tmp_path: Path) -> None:
+    scene = Scene()
+    scene.wire.answer(NODES, listing(node("n"), node("other"), version="5"))
+
+    async def overtaken(request: web.Request) -> web.StreamResponse:
+        asked_for = (await request.json())["target"]["name"]
+        scene.show_bound("other" if asked_for == "n" else "n")
+        return await refusal(409, "pod p is already assigned")(request)
+
+    scene.wire.answer(BINDING, overtaken)
+    async with scene.running(tmp_path):
+        await until(lambda: scene.outcome().startswith("failed: 409"))
+        await until(lambda: (shown := scene.state.pod("u-1")) and shown.node_name)
+        await scene.clock.advance(300)
+        assert (scene.bindings(), scene.said()) == (1, [])
+
+
+async def test_a_pod_that_went_is_let_go(tmp_path: Path) -> None:
+    scene = Scene()
+
+    async def gone(request: web.Request) -> web.StreamResponse:
+        scene.news.put_nowait(event("DELETED", PENDING, "9"))
+        return await refusal(404)(request)
+
+    scene.wire.answer(BINDING, gone)
+    async with scene.running(tmp_path):
+        await until(scene.outcome)
+        await until(lambda: scene.state.pod("u-1") is None)
+        await scene.clock.advance(300)
+        assert (scene.bindings(), scene.said(), scene.taken_milli()) == (1, [], 0)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refusal(404), refusal(409), refusal(410), refusal(429), refusal(500), drops()],
+    ids=["404", "409", "410", "429", "500", "hangs up"],
+)
+async def test_events_that_are_not_taken_cost_no_binding(tmp_path: Path, answer: Answer) -> None:
+    scene = Scene()
+    scene.wire.answer(BINDING, DONE)
+    scene.wire.answer(EVENTS, answer)
+    async with scene.running(tmp_path):
+        await until(lambda: scene.said() == ["Scheduled"])
+        assert (scene.outcome(), scene.bindings()) == (BOUND, 1)
+
+
+# Lists and watches.
+
+TROUBLE = {
+    "404": refusal(404),
+    "409": refusal(409),
+    "429": refusal(429),
+    "429 with a time": refusal(429, Retry_After="0.2"),
+    "500": refusal(500),
+    "503": refusal(503),
+    "nothing": hangs(),
+    "hangs up": drops(),
+    "no JSON": stream("<html>a proxy</html>", then_silence=False),
+}
+
+
+@pytest.mark.parametrize("path", [NODES, PODS, RESOURCES["StorageClass"]])
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
+async def test_a_list_is_asked_for_until_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Answer, path: str
+) -> None:
+    caplog.set_level("INFO", logger="leadline_controller")
+    wire = Scene().wire
+    wire.answer(path, trouble, listing(version="7"))
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
+        changes = watch_cluster(server)
+        assert isinstance(await anext(changes), Listed)
+        await changes.aclose()
+    problems = [message for message in caplog.messages if "answers again" not in message]
+    assert len(problems) <= 1
+    assert len(wire.asked(path)) == (1 if "404" in "".join(problems) and "storage" in path else 2)
+
+
+@pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
+async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer) -> None:
+    wire = Scene().wire
+    wire.answer(f"watch {PODS}", trouble, stream(event("DELETED", PENDING, "6")))
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
+        changes = watch_cluster(server, silence_s=0.5)
+        first, second = await anext(changes), await anext(changes)
+        await changes.aclose()
+    assert isinstance(first, Listed)
+    assert type(second).__name__ == "PodGone"
+    watches = [query for query in wire.asked(PODS) if "watch" in query]
+    assert {query["resourceVersion"] for query in watches} == {"5"}
+    assert len(wire.asked(PODS)) == len(watches) + 1  # listed once

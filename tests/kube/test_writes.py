@@ -1,0 +1,192 @@
+"""Events, claims and volumes on a server that answers as an API server may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.core.manifest import read_pod
+from leadline_controller.core.ports import (
+    AlreadyBoundError,
+    ClusterError,
+    ForbiddenError,
+    PodEvent,
+    PodGoneError,
+    RefusedError,
+    StorageChangedError,
+    UnavailableError,
+)
+from leadline_controller.core.storage import VolumePlan
+from leadline_controller.kube.client import ExpiredError
+from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kube.volumes import prepare
+
+from tests.kube.objects import Object, pod
+from tests.kube.volumes import SELECTED_NODE, claim, volume
+from tests.kube.wire import Answer, Wire, connected, drops, hangs, refusal, says
+
+REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
+    "403": (refusal(403), ForbiddenError),
+    "409": (refusal(409), AlreadyBoundError),
+    "410": (refusal(410), ExpiredError),
+    "422": (refusal(422), RefusedError),
+    "429": (refusal(429), UnavailableError),
+    "500": (refusal(500), UnavailableError),
+    "nothing": (hangs(), UnavailableError),
+    "hangs up": (drops(), UnavailableError),
+}
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+MADE = pod("p")
+POD = read_pod({**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}})
+SAYING = PodEvent("Warning", "FailedScheduling", "0/3 nodes fit")
+
+
+@pytest.mark.parametrize(("answer", "error"), REFUSALS.values(), ids=REFUSALS.keys())
+async def test_an_event_that_was_not_taken_is_written_the_next_time(
+    tmp_path: Path, answer: Answer, error: type[ClusterError]
+) -> None:
+    wire = Wire()
+    wire.answer(EVENTS, answer, says({}, status=201))
+    async with connected(wire, tmp_path) as server:
+        recorder = EventRecorder(server)
+        with pytest.raises(error):
+            await recorder.record(POD, SAYING)
+        assert len(wire.requests) == 1
+        await recorder.record(POD, SAYING)
+    first, second = (body["metadata"]["name"] for body in wire.bodies)
+    assert first != second  # else one that was taken after all would be in the way
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [*REFUSALS.values(), (refusal(404), PodGoneError)],
+    ids=[*REFUSALS.keys(), "404"],
+)
+async def test_a_count_that_was_not_taken_is_not_lost(
+    tmp_path: Path, answer: Answer, error: type[ClusterError]
+) -> None:
+    wire = Wire()
+    wire.answer(EVENTS, says({}, status=201))
+    async with connected(wire, tmp_path) as server:
+        recorder = EventRecorder(server)
+        await recorder.record(POD, SAYING)
+        there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
+        wire.answer(there, answer, says({}))
+        if error is PodGoneError:  # the server dropped it: written anew
+            await recorder.record(POD, SAYING)
+            assert len(wire.asked(EVENTS)) == 2
+            return
+        with pytest.raises(error):
+            await recorder.record(POD, SAYING)
+        await recorder.record(POD, SAYING)
+    assert [body["series"]["count"] for body in wire.bodies[1:]] == [2, 3]
+
+
+# Claims and volumes.
+
+CLAIM = "/api/v1/namespaces/default/persistentvolumeclaims/c"
+VOLUME = "/api/v1/persistentvolumes/v"
+SELECTS = VolumePlan("n", selects=("default/c",))
+BINDS = VolumePlan("n", (("v", "default/c"),))
+PLANS = [pytest.param(SELECTS, CLAIM, id="claim"), pytest.param(BINDS, VOLUME, id="volume")]
+_versions: Iterator[int] = count(1)
+
+
+def stored(thing: Object, **spec: Any) -> Object:
+    metadata = {**thing["metadata"], "uid": "u-c", "resourceVersion": str(next(_versions))}
+    return {**thing, "metadata": metadata, "spec": {**thing["spec"], **spec}}
+
+
+def storing() -> Wire:
+    """A server with a claim that waits and a volume that is free."""
+    wire = Wire()
+    a_claim = stored(claim("c", "slow"))
+    a_claim["metadata"]["namespace"] = "default"
+    wire.answer(f"GET {CLAIM}", says(a_claim))
+    wire.answer(f"GET {VOLUME}", says(stored(volume("v", "slow"))))
+    return wire
+
+
+def patches(wire: Wire) -> int:
+    return sum("annotations" in body["metadata"] for body in wire.bodies if body)
+
+
+@pytest.mark.parametrize(("plan", "path"), PLANS)
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [*REFUSALS.values(), (refusal(404), StorageChangedError)],
+    ids=[*REFUSALS.keys(), "404"],
+)
+async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
+    tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, path: str
+) -> None:
+    wire = storing()
+    wire.answer(f"PATCH {path}", answer)
+    conflict = error is AlreadyBoundError
+    async with connected(wire, tmp_path) as server:
+        with pytest.raises(StorageChangedError if conflict else error):
+            await prepare(server, plan)
+    # Who came second reads again what there is now, and gives up in the end.
+    assert patches(wire) == (3 if conflict else 1)
+
+
+@pytest.mark.parametrize(("plan", "path"), PLANS)
+@pytest.mark.parametrize("read", [CLAIM, VOLUME])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [*REFUSALS.values(), (refusal(404), StorageChangedError)],
+    ids=[*REFUSALS.keys(), "404"],
+)
+async def test_what_can_not_be_read_is_not_written(
+    tmp_path: Path,
+    answer: Answer,
+    error: type[ClusterError],
+    read: str,
+    plan: VolumePlan,
+    path: str,
+) -> None:
+    wire = storing()
+    wire.answer(f"GET {read}", answer)
+    wire.answer(f"PATCH {path}", says({}))
+    async with connected(wire, tmp_path) as server:
+        if read == VOLUME and plan is SELECTS:  # it needs no volume
+            await prepare(server, plan)
+            return
+        with pytest.raises(error):
+            await prepare(server, plan)
+    assert patches(wire) == 0
+
+
+@pytest.mark.parametrize(("plan", "path"), PLANS)
+async def test_after_a_conflict_it_is_written_over_what_is_there_now(
+    tmp_path: Path, plan: VolumePlan, path: str
+) -> None:
+    wire = storing()
+    wire.answer(f"PATCH {path}", refusal(409), says({}))
+    async with connected(wire, tmp_path) as server:
+        await prepare(server, plan)
+    assert patches(wire) == 2
+
+
+@pytest.mark.parametrize("answer", [refusal(500), drops()], ids=["500", "hangs up"])
+async def test_what_was_written_without_an_answer_is_not_written_again(
+    tmp_path: Path, answer: Answer
+) -> None:
+    wire = storing()
+    wire.answer(f"PATCH {CLAIM}", answer)
+    wire.answer(f"PATCH {VOLUME}", answer)
+    kept = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u-c"}
+    done = stored(claim("c", "slow"))
+    done["metadata"] |= {"namespace": "default", "annotations": {SELECTED_NODE: "n"}}
+    async with connected(wire, tmp_path) as server:
+        for plan in (SELECTS, BINDS):
+            with pytest.raises(UnavailableError):
+                await prepare(server, plan)
+        wire.answer(f"GET {CLAIM}", says(done))
+        wire.answer(f"GET {VOLUME}", says(stored(volume("v", "slow"), claimRef=kept)))
+        for plan in (SELECTS, BINDS):
+            await prepare(server, plan)
+    assert patches(wire) == 2
