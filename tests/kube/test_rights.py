@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from leadline_controller.core.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.contracts.scenes import PATIENCE_S, Watched
-from tests.kube.account import applied, login, manifests, path_of, wait_allowed
+from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import Object, node, pod
@@ -45,60 +44,6 @@ VOLUMES = "/api/v1/persistentvolumes"
 STORAGE = "/apis/storage.k8s.io/v1"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 _numbers: Iterator[int] = count(1)
-
-
-@dataclass(frozen=True)
-class Right:
-    """One verb on one resource, as a rule of a role grants it."""
-
-    role: str
-    rule: int
-    group: str
-    resource: str
-    verb: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}"
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """As the API server is asked about it."""
-        resource, _, subresource = self.resource.partition("/")
-        asked = {"group": self.group, "resource": resource, "verb": self.verb}
-        if subresource:
-            asked["subresource"] = subresource
-        if self.role == "Role":
-            asked["namespace"] = "kube-system"
-            if self.verb != "create":
-                asked["name"] = "leadline-controller"
-        return asked
-
-
-def granted() -> list[Right]:
-    return [
-        Right(manifest["kind"], number, group, resource, verb)
-        for manifest in manifests()
-        for number, rule in enumerate(manifest.get("rules", ()))
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    ]
-
-
-def rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rules of a role with this one verb on this one resource taken away."""
-    kept = []
-    for number, rule in enumerate(rules):
-        if number != right.rule:
-            kept.append(rule)
-            continue
-        others = [each for each in rule["resources"] if each != right.resource]
-        verbs = [each for each in rule["verbs"] if each != right.verb]
-        if others:
-            kept.append({**rule, "resources": others})
-        if verbs:
-            kept.append({**rule, "resources": [right.resource], "verbs": verbs})
-    return kept
 
 
 class Scene:
@@ -334,18 +279,6 @@ async def scene(account: Path, api: Api) -> AsyncIterator[Scene]:
             yield scene
         finally:
             scene.clean()
-
-
-@contextmanager
-def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
-    role = next(each for each in manifests() if each["kind"] == right.role)
-    try:
-        admin.patch(path_of(role), {"rules": rules_without(right, role["rules"])})
-        wait_allowed(user, False, **right.attributes)
-        yield
-    finally:
-        admin.patch(path_of(role), {"rules": role["rules"]})
-        wait_allowed(user, True, **right.attributes)
 
 
 def test_each_right_is_asked_for_once_and_has_its_reason() -> None:

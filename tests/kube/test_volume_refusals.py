@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from leadline_controller.state.cluster import ClusterState
 
+from tests.kube.account import Right, granted, without
+from tests.kube.api import Api
 from tests.kube.objects import pod
 from tests.kube.volume_bench import (
     CLAIMS,
     NAME,
     PODS,
+    PROVISIONER,
     VOLUMES,
     Bench,
     event_on,
     is_bound,
     node_of,
+    scheduling,
     until,
 )
-from tests.kube.volumes import volume
+from tests.kube.volumes import NO_PROVISIONER, SELECTED_NODE, volume
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("volume_controllers")]
 
@@ -66,7 +73,7 @@ async def test_it_is_told_why(
     (event,) = [
         event
         for event in events["items"]
-        if event["regarding"]["name"] == pod_name and event["reportingController"] == "leadline"
+        if event["regarding"].get("name") == pod_name and event["reportingController"] == "leadline"
     ]
     assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
     assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
@@ -110,3 +117,43 @@ async def test_a_pod_whose_claim_was_anothers_is_placed_with_its_own(
     bench.api.patch(anothers, {"metadata": {"finalizers": None}})
 
     assert await node_of(bench.api, pod_name) == f"{bench.name}-a"
+
+
+def needed() -> list[Right]:
+    """The rights that concern storage. What may be listed but not watched is known for a moment."""
+    return [
+        right
+        for right in granted()
+        if (right.resource.startswith("persistent") or right.group == "storage.k8s.io")
+        and right.verb != "watch"
+    ]
+
+
+@pytest.mark.parametrize("right", needed(), ids=str)
+async def test_a_right_that_is_missing_is_named_and_waited_for(
+    bench: Bench, account: Path, right: Right
+) -> None:
+    makes_one = str(right) == "patch persistentvolumeclaims"
+    bench.node("a")
+    bench.storage_class(PROVISIONER if makes_one else NO_PROVISIONER)
+    if not makes_one:
+        bench.volume("pv", f"{bench.name}-a")
+    wanted = bench.claim()
+    with ExitStack() as taken:
+        taken.enter_context(without(right, bench.api, Api(account)))
+        async with scheduling(account):
+            pod_name = bench.pod(wanted)
+            said = f'cannot {right.verb} resource "{right.resource}" in API group'
+            await event_on(bench.api, pod_name, said)
+            assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
+
+            await asyncio.to_thread(taken.close)
+
+            if makes_one:
+                await until(bench.api, f"{CLAIMS}/{wanted}", is_selected)
+            else:
+                assert await node_of(bench.api, pod_name) == f"{bench.name}-a"
+
+
+def is_selected(claim: Any) -> bool:
+    return SELECTED_NODE in claim["metadata"].get("annotations", {})
