@@ -27,7 +27,7 @@ from tests.kube.oracle import Oracle, Verdicts
 # By node, the filters of Leadline that refuse it, and why.
 Refusals = dict[str, dict[str, str]]
 
-_KINDS = {
+KINDS = {
     "namespaces": "Namespace",
     "pvcs": "PersistentVolumeClaim",
     "pvs": "PersistentVolume",
@@ -56,7 +56,7 @@ def view_of(case: Object, state: ClusterState) -> ClusterView:
     """The case's cluster as Leadline sees it, in place of what the state held before."""
     resources = [
         READERS[kind](manifest, kind)
-        for name, kind in _KINDS.items()
+        for name, kind in KINDS.items()
         for manifest in case.get(name) or ()
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])

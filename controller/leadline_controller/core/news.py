@@ -101,7 +101,9 @@ def of_departure(pod: Pod) -> News:
 
 
 def of_resident(before: Pod, pod: Pod) -> News:
-    """A pod changed that is on a node."""
+    """A pod changed that is on a node, and stays there."""
+    if _fixed(pod) != _fixed(before):  # Kubernetes knows no such change
+        return of_departure(before) | of_arrival(pod)
     news = NOTHING
     if any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items()):
         news |= News.ROOM
@@ -110,6 +112,10 @@ def of_resident(before: Pod, pod: Pod) -> News:
     if (pod.labels, pod.terminating) != (before.labels, before.terminating):
         news |= News.NEIGHBOURS
     return news
+
+
+def _fixed(pod: Pod) -> tuple[object, ...]:
+    return pod.host_ports, pod.claims, pod.disks, pod.affinity, pod.anti_affinity
 
 
 def _of_mounts(pod: Pod) -> News:

@@ -7,7 +7,7 @@ from leadline_controller.core.resources import READ_WRITE_ONCE_POD
 from leadline_controller.core.view import ClusterView
 
 _HOPE = News.MOUNTS | News.NODES
-_HOPE_FOR_CLAIM = News.MOUNTS | News.CLAIMS
+_HOPE_FOR_CLAIM = News.MOUNTS | News.CLAIMS | News.NODE_GONE
 
 
 def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:

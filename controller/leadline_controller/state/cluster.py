@@ -170,13 +170,16 @@ class ClusterState:
 
     def _pod_changed(self, pod: Pod) -> News:
         before, shown = self._counted(pod.uid), self._pods.get(pod.uid)
+        place = self._node_of(before) if before else None
         self._replace(pod.uid, pod)
         after = self._counted(pod.uid)
-        if after is None:
-            return news.of_departure(before) if before else NOTHING
-        told = news.of_resident(before, after) if before else NOTHING
+        told = NOTHING
+        if before and after and place == self._node_of(after):
+            told = news.of_resident(before, after)
+        elif before:
+            told = news.of_departure(before)
         # An assumption is no news: it may still come to nothing.
-        if after.node_name and (shown is None or shown.node_name is None):
+        if after and after.node_name != (shown.node_name if shown else None):
             told |= news.of_arrival(after)
         return told
 

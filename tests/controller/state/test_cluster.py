@@ -172,6 +172,8 @@ def test_listed_anew_while_bindings_are_in_flight() -> None:
         (pod("a", mbps=9, node_name="n1"), pod("a", mbps=8, node_name="n1"), News.BANDWIDTH),
         (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NOTHING),
         (pod("a"), pod("a", node_name="n1"), News.NEIGHBOURS),
+        (pod("a", node_name="n1"), pod("a", node_name="n2"), LEFT),
+        (pod("a", host_ports=(HTTP,), node_name="n1"), pod("a", node_name="n1"), LEFT | News.PORTS),
         (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
     ],
 )
@@ -179,7 +181,8 @@ def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: News) -> 
     state = cluster(before)
     assert state.apply(PodChanged(after)) == news
     on_node = after.node_name is not None and not after.finished
-    assert cpu(state) == [after.requests[CPU] if on_node else 0, 0]
+    here = after.node_name if on_node else None
+    assert cpu(state) == [after.requests[CPU] * (here == name) for name in ("n1", "n2")]
 
 
 def test_a_pod_that_goes_leaves_what_it_had() -> None:
@@ -212,6 +215,13 @@ def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
     state.assume(other, "n1")
     assert state.apply(PodGone(other)) == LEFT
     assert state.forget(other) == NOTHING
+
+
+def test_a_pod_that_another_put_elsewhere_leaves_what_was_assumed() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n1")
+    assert state.apply(PodChanged(pod("a", node_name="n2"))) == LEFT
+    assert cpu(state) == [0, 500]
 
 
 def test_what_is_new_when_a_node_comes_or_changes() -> None:
