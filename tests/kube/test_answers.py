@@ -252,7 +252,7 @@ TROUBLE = {
 }
 
 
-@pytest.mark.parametrize("path", [NODES, PODS, RESOURCES["StorageClass"]])
+@pytest.mark.parametrize("path", [NODES, RESOURCES["StorageClass"]])
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
 async def test_a_list_is_asked_for_until_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Answer, path: str

@@ -133,28 +133,20 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     assert patches(wire) == (3 if conflict else 1)
 
 
-@pytest.mark.parametrize(("plan", "path"), PLANS)
-@pytest.mark.parametrize("read", [CLAIM, VOLUME])
+@pytest.mark.parametrize(("plan", "read"), [(SELECTS, CLAIM), (BINDS, CLAIM), (BINDS, VOLUME)])
 @pytest.mark.parametrize(
     ("answer", "error"),
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
 async def test_what_can_not_be_read_is_not_written(
-    tmp_path: Path,
-    answer: Answer,
-    error: type[ClusterError],
-    read: str,
-    plan: VolumePlan,
-    path: str,
+    tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, read: str
 ) -> None:
     wire = storing()
     wire.answer(f"GET {read}", answer)
-    wire.answer(f"PATCH {path}", says({}))
+    wire.answer(f"PATCH {CLAIM}", says({}))
+    wire.answer(f"PATCH {VOLUME}", says({}))
     async with connected(wire, tmp_path) as server:
-        if read == VOLUME and plan is SELECTS:  # it needs no volume
-            await prepare(server, plan)
-            return
         with pytest.raises(error):
             await prepare(server, plan)
     assert patches(wire) == 0
