@@ -22,7 +22,17 @@ from leadline_controller.kube.connection import Login
 
 from tests.contracts.scenes import PATIENCE_S
 from tests.kube.objects import pod
-from tests.kube.wire import Answer, Wire, connected, drops, hangs, kubeconfig, refusal, says
+from tests.kube.wire import (
+    NOTHING,
+    Answer,
+    Wire,
+    connected,
+    drops,
+    hangs,
+    kubeconfig,
+    refusal,
+    says,
+)
 from tests.support.ports import free_port
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
@@ -52,7 +62,7 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(429, "too many requests"), UnavailableError, "429"),
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
     (refusal(504, "Timeout: request did not complete"), UnavailableError, "504"),
-    (hangs(), UnavailableError, BINDING),
+    (NOTHING, UnavailableError, BINDING),
     (drops(), UnavailableError, BINDING),
 ]
 
@@ -66,7 +76,7 @@ async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
     send once more."""
     wire = Wire()
     wire.answer(BINDING, *[BOUND] * warm, answer)
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, answer) as server:
         if warm:
             await bind(server, POD, "n0")
         with pytest.raises(error, match=said):
@@ -87,7 +97,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
 async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path, 30) as server:
+    async with connected(wire, tmp_path) as server:
         await bind(server, POD, "n1", Gate(lambda _: 4.5))
         await bind(server, POD, "n1")
     assert wire.asked(BINDING) == [{"timeout": "4.500s"}, {}]
@@ -97,7 +107,7 @@ async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_p
 async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path, 30) as server:
+    async with connected(wire, tmp_path) as server:
         with pytest.raises(NotLeadingError):
             await bind(server, POD, "n1", Gate(lambda _: 0))
     assert wire.requests == []
@@ -110,7 +120,7 @@ async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_
     """As when this process was stopped after it decided, and goes on long after."""
     wire = Wire()
     wire.answer(BINDING, BOUND)
-    async with connected(wire, tmp_path, 30) as server:
+    async with connected(wire, tmp_path) as server:
         if warm:
             await bind(server, POD, "n1")
         open_gate = Gate(lambda _: 9)
@@ -131,7 +141,7 @@ async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
     wire.answer(BINDING, hangs())
     closes_s = asyncio.get_running_loop().time() + 0.5
     gate = Gate(lambda _: closes_s - asyncio.get_running_loop().time())
-    async with connected(wire, tmp_path, 30) as server, asyncio.timeout(PATIENCE_S):
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
         with pytest.raises(NotLeadingError):
             await bind(server, POD, "n1", gate)
     assert len(wire.requests) == 1
@@ -142,7 +152,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
 ) -> None:
     wire = Wire()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="30"))
-    async with connected(wire, tmp_path, 30) as server, asyncio.timeout(PATIENCE_S / 2):
+    async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S / 2):
         with pytest.raises(UnavailableError, match="429"):
             await bind(server, POD, "n1", Gate(lambda _: 9))
         with pytest.raises(UnavailableError, match="left alone"):
@@ -153,7 +163,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
 async def test_after_retry_after_the_binding_is_asked_again(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="1"), BOUND)
-    async with connected(wire, tmp_path, 30) as server:
+    async with connected(wire, tmp_path) as server:
         with pytest.raises(UnavailableError):
             await bind(server, POD, "n1", Gate(lambda _: 9))
         await bind(server, POD, "n1", Gate(lambda _: 9))

@@ -26,7 +26,7 @@ from leadline_controller.kube.volumes import prepare
 
 from tests.kube.objects import Object, pod
 from tests.kube.volumes import SELECTED_NODE, claim, volume
-from tests.kube.wire import Answer, Wire, connected, drops, hangs, refusal, says
+from tests.kube.wire import NOTHING, Answer, Wire, connected, drops, refusal, says
 
 REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "403": (refusal(403), ForbiddenError),
@@ -35,7 +35,7 @@ REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "422": (refusal(422), RefusedError),
     "429": (refusal(429), UnavailableError),
     "500": (refusal(500), UnavailableError),
-    "nothing": (hangs(), UnavailableError),
+    "nothing": (NOTHING, UnavailableError),
     "hangs up": (drops(), UnavailableError),
 }
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -50,7 +50,7 @@ async def test_an_event_that_was_not_taken_is_written_the_next_time(
 ) -> None:
     wire = Wire()
     wire.answer(EVENTS, answer, says({}, status=201))
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, answer) as server:
         recorder = EventRecorder(server)
         with pytest.raises(error):
             await recorder.record(POD, SAYING)
@@ -70,7 +70,7 @@ async def test_a_count_that_was_not_taken_is_not_lost(
 ) -> None:
     wire = Wire()
     wire.answer(EVENTS, says({}, status=201))
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, answer) as server:
         recorder = EventRecorder(server)
         await recorder.record(POD, SAYING)
         there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
@@ -126,35 +126,27 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     wire = storing()
     wire.answer(f"PATCH {path}", answer)
     conflict = error is AlreadyBoundError
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
             await prepare(server, plan)
     # Who came second reads again what there is now, and gives up in the end.
     assert patches(wire) == (3 if conflict else 1)
 
 
-@pytest.mark.parametrize(("plan", "path"), PLANS)
-@pytest.mark.parametrize("read", [CLAIM, VOLUME])
+@pytest.mark.parametrize(("plan", "read"), [(SELECTS, CLAIM), (BINDS, CLAIM), (BINDS, VOLUME)])
 @pytest.mark.parametrize(
     ("answer", "error"),
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
 async def test_what_can_not_be_read_is_not_written(
-    tmp_path: Path,
-    answer: Answer,
-    error: type[ClusterError],
-    read: str,
-    plan: VolumePlan,
-    path: str,
+    tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, read: str
 ) -> None:
     wire = storing()
     wire.answer(f"GET {read}", answer)
-    wire.answer(f"PATCH {path}", says({}))
-    async with connected(wire, tmp_path) as server:
-        if read == VOLUME and plan is SELECTS:  # it needs no volume
-            await prepare(server, plan)
-            return
+    wire.answer(f"PATCH {CLAIM}", says({}))
+    wire.answer(f"PATCH {VOLUME}", says({}))
+    async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(error):
             await prepare(server, plan)
     assert patches(wire) == 0
@@ -181,7 +173,7 @@ async def test_what_was_written_without_an_answer_is_not_written_again(
     kept = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": "c", "uid": "u-c"}
     done = stored(claim("c", "slow"))
     done["metadata"] |= {"namespace": "default", "annotations": {SELECTED_NODE: "n"}}
-    async with connected(wire, tmp_path) as server:
+    async with connected(wire, tmp_path, answer) as server:
         for plan in (SELECTS, BINDS):
             with pytest.raises(UnavailableError):
                 await prepare(server, plan)

@@ -83,6 +83,9 @@ def hangs() -> Answer:
     return answer
 
 
+NOTHING = hangs()
+
+
 def drops() -> Answer:
     """A connection that breaks before the answer."""
 
@@ -140,10 +143,13 @@ async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def connected(wire: Wire, folder: Path, timeout_s: float = 0.3) -> AsyncIterator[ApiServer]:
-    """Serve, and yield our end of the connection."""
+async def connected(
+    wire: Wire, folder: Path, answer: Answer | None = None
+) -> AsyncIterator[ApiServer]:
+    """Serve, and yield our end of the connection. It does not wait long for the answer where
+    that is NOTHING."""
     async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), timeout_s)
+        server = await ApiServer.connect(Login(login), 0.5 if answer is NOTHING else 30)
         try:
             yield server
         finally:
