@@ -21,12 +21,48 @@ _LABELS = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zon
 def draw_claims(draft: Draft) -> None:
     """Claims that are bound, that could take one of the free volumes, or that need a new one."""
     _classes(draft)
+    if draft.chance(0.1):
+        _rivals(draft)
+        return
     kind = draft.random.choice(("static", "static", "bound", "provisioned", "any"))
     count = draft.random.choice((1, 2, 3) if kind == "static" else (1, 1, 2))
     _free_volumes(draft, draft.random.choice((3, 5, 7) if kind == "static" else (0, 1, 2)))
     for i in range(count):
         claim = _claim(draft, f"c{i}", kind)
         _mount(draft, draft.pod, f"v{i}", claim, ephemeral=draft.chance(0.1))
+
+
+def _rivals(draft: Draft) -> None:
+    """Two claims of which one can take either volume, so that it matters who is served first."""
+    reached = {"required": _reached(draft)} if draft.chance(0.5) else None
+    for i, app in enumerate(("db", "web")):
+        volume = _free_volume(draft, f"rival{i}", f"{2000 + 1000 * i}Mi")
+        volume["metadata"]["labels"] = {"app": app}
+        volume["spec"] |= {"nodeAffinity": reached} if reached else {}
+    choosy = draft.random.choice("01")
+    for name, size in zip("01", draft.random.sample(("900Mi", "1900Mi"), 2), strict=True):
+        claim = _claim_of(draft, f"c{name}", "static")
+        claim["spec"]["accessModes"] = ["ReadWriteOnce"]
+        claim["spec"]["resources"]["requests"]["storage"] = size
+        if name == choosy:
+            claim["spec"]["selector"] = {"matchLabels": {"app": "db"}}
+        _mount(draft, draft.pod, f"v{name}", claim)
+
+
+def _free_volume(draft: Draft, name: str, size: str) -> Object:
+    """A volume for anybody's taking, which becomes part of the case."""
+    volume = {
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/data"},
+            "storageClassName": "static",
+        },
+        "status": {"phase": "Available"},
+    }
+    draft.add("pvs", volume)
+    return volume
 
 
 def draw_zones(draft: Draft) -> None:
@@ -122,7 +158,8 @@ def _classes(draft: Draft) -> None:
 
 
 def _capacity(draft: Draft, name: str) -> Object:
-    capacity: Object = {"metadata": {"name": name}, "storageClassName": "tight"}
+    of = draft.random.choice(("tight", "tight", "tight", "wait"))
+    capacity: Object = {"metadata": {"name": name}, "storageClassName": of}
     if draft.chance(0.9):
         capacity["nodeTopology"] = draft.random.choice(
             ({}, {"matchLabels": {ZONE: "a"}}, {"matchLabels": {"disk": "ssd"}})
