@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Node
 from leadline_controller.core.view import ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
@@ -38,6 +39,25 @@ def test_the_view_is_left_alone(name: str, case: Case) -> None:
     before = fingerprint(cluster)
     FILTERS[name](cluster, wanted)
     assert fingerprint(cluster) == before
+
+
+@every_filter
+@given(case=cases())
+def test_what_one_pod_is_told_does_not_change_what_the_next_is(name: str, case: Case) -> None:
+    """Filters share what they remember of the nodes."""
+    cluster, wanted = case.cluster, case.wanted
+    fresh = replace(cluster, table=NodeTable(cluster.nodes))
+    expected = FILTERS[name](fresh, wanted).passes
+    for test in FILTERS.values():
+        test(cluster, wanted)
+    assert FILTERS[name](cluster, wanted).passes.tolist() == expected.tolist()
+    assert Verdict.everywhere(cluster).passes.all()
+
+
+def test_the_verdict_that_many_filters_share_is_nobodys_to_write() -> None:
+    shared = Verdict.everywhere(view([node("a"), node("b")])).passes
+    with pytest.raises(ValueError, match="read-only"):
+        shared[0] = False
 
 
 def roomier(cluster: ClusterView) -> ClusterView:

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,71 @@ def wait_allowed(user: Api, wanted: bool, **attributes: str) -> None:
     while user.create(_REVIEWS, body)["status"].get("allowed", False) != wanted:
         assert time.monotonic() < deadline_s, f"{attributes} did not become {wanted}"
         time.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Right:
+    """One verb on one resource, as a rule of a role grants it."""
+
+    role: str
+    rule: int
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """As the API server is asked about it."""
+        resource, _, subresource = self.resource.partition("/")
+        asked = {"group": self.group, "resource": resource, "verb": self.verb}
+        if subresource:
+            asked["subresource"] = subresource
+        if self.role == "Role":
+            asked["namespace"] = "kube-system"
+            if self.verb != "create":
+                asked["name"] = "leadline-controller"
+        return asked
+
+
+def granted() -> list[Right]:
+    """Each right in the manifests."""
+    return [
+        Right(manifest["kind"], number, group, resource, verb)
+        for manifest in manifests()
+        for number, rule in enumerate(manifest.get("rules", ()))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def _rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rules of a role with this one verb on this one resource taken away."""
+    kept = []
+    for number, rule in enumerate(rules):
+        if number != right.rule:
+            kept.append(rule)
+            continue
+        others = [each for each in rule["resources"] if each != right.resource]
+        verbs = [each for each in rule["verbs"] if each != right.verb]
+        if others:
+            kept.append({**rule, "resources": others})
+        if verbs:
+            kept.append({**rule, "resources": [right.resource], "verbs": verbs})
+    return kept
+
+
+@contextmanager
+def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
+    """The account does not have this right while this lasts."""
+    role = next(each for each in manifests() if each["kind"] == right.role)
+    try:
+        admin.patch(path_of(role), {"rules": _rules_without(right, role["rules"])})
+        wait_allowed(user, False, **right.attributes)
+        yield
+    finally:
+        admin.patch(path_of(role), {"rules": role["rules"]})
+        wait_allowed(user, True, **right.attributes)

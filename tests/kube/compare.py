@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.ports import Listed
 from leadline_controller.core.read_resources import READERS
@@ -26,7 +27,7 @@ from tests.kube.oracle import Oracle, Verdicts
 # By node, the filters of Leadline that refuse it, and why.
 Refusals = dict[str, dict[str, str]]
 
-_KINDS = {
+KINDS = {
     "namespaces": "Namespace",
     "pvcs": "PersistentVolumeClaim",
     "pvs": "PersistentVolume",
@@ -42,26 +43,34 @@ _ANSWERED_BY: Mapping[str, set[str]] = {name: {name, "VolumeBinding"} for name i
 OVERALL = "all together"
 
 
-def view_of(case: Object) -> ClusterView:
-    """The case's cluster as Leadline sees it."""
+@dataclass(frozen=True)
+class Ours:
+    """What Leadline says of a case. alike: the filters to which all nodes were fine without a
+    look at them."""
+
+    refusals: Refusals
+    alike: frozenset[str]
+
+
+def view_of(case: Object, state: ClusterState) -> ClusterView:
+    """The case's cluster as Leadline sees it, in place of what the state held before."""
     resources = [
         READERS[kind](manifest, kind)
-        for name, kind in _KINDS.items()
+        for name, kind in KINDS.items()
         for manifest in case.get(name) or ()
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])
     pods = tuple(read_pod(manifest) for manifest in case.get("pods") or ())
-    state = ClusterState()
     state.apply(Listed(nodes, pods, tuple(resources)))
     return state.view(TelemetryState(TimesToLive()), 0.0)
 
 
-def refusals_of(case: Object) -> Refusals:
+def ours_of(case: Object, state: ClusterState) -> Ours:
     """What Leadline has against each node for the case's pod, "Pod" being the pod itself."""
-    view, pod = view_of(case), read_pod(case["pod"])
+    view, pod = view_of(case, state), read_pod(case["pod"])
     found: Refusals = {name: {} for name in view.table.names}
-    for name, test in FILTERS.items():
-        verdict = test(view, pod)
+    verdicts = {name: test(view, pod) for name, test in FILTERS.items()}
+    for name, verdict in verdicts.items():
         for i, node in enumerate(view.table.names):
             if not verdict.passes[i]:
                 found[node][name] = verdict.reason(i)
@@ -69,12 +78,14 @@ def refusals_of(case: Object) -> Refusals:
         for refused in found.values():
             if why is not None:
                 refused[name] = why
-    return found
+    shared = Verdict.everywhere(view).passes
+    return Ours(found, frozenset(n for n, v in verdicts.items() if v.passes is shared))
 
 
 @dataclass
 class Tally:
     """Verdicts on nodes, by plugin; `themed` counts only the cases that are about the plugin.
+    looked: by filter, its verdicts on cases with a look at the nodes, and without.
 
     unsafe: one line for each verdict that kube-scheduler alone refuses. stricter: by plugin,
     the reasons for which Leadline alone refuses, without the names in them.
@@ -84,15 +95,17 @@ class Tally:
     both_refuse: Counter[str] = field(default_factory=Counter)
     leadline_alone: Counter[str] = field(default_factory=Counter)
     themed: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    looked: Counter[tuple[str, bool]] = field(default_factory=Counter)
     cases: Counter[str] = field(default_factory=Counter)
     unsafe: list[str] = field(default_factory=list)
     stricter: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def count(self, theme: str, label: str, verdicts: Verdicts, refusals: Refusals) -> None:
+    def count(self, theme: str, label: str, verdicts: Verdicts, said: Ours) -> None:
         """Count what both say of one case."""
         self.cases[theme] += 1
+        self.looked.update((name, name not in said.alike) for name in FILTERS)
         for node, plugins in verdicts.items():
-            ours = refusals[node]
+            ours = said.refusals[node]
             for plugin, reason in plugins.items():
                 if plugin != "NodeName":  # who names a node is on it, and never decided on
                     own = {plugin: ours[plugin]} if plugin in ours else {}
@@ -133,14 +146,15 @@ def _row(name: str, *cells: object) -> str:
 
 def compared(oracle: Oracle, count: int, start: int = 0) -> tuple[Tally, Tally]:
     """Judge `count` cases of each predicate, as the API server stores their objects, and as
-    they were written (which is how a snapshot file has them)."""
-    stored, written = Tally(), Tally()
+    they were written (which is how a snapshot file has them). The latter one after the other in
+    one state: what is remembered of a cluster must play no part in another."""
+    stored, written, state = Tally(), Tally(), ClusterState()
     for theme in THEMES:
         for seed in range(start, start + count):
             case, label = made(seed, theme), f"{theme}/{seed}"
             judged = oracle.judge(case)
-            stored.count(theme, label, judged.verdicts, refusals_of(judged.stored))
-            written.count(theme, label, judged.verdicts, refusals_of(case))
+            stored.count(theme, label, judged.verdicts, ours_of(judged.stored, ClusterState()))
+            written.count(theme, label, judged.verdicts, ours_of(case, state))
     return stored, written
 
 

@@ -330,14 +330,3 @@ def test_nothing_in_an_object_ends_the_watch(path: str, value: object) -> None:
 
     assert node is None or isinstance(node.name, str)
     assert pod is None or isinstance(pod.name, str)
-
-
-def test_a_pod_with_a_claim_is_refused_and_not_guessed_at() -> None:
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "x"}}
-    manifest = {
-        "metadata": {"name": "p", "namespace": "default", "uid": "u"},
-        "spec": {"containers": [{"name": "c"}], "volumes": [volume]},
-    }
-    converted = Converter().pod(manifest)
-    assert converted is not None
-    assert "volumes with claims are not supported yet" in (converted.problem or "")

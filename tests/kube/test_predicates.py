@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 CASES = 400
 # Of the nodes in the cases about a predicate, its plugin accepts, and refuses, so many at least.
 LEAST = 100
+# They have to look at the nodes, whatever the pod asks for.
+ALWAYS_LOOK = {"TaintToleration", "NodeResourcesFit"}
 OURS_ALONE = {"NodeReady", "NodeBandwidthFit"}
 
 
@@ -46,6 +48,15 @@ def test_every_predicate_is_exercised_both_ways(
     tallies: tuple[Tally, Tally], plugin: str, accepts: bool
 ) -> None:
     assert tallies[0].themed[plugin, accepts] >= LEAST
+
+
+@pytest.mark.parametrize("name", sorted(set(FILTERS) - OURS_ALONE))
+def test_each_filter_is_asked_with_and_without_a_look_at_the_nodes(
+    tallies: tuple[Tally, Tally], name: str
+) -> None:
+    looked = tallies[0].looked
+    assert looked[name, True] >= LEAST
+    assert (looked[name, False] >= LEAST) == (name not in ALWAYS_LOOK)
 
 
 def test_every_filter_has_cases() -> None:

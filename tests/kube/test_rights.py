@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,73 +23,27 @@ from leadline_controller.core.ports import (
     PodChanged,
     PodEvent,
     RefusedError,
+    ResourceChanged,
 )
+from leadline_controller.core.resources import NamespaceLabels
+from leadline_controller.core.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.contracts.scenes import PATIENCE_S, Watched
-from tests.kube.account import applied, login, manifests, path_of, wait_allowed
+from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
-from tests.kube.objects import node, pod
+from tests.kube.objects import Object, node, pod
+from tests.kube.volumes import NO_PROVISIONER, claim, storage_class, volume
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
+DEFAULT = "/api/v1/namespaces/default"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+STORAGE = "/apis/storage.k8s.io/v1"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 _numbers: Iterator[int] = count(1)
-
-
-@dataclass(frozen=True)
-class Right:
-    """One verb on one resource, as a rule of a role grants it."""
-
-    role: str
-    rule: int
-    group: str
-    resource: str
-    verb: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}"
-
-    @property
-    def attributes(self) -> dict[str, str]:
-        """As the API server is asked about it."""
-        resource, _, subresource = self.resource.partition("/")
-        asked = {"group": self.group, "resource": resource, "verb": self.verb}
-        if subresource:
-            asked["subresource"] = subresource
-        if self.role == "Role":
-            asked["namespace"] = "kube-system"
-            if self.verb != "create":
-                asked["name"] = "leadline-controller"
-        return asked
-
-
-def granted() -> list[Right]:
-    return [
-        Right(manifest["kind"], number, group, resource, verb)
-        for manifest in manifests()
-        for number, rule in enumerate(manifest.get("rules", ()))
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    ]
-
-
-def rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rules of a role with this one verb on this one resource taken away."""
-    kept = []
-    for number, rule in enumerate(rules):
-        if number != right.rule:
-            kept.append(rule)
-            continue
-        others = [each for each in rule["resources"] if each != right.resource]
-        verbs = [each for each in rule["verbs"] if each != right.verb]
-        if others:
-            kept.append({**rule, "resources": others})
-        if verbs:
-            kept.append({**rule, "resources": [right.resource], "verbs": verbs})
-    return kept
 
 
 class Scene:
@@ -100,11 +53,21 @@ class Scene:
         self.cluster = cluster
         self.admin = admin
         self.name = f"rights-{next(_numbers)}"
+        self._made: list[str] = []
 
     def pod(self) -> Pod:
         return read_pod(self.admin.create(PODS, pod(self.name, scheduler="nobody")))
 
+    def add(self, collection: str, manifest: Object) -> Any:
+        made = self.admin.create(collection, manifest)
+        self._made.append(f"{collection}/{made['metadata']['name']}")
+        return made
+
     def clean(self) -> None:
+        for path in self._made:
+            with suppress(ApiError):
+                self.admin.patch(path, {"metadata": {"finalizers": None}})
+                self.admin.delete(path)
         for path in (f"{PODS}/{self.name}", f"{NODES}/{self.name}", LEASE):
             with suppress(ApiError):
                 self.admin.delete(path)
@@ -157,6 +120,78 @@ async def follow_pods(scene: Scene) -> None:
     await follow(scene, scene.pod, seen)
 
 
+async def follow_resource(scene: Scene, collection: str, manifest: Object) -> None:
+    def seen(change: ClusterChange) -> bool:
+        return isinstance(change, ResourceChanged) and scene.name in change.resource.key
+
+    await follow(scene, lambda: scene.add(collection, manifest), seen)
+
+
+async def follow_namespaces(scene: Scene) -> None:
+    """A label comes and goes: nothing here would finish the deletion of a namespace."""
+
+    def seen(change: ClusterChange) -> bool:
+        if not isinstance(change, ResourceChanged):
+            return False
+        space = change.resource
+        return isinstance(space, NamespaceLabels) and scene.name in space.labels
+
+    def label(value: str | None) -> None:
+        scene.admin.patch(DEFAULT, {"metadata": {"labels": {scene.name: value}}})
+
+    try:
+        await follow(scene, lambda: label("here"), seen)
+    finally:
+        label(None)
+
+
+async def follow_claims(scene: Scene) -> None:
+    await follow_resource(scene, CLAIMS, claim(scene.name, "any"))
+
+
+async def follow_volumes(scene: Scene) -> None:
+    await follow_resource(scene, VOLUMES, volume(scene.name, "any"))
+
+
+async def follow_storage_classes(scene: Scene) -> None:
+    made = storage_class(scene.name, NO_PROVISIONER)
+    await follow_resource(scene, f"{STORAGE}/storageclasses", made)
+
+
+async def follow_csi_nodes(scene: Scene) -> None:
+    made = {"metadata": {"name": scene.name}, "spec": {"drivers": []}}
+    await follow_resource(scene, f"{STORAGE}/csinodes", made)
+
+
+async def follow_csi_drivers(scene: Scene) -> None:
+    made = {"metadata": {"name": scene.name}, "spec": {"storageCapacity": True}}
+    await follow_resource(scene, f"{STORAGE}/csidrivers", made)
+
+
+async def follow_storage_capacities(scene: Scene) -> None:
+    made = {"metadata": {"name": scene.name}, "storageClassName": "any", "capacity": "1Gi"}
+    await follow_resource(scene, f"{STORAGE}/namespaces/default/csistoragecapacities", made)
+
+
+async def follow_attachments(scene: Scene) -> None:
+    source = {"persistentVolumeName": "any"}
+    spec = {"attacher": "test.leadline.dev", "nodeName": "somewhere", "source": source}
+    made = {"metadata": {"name": scene.name}, "spec": spec}
+    await follow_resource(scene, f"{STORAGE}/volumeattachments", made)
+
+
+async def have_a_volume_made(scene: Scene) -> None:
+    scene.add(CLAIMS, claim(scene.name, "any"))
+    await scene.cluster.prepare(VolumePlan("somewhere", selects=(f"default/{scene.name}",)))
+
+
+async def keep_a_volume(scene: Scene) -> None:
+    scene.add(CLAIMS, claim(scene.name, "any"))
+    scene.add(VOLUMES, volume(scene.name, "any"))
+    plan = VolumePlan("somewhere", binds=((scene.name, f"default/{scene.name}"),))
+    await scene.cluster.prepare(plan)
+
+
 async def bind_a_pod(scene: Scene) -> None:
     await scene.cluster.bind(scene.pod(), "somewhere")
 
@@ -195,6 +230,26 @@ NEEDS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     "watch nodes": follow_nodes,
     "list pods": follow_pods,
     "watch pods": follow_pods,
+    "list namespaces": follow_namespaces,
+    "watch namespaces": follow_namespaces,
+    "list persistentvolumeclaims": follow_claims,
+    "watch persistentvolumeclaims": follow_claims,
+    "list persistentvolumes": follow_volumes,
+    "watch persistentvolumes": follow_volumes,
+    "list storageclasses": follow_storage_classes,
+    "watch storageclasses": follow_storage_classes,
+    "list csinodes": follow_csi_nodes,
+    "watch csinodes": follow_csi_nodes,
+    "list csidrivers": follow_csi_drivers,
+    "watch csidrivers": follow_csi_drivers,
+    "list csistoragecapacities": follow_storage_capacities,
+    "watch csistoragecapacities": follow_storage_capacities,
+    "list volumeattachments": follow_attachments,
+    "watch volumeattachments": follow_attachments,
+    "get persistentvolumeclaims": have_a_volume_made,
+    "patch persistentvolumeclaims": have_a_volume_made,
+    "get persistentvolumes": keep_a_volume,
+    "patch persistentvolumes": keep_a_volume,
     "create pods/binding": bind_a_pod,
     "create events": say_why,
     "patch events": say_why_again,
@@ -224,18 +279,6 @@ async def scene(account: Path, api: Api) -> AsyncIterator[Scene]:
             yield scene
         finally:
             scene.clean()
-
-
-@contextmanager
-def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
-    role = next(each for each in manifests() if each["kind"] == right.role)
-    try:
-        admin.patch(path_of(role), {"rules": rules_without(right, role["rules"])})
-        wait_allowed(user, False, **right.attributes)
-        yield
-    finally:
-        admin.patch(path_of(role), {"rules": role["rules"]})
-        wait_allowed(user, True, **right.attributes)
 
 
 def test_each_right_is_asked_for_once_and_has_its_reason() -> None:

@@ -374,6 +374,54 @@ async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_ma
     assert "persistentvolumeclaims" in said
 
 
+NOT_SERVED = "the server could not find the requested resource"
+
+
+async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    no = refusal(404, NOT_SERVED)
+    csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
+    wire.answer(CSI_NODES, no, no, no, listing(csi_node, version="7"))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert (await watched.until(Listed)).resources == ()
+        assert (await watched.until(Listed)).resources == (CsiNode("n", {}),)
+
+    assert caplog.messages == [
+        "there are no csinodes: the API server does not serve them:"
+        f" 404: {NOT_SERVED} (GET {CSI_NODES})"
+    ]
+
+
+async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
+    no = refusal(404, NOT_SERVED)
+    wire.answer(CSI_NODES, listing(csi_node, version="5"), no)
+    wire.answer(f"watch {CSI_NODES}", no)
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        assert (await watched.until(Listed)).resources == (CsiNode("n", {}),)
+        assert (await watched.until(Listed)).resources == ()
+
+    (said,) = caplog.messages
+    assert "does not serve them" in said
+
+
+async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
+    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    no = refusal(404, NOT_SERVED)
+    added = event("ADDED", claim("c", "slow"), "6")
+    wire.answer(f"watch {CLAIMS}", no, no, stream(added))
+    async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
+        await watched.until(Listed)
+        assert isinstance(await watched.next(), ResourceChanged)
+
+    (said,) = caplog.messages
+    assert f"refuses: 404: {NOT_SERVED}" in said
+
+
 async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -157,8 +157,9 @@ def _seconds(text: str) -> float:
 
 
 @contextmanager
-def audited_plane(folder: Path) -> Iterator[tuple[ControlPlane, Audit]]:
-    """A control plane of its own that keeps an audit log, with etcd as a process beside."""
+def audited_plane(folder: Path, *more: str) -> Iterator[tuple[ControlPlane, Audit]]:
+    """A control plane of its own that keeps an audit log, with etcd as a process beside. more:
+    flags for the API server."""
     policy, log = folder / "policy.yaml", folder / "audit.log"
     policy.write_text(_POLICY)
     environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
@@ -169,7 +170,7 @@ def audited_plane(folder: Path) -> Iterator[tuple[ControlPlane, Audit]]:
     else:
         program = built(source.go, environ)
         etcd, apiserver = f'"{program}" etcd', f'"{program}" kube-apiserver'
-    flags = f'--audit-policy-file="{policy}" --audit-log-path="{log}"'
+    flags = f'--audit-policy-file="{policy}" --audit-log-path="{log}" {" ".join(more)}'
     assets = folder / "assets"
     assets.mkdir()
     for name, command in (("etcd", etcd), ("kube-apiserver", f"{apiserver} {flags}")):

@@ -6,6 +6,8 @@ when somebody asks, so that deciding over thousands of nodes stays cheap.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from random import Random
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
@@ -14,6 +16,7 @@ import numpy as np
 
 from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import ANYTHING, NOTHING, News
 from leadline_controller.core.normalise import priorities
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
@@ -26,12 +29,13 @@ class Verdict:
     """What one filter says. passes: shape (n,). reason: why the node with this index does
     not pass, without the filter's name. nowhere: why the pod can be on no node at all, where
     that has nothing to do with the nodes. evictable: shape (n,), where it might pass if pods
-    were pushed out; None is nowhere."""
+    were pushed out; None is nowhere. hope: the news that may turn a node's refusal."""
 
     passes: Bools
     reason: Callable[[int], str]
     nowhere: str | None = None
     evictable: Bools | None = None
+    hope: News = ANYTHING
 
     @classmethod
     def everywhere(cls, view: ClusterView) -> "Verdict":
@@ -39,9 +43,9 @@ class Verdict:
         return cls(view.table.mask("all", lambda _: True), _no_reason)
 
     @classmethod
-    def refused(cls, view: ClusterView, why: str) -> "Verdict":
+    def refused(cls, view: ClusterView, why: str, hope: News = ANYTHING) -> "Verdict":
         """The pod can be on no node, whatever the nodes are like."""
-        return cls(view.table.none(), lambda _: why, why)
+        return cls(view.table.none(), lambda _: why, why, hope=hope)
 
 
 def _no_reason(_: int) -> str:
@@ -100,7 +104,8 @@ def best(total: Floats, better: Better) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's."""
+    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's. hope:
+    the news after which a pod that goes nowhere should be tried again."""
 
     pod: Pod
     node: str | None
@@ -111,6 +116,7 @@ class Decision:
     _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
+    hope: News = ANYTHING
 
     @property
     def has_basis(self) -> bool:
@@ -186,7 +192,9 @@ def decide(
     """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
     problem = obstacle(view, pod)
     if problem is not None:
-        return Decision(pod, None, problem, strategy.name, strategy.better)
+        # A node may be the one that is asked for; all else is up to the pod.
+        hope = NOTHING if pod.problem or pod.gated else News.NODES
+        return Decision(pod, None, problem, strategy.name, strategy.better, hope=hope)
     verdicts = {name: test(view, pod) for name, test in filters.items()}
     feasible = view.table.all()
     for verdict in verdicts.values():
@@ -194,7 +202,9 @@ def decide(
     candidates = np.flatnonzero(feasible)
     if not candidates.size:
         why = _nowhere(len(view), verdicts) + _no_preemption(view, pod, verdicts.values())
-        return Decision(pod, None, why, strategy.name, strategy.better, view, verdicts)
+        return Decision(
+            *(pod, None, why, strategy.name, strategy.better, view, verdicts), hope=_hope(verdicts)
+        )
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
     why = scores.why(at)
@@ -250,6 +260,14 @@ def _nowhere(count: int, verdicts: Mapping[str, Verdict]) -> str:
     failing = {name: int(np.count_nonzero(~v.passes)) for name, v in verdicts.items()}
     told = ", ".join(f"{number} {name}" for name, number in failing.items() if number)
     return f"0 of {count} nodes fit: {told}"
+
+
+def _hope(verdicts: Mapping[str, Verdict]) -> News:
+    """What may help: with a filter for which the nodes don't matter, nothing about nodes."""
+    refusing = [v for v in verdicts.values() if v.nowhere]
+    if not refusing:
+        refusing = [v for v in verdicts.values() if not v.passes.all()]
+    return reduce(or_, (v.hope for v in refusing), NOTHING) if refusing else News.NODES
 
 
 def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[Verdict]) -> str:

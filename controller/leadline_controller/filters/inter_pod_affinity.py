@@ -13,9 +13,12 @@ import numpy as np
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.demands import AffinityTerm
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.residents import Aversion, PodKind, kind_of
 from leadline_controller.core.selectors import selects
 from leadline_controller.core.view import Bools, ClusterView
+
+_HOPE = News.NEIGHBOURS | News.NAMESPACES | News.LABELS | News.NODES | News.NODE_GONE
 
 
 def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
@@ -32,7 +35,7 @@ def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
             return "the pod's anti-affinity rules are not met"
         return "the anti-affinity rules of pods there are not met"
 
-    return Verdict(near & away & welcome, reason, evictable=near)
+    return Verdict(near & away & welcome, reason, evictable=near, hope=_HOPE)
 
 
 def _near(view: ClusterView, pod: Pod) -> Bools:

@@ -2,7 +2,10 @@
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.LABELS | News.NODES
 
 
 def node_affinity(view: ClusterView, pod: Pod) -> Verdict:
@@ -18,4 +21,4 @@ def node_affinity(view: ClusterView, pod: Pod) -> Verdict:
             return f"the nodeSelector wants {wanted}"
         return "no term of the required node affinity matches"
 
-    return Verdict(view.table.wanted_by(pod), reason)
+    return Verdict(view.table.wanted_by(pod), reason, hope=_HOPE)

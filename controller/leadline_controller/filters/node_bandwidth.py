@@ -5,7 +5,10 @@ import numpy as np
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.BANDWIDTH | News.NODES
 
 
 def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
@@ -24,4 +27,4 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
             return f"needs {wanted_mbps:g} Mbit/s, the link's bandwidth is unknown"
         return f"insufficient bandwidth: needs {wanted_mbps:g} Mbit/s, has {free_mbps[i]:g}"
 
-    return Verdict(free_mbps >= wanted_mbps, reason)
+    return Verdict(free_mbps >= wanted_mbps, reason, hope=_HOPE)

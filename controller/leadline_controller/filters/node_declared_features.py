@@ -2,7 +2,10 @@
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.FEATURES | News.NODES
 
 
 def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
@@ -16,4 +19,4 @@ def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
         lacking = sorted(set(pod.features) - view.nodes[i].features)
         return f"the kubelet does not declare {', '.join(lacking)}"
 
-    return Verdict(passes, reason)
+    return Verdict(passes, reason, hope=_HOPE)

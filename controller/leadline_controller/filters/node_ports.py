@@ -4,7 +4,10 @@ import numpy as np
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import HostPort, Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.PORTS | News.NODES
 
 
 def node_ports(view: ClusterView, pod: Pod) -> Verdict:
@@ -25,4 +28,4 @@ def node_ports(view: ClusterView, pod: Pod) -> Verdict:
         assert port is not None  # noqa: S101  # only asked of nodes that did not pass
         return f"host port {port.port}/{port.protocol} is taken"
 
-    return Verdict(passes, reason, evictable=view.table.all())
+    return Verdict(passes, reason, evictable=view.table.all(), hope=_HOPE)

@@ -3,8 +3,11 @@ and memory; the number of pods and extended resources as Kubernetes has them).""
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.quantity import MAX_AMOUNT, format_shortage
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.ROOM | News.NODES
 
 
 def node_resources_fit(view: ClusterView, pod: Pod) -> Verdict:
@@ -25,4 +28,4 @@ def node_resources_fit(view: ClusterView, pod: Pod) -> Verdict:
         ]
         return "; ".join(short)
 
-    return Verdict(passes, reason, evictable=could)
+    return Verdict(passes, reason, evictable=could, hope=_HOPE)

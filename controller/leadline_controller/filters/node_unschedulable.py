@@ -2,9 +2,11 @@
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod, Taint
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_HOPE = News.UNCORDONED | News.NODES
 
 
 def node_unschedulable(view: ClusterView, pod: Pod) -> Verdict:
@@ -12,4 +14,4 @@ def node_unschedulable(view: ClusterView, pod: Pod) -> Verdict:
     if any(toleration.tolerates(_CORDON) for toleration in pod.tolerations):
         return Verdict.everywhere(view)
     passes = view.table.mask("schedulable", lambda node: not node.unschedulable)
-    return Verdict(passes, lambda _: "the node is cordoned")
+    return Verdict(passes, lambda _: "the node is cordoned", hope=_HOPE)

@@ -6,6 +6,7 @@ import numpy as np
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.resources import Claim
 from leadline_controller.core.storage import Storage
 from leadline_controller.core.view import ClusterView, Ints
@@ -23,6 +24,8 @@ _DRIVERS = {
     "kubernetes.io/cinder": "cinder.csi.openstack.org",
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
+_HOPE_FOR_STORAGE = News.CLAIMS | News.VOLUMES | News.CLASSES | News.LIMITS
+_HOPE = _HOPE_FOR_STORAGE | News.MOUNTS | News.NODES
 # (driver, what tells the volume from others of the driver)
 _Held = tuple[str, str]
 
@@ -36,7 +39,7 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
         return Verdict.everywhere(view)
     wanted = set(_held(view.storage, pod))
     if wanted and view.storage.unknown:
-        return Verdict.refused(view, view.storage.unknown)
+        return Verdict.refused(view, view.storage.unknown, _HOPE_FOR_STORAGE)
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
         return Verdict.everywhere(view)
@@ -58,6 +61,7 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
         passes,
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
         evictable=view.table.all(),
+        hope=_HOPE,
     )
 
 

@@ -5,10 +5,14 @@ import numpy as np
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.demands import SpreadConstraint
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.nodes import Topology
 from leadline_controller.core.residents import PodKind
 from leadline_controller.core.selectors import selects
 from leadline_controller.core.view import Bools, ClusterView, Ints
+
+_HOPE = News.NEIGHBOURS | News.LABELS | News.NODES | News.NODE_GONE
+_TAINTS = News.TAINTED | News.UNTAINTED
 
 
 def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
@@ -24,6 +28,8 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
     for constraint, skew in skews:
         passes &= skew <= constraint.max_skew
 
+    hope = _HOPE | _TAINTS if any(c.honor_taints for c in pod.spread) else _HOPE
+
     def reason(i: int) -> str:
         for constraint, skew in skews:
             key, most = constraint.topology_key, constraint.max_skew
@@ -33,7 +39,7 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
                 return f"topology spread over {key}: the skew would be {skew[i]}, at most {most}"
         raise IndexError(i)
 
-    return Verdict(passes, reason, evictable=labelled)
+    return Verdict(passes, reason, evictable=labelled, hope=hope)
 
 
 def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, labelled: Bools) -> Ints:

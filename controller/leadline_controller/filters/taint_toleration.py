@@ -2,7 +2,10 @@
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.UNTAINTED | News.NODES
 
 
 def taint_toleration(view: ClusterView, pod: Pod) -> Verdict:
@@ -14,4 +17,4 @@ def taint_toleration(view: ClusterView, pod: Pod) -> Verdict:
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
         return f"untolerated taint {shown}:{taint.effect}"
 
-    return Verdict(view.table.tolerated_by(pod.tolerations), reason)
+    return Verdict(view.table.tolerated_by(pod.tolerations), reason, hope=_HOPE)

@@ -3,7 +3,11 @@
 from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.view import ClusterView
+
+_HOPE_FOR_CLAIMS = News.CLAIMS | News.VOLUMES | News.CLASSES
+_HOPE = _HOPE_FOR_CLAIMS | News.LIMITS | News.MOUNTS | News.LABELS | News.NODES
 
 
 def volume_binding(view: ClusterView, pod: Pod) -> Verdict:
@@ -13,5 +17,5 @@ def volume_binding(view: ClusterView, pod: Pod) -> Verdict:
     try:
         search = VolumeSearch(view, pod)
     except RefusedClaimError as error:
-        return Verdict.refused(view, str(error))
-    return Verdict(search.passes, search.reason)
+        return Verdict.refused(view, str(error), _HOPE_FOR_CLAIMS)
+    return Verdict(search.passes, search.reason, hope=_HOPE)

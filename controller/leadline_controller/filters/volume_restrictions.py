@@ -2,8 +2,12 @@
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.resources import READ_WRITE_ONCE_POD
 from leadline_controller.core.view import ClusterView
+
+_HOPE = News.MOUNTS | News.NODES
+_HOPE_FOR_CLAIM = News.MOUNTS | News.CLAIMS | News.NODE_GONE
 
 
 def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
@@ -20,15 +24,14 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
     }
     if alone and (used := next((key for key in alone if _in_use(view, key)), None)):
         name = used.partition("/")[2]
-        return Verdict.refused(
-            view, f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
-        )
+        why = f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
+        return Verdict.refused(view, why, _HOPE_FOR_CLAIM)
     passes = view.table.all()
     if pod.disks:
         for i, held in view.mounts.items():
             passes[i] = not any(d.conflicts(o) for d in pod.disks for p in held for o in p.disks)
     why = "a pod there has a disk that the pod needs for itself"
-    return Verdict(passes, lambda _: why, evictable=view.table.all())
+    return Verdict(passes, lambda _: why, evictable=view.table.all(), hope=_HOPE)
 
 
 def _in_use(view: ClusterView, key: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.resources import Volume
 from leadline_controller.core.selectors import Requirement
 from leadline_controller.core.view import Bools, ClusterView
@@ -15,6 +16,8 @@ _LABELS = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
 }
+
+_HOPE = News.CLAIMS | News.VOLUMES | News.LABELS | News.NODES
 
 
 def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
@@ -41,7 +44,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
         name, key = next((name, key) for name, key, zoned in demands if not zoned[i])
         return f"volume {name} is in another {key.rpartition('/')[2]}"
 
-    return Verdict(passes, reason)
+    return Verdict(passes, reason, hope=_HOPE)
 
 
 def _demands(volume: Volume) -> Iterator[tuple[str, Requirement]]:

@@ -174,7 +174,7 @@ class Recorder:
     def _run(self) -> None:
         store = Store(self._settings, self._now)
         durable_at_s = math.inf
-        while not (self._closing and not self._waiting):
+        while not self._closing or self._waiting or self._questions:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 store.checkpoint()
@@ -183,10 +183,12 @@ class Recorder:
             self._hurry.wait(_GATHER_S)
             self._work.clear()
             self._hurry.clear()
+            # What was left before a question was asked is written before it is answered.
+            questions = [self._questions.popleft() for _ in range(len(self._questions))]
             if self._write(store):
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
-            while self._questions:
-                self._questions.popleft()(store)
+            for question in questions:
+                question(store)
         store.close()
 
     def _write(self, store: Store) -> bool:

@@ -12,12 +12,11 @@ from typing import Any
 from leadline_controller.core.fields import FieldError
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import PODS, Node, Pod
-from leadline_controller.core.ports import ClusterError
+from leadline_controller.core.ports import ClusterError, PodGoneError
 from leadline_controller.core.read_resources import READERS
 from leadline_controller.core.resources import Resource, Unreadable
 
 Json = dict[str, Any]
-_CLAIMS = "volumes with claims are not supported yet; kube-scheduler places such pods"
 _MOST_SAID = 1000
 _DEMANDS = ("affinity", "topologySpreadConstraints", "volumes")
 _log = logging.getLogger(__name__)
@@ -58,9 +57,6 @@ class Converter:
                 self._say(key, f"{error}; what it takes of node {pod.node_name} is not counted")
             return pod
         self._said.pop(key, None)
-        if pod.claims and pod.problem is None:
-            # Claims and volumes are not watched yet, and what is not seen is not guessed at.
-            return replace(pod, problem=_CLAIMS)
         return pod
 
     def resource(self, kind: str, manifest: Json) -> Resource | None:
@@ -75,10 +71,14 @@ class Converter:
         self._said.pop(key, None)
         return resource
 
-    def unreadable(self, kind: str, error: ClusterError) -> Unreadable:
-        """What stands for a kind that may not be read."""
+    def unreadable(self, kind: str, error: ClusterError) -> tuple[Unreadable, ...]:
+        """What stands for a kind that may not be read: unknown ones; for one that the server
+        doesn't have: none."""
+        if isinstance(error, PodGoneError):
+            self._say(f"there are no {kind}", f"the API server does not serve them: {error}")
+            return ()
         self._say(f"may not read {kind}", f"{error}; pods that depend on them are not placed")
-        return Unreadable(kind, str(error))
+        return (Unreadable(kind, str(error)),)
 
     def _say(self, what: str, problem: str) -> None:
         if self._said.get(what) != problem:

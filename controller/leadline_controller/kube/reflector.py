@@ -28,8 +28,9 @@ class Reflector(Generic[T]):
     """Lists and follows one kind.
 
     read: an object as the core has it, None when it is to be left out. changed, gone: what to
-    tell of it. silence_s: a watch without a byte for so long is dead. stand_in: stands for all of
-    them while they may not be read; None where nothing works without them.
+    tell of it. silence_s: a watch without a byte for so long is dead. stand_in: what there is
+    while they may not be read or the server has no such kind; None where nothing works without
+    them.
     """
 
     server: ApiServer
@@ -39,7 +40,7 @@ class Reflector(Generic[T]):
     changed: Callable[[T], ClusterChange]
     gone: Callable[[T], ClusterChange]
     silence_s: float
-    stand_in: Callable[[ClusterError], T] | None = None
+    stand_in: Callable[[ClusterError], tuple[T, ...]] | None = None
 
     async def list(self) -> tuple[tuple[T, ...], str]:
         """All objects, and the version that they are from. Asks until it gets them, or learns
@@ -52,7 +53,7 @@ class Reflector(Generic[T]):
                 pass  # reading the pages took longer than the server keeps them
             except ClusterError as error:
                 if self.stand_in is not None and isinstance(error, _REFUSALS):
-                    return (self.stand_in(error),), _NO_VERSION
+                    return self.stand_in(error), _NO_VERSION
                 self.contact.lost(self.path, error)
             else:
                 self.contact.back(self.path)
@@ -61,12 +62,12 @@ class Reflector(Generic[T]):
 
     async def follow(self, version: str, tell: Callable[[ClusterChange], None]) -> None:
         """Tell of every change after `version`. Returns when all is to be listed again: the
-        server no longer has those changes, or what might not be listed now may."""
+        server no longer has those changes or that kind, or what it refused it now has."""
         if version == _NO_VERSION:
             await self._until_allowed()
             return
         backoff = Backoff()
-        refused: T | None = None
+        refused: tuple[T, ...] = ()
         while True:
             query = {
                 "watch": "1",
@@ -78,9 +79,9 @@ class Reflector(Generic[T]):
             try:
                 async with self.server.stream(self.path, query, self.silence_s) as events:
                     self.contact.back(self.path)
-                    if refused is not None:
-                        tell(self.gone(refused))
-                        refused = None
+                    for each in refused:
+                        tell(self.gone(each))
+                    refused = ()
                     async for event in events:
                         version = self._take(event, tell) or version
                         backoff.reset()
@@ -88,22 +89,44 @@ class Reflector(Generic[T]):
                 _log.info("the cluster is listed again: %s", error)
                 return
             except ClusterError as error:
-                if self.stand_in is None or not isinstance(error, _REFUSALS):
-                    self.contact.lost(self.path, error)
-                elif refused is None:
-                    refused = self.stand_in(error)
-                    tell(self.changed(refused))
+                if await self._is_not_served(error):
+                    return
+                refused = self._refused(error, refused, tell)
             await asyncio.sleep(backoff.next_s())
+
+    def _refused(
+        self, error: ClusterError, before: tuple[T, ...], tell: Callable[[ClusterChange], None]
+    ) -> tuple[T, ...]:
+        """A watch was refused. before: what stood in already. Returns what stands in now."""
+        if self.stand_in is None or not isinstance(error, RefusedError):
+            self.contact.lost(self.path, error)
+            return before
+        if before:
+            return before
+        stand_ins = self.stand_in(error)
+        for each in stand_ins:
+            tell(self.changed(each))
+        return stand_ins
+
+    async def _is_not_served(self, error: ClusterError) -> bool:
+        known = self.stand_in is not None and isinstance(error, PodGoneError)
+        return known and await self._is_refused(PodGoneError)
 
     async def _until_allowed(self) -> None:
         backoff = Backoff(1.0, 60.0)
         while True:
             await asyncio.sleep(backoff.next_s())
-            try:
-                await self.server.get(self.path, limit="1")
-            except ClusterError:
-                continue  # it was said that they can't be read
-            return
+            # It was said that they can't be read.
+            if not await self._is_refused(ClusterError):
+                return
+
+    async def _is_refused(self, how: type[ClusterError]) -> bool:
+        """Whether a list is refused so."""
+        try:
+            await self.server.get(self.path, limit="1")
+        except ClusterError as error:
+            return isinstance(error, how)
+        return False
 
     async def _list_once(self) -> tuple[tuple[T, ...], str]:
         found: list[T] = []

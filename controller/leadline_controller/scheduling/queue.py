@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import ANYTHING, NOTHING, News
 
 # kube-scheduler's figures.
 FIRST_BACKOFF_S = 1.0
@@ -20,18 +21,20 @@ class _Entry:
     order: int
     attempts: int = 0
     tried_s: float = 0.0
-    parked: bool = False
+    hope: News = NOTHING
     # Of the one heap item that counts; others are left behind and skipped.
     token: int = _BEING_TRIED
 
 
 class PendingQueue:
-    """Pods by uid. A pod is ready, being tried, backing off, or parked until a change."""
+    """Pods by uid. A pod is ready, being tried, backing off, or parked until there is news
+    for it."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._ready: list[tuple[int, int, int, str]] = []
         self._waiting: list[tuple[float, int, str]] = []
+        self._parked: dict[str, _Entry] = {}
         self._orders = count()
         self._tokens = count()
 
@@ -49,17 +52,20 @@ class PendingQueue:
             self._make_ready(entry)
         elif entry.pod != pod:
             entry.pod = pod
-            if entry.parked:
+            if pod.uid in self._parked:
                 self._make_ready(entry)
 
     def remove(self, uid: str) -> None:
         """The pod is bound, gone, or no longer ours."""
         self._entries.pop(uid, None)
+        self._parked.pop(uid, None)
 
-    def keep_only(self, uids: set[str]) -> None:
-        """Drop the pods that are not among these."""
-        for uid in self._entries.keys() - uids:
-            del self._entries[uid]
+    def keep_only(self, uids: set[str]) -> list[Pod]:
+        """Drop the pods that are not among these, and return them."""
+        others = [self._entries[uid].pod for uid in self._entries.keys() - uids]
+        for pod in others:
+            self.remove(pod.uid)
+        return others
 
     def pop(self, now_s: float) -> Pod | None:
         """The next pod to try, or None when none is ready. It stays known, being tried,
@@ -82,21 +88,20 @@ class PendingQueue:
         being tried: it was bound or went while the binding was under way."""
         entry = self._valid(uid, _BEING_TRIED)
         if entry is not None:
-            self._wait(entry, now_s + _backoff_s(entry), parked=False)
+            self._wait(entry, now_s + _backoff_s(entry))
         return entry is not None
 
-    def park(self, uid: str, now_s: float) -> None:
-        """It fits nowhere, or was refused: try again when something changes, or after a
-        minute."""
+    def park(self, uid: str, now_s: float, hope: News = ANYTHING) -> None:
+        """It fits nowhere, or was refused: try again after such news, or after a minute."""
         if entry := self._valid(uid, _BEING_TRIED):
-            self._wait(entry, now_s + LONGEST_PARKED_S, parked=True)
+            self._wait(entry, now_s + LONGEST_PARKED_S)
+            self._parked[uid], entry.hope = entry, hope
 
-    def wake(self, now_s: float) -> None:
-        """Something changed that may let parked pods in; each waits out its back-off, which
-        counts from when it was tried."""
-        for entry in self._entries.values():
-            if entry.parked:
-                self._wait(entry, max(now_s, entry.tried_s + _backoff_s(entry)), parked=False)
+    def wake(self, now_s: float, news: News = ANYTHING) -> None:
+        """Something changed that may let parked pods in: those who hope for it wait out their
+        back-off, which counts from when they were tried."""
+        for entry in [e for e in self._parked.values() if e.hope & news] if news else ():
+            self._wait(entry, max(now_s, entry.tried_s + _backoff_s(entry)))
 
     def next_due_s(self) -> float | None:
         """When a waiting pod is due at the earliest; None when none waits."""
@@ -109,11 +114,13 @@ class PendingQueue:
         return entry if entry is not None and entry.token == token else None
 
     def _make_ready(self, entry: _Entry) -> None:
-        entry.token, entry.parked = next(self._tokens), False
+        self._parked.pop(entry.pod.uid, None)
+        entry.token = next(self._tokens)
         heappush(self._ready, (-entry.pod.priority, entry.order, entry.token, entry.pod.uid))
 
-    def _wait(self, entry: _Entry, until_s: float, *, parked: bool) -> None:
-        entry.token, entry.parked = next(self._tokens), parked
+    def _wait(self, entry: _Entry, until_s: float) -> None:
+        self._parked.pop(entry.pod.uid, None)
+        entry.token = next(self._tokens)
         heappush(self._waiting, (until_s, entry.token, entry.pod.uid))
 
 

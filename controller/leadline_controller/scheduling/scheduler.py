@@ -15,6 +15,7 @@ from typing import Any
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
 from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME, Pod
+from leadline_controller.core.news import News
 from leadline_controller.core.options import values_of
 from leadline_controller.core.ports import (
     AlreadyBoundError,
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 BINDINGS_AT_ONCE = 64
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
+_BANDWIDTH_POLL_S = 1.0
 _SAYINGS_AT_ONCE = 4
 _LAST_WORDS_S = 3.0
 # Most often the watch says in a moment that another bound the pod, or that it is gone.
@@ -104,6 +106,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch())
                 group.create_task(self._place())
+                group.create_task(self._notice_bandwidth())
         finally:
             self._volumes.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,13 +115,21 @@ class Scheduler:
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
-                made_room = self._state.apply(change)
+                news = self._state.apply(change)
                 self._heard(change)
                 learn(self._decisions, change)
                 self._queue_up(change)
                 self._volumes.notice(change)
-                if made_room:
-                    self._queue.wake(self._clock.now_s())
+                self._queue.wake(self._clock.now_s(), news)
+                self._changed.set()
+
+    async def _notice_bandwidth(self) -> None:
+        """What was measured comes past the cluster, and by another thread."""
+        noticed = self._telemetry.bandwidth_changes
+        while True:
+            await self._clock.sleep(_BANDWIDTH_POLL_S)
+            if noticed != (noticed := self._telemetry.bandwidth_changes):
+                self._queue.wake(self._clock.now_s(), News.BANDWIDTH)
                 self._changed.set()
 
     def _queue_up(self, change: ClusterChange) -> None:
@@ -207,7 +218,7 @@ class Scheduler:
     def _begin(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
         decision = self._decide(pod)
         if decision.node is None:
-            self._queue.park(pod.uid, self._clock.now_s())
+            self._queue.park(pod.uid, self._clock.now_s(), decision.hope)
             self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
             return None
         plan = decision.volumes()
@@ -223,8 +234,11 @@ class Scheduler:
     def _give_back(self, pod: Pod, error: BaseException) -> None:
         log.error("placing %s failed: %r", pod.key, error, exc_info=error)
         if self._queue.failed(pod.uid, self._clock.now_s()):
-            self._state.forget(pod)
+            self._give_room_back(pod)
             self._changed.set()
+
+    def _give_room_back(self, pod: Pod) -> None:
+        self._queue.wake(self._clock.now_s(), self._state.forget(pod))
 
     async def _bind(self, pod: Pod, node: str, decision: Decision, plan: VolumePlan | None) -> None:
         try:
@@ -252,7 +266,7 @@ class Scheduler:
 
     def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
-        self._state.forget(pod)
+        self._give_room_back(pod)
         if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
             self._queue.park(pod.uid, self._clock.now_s())
         else:

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from leadline_controller.core import news
 from leadline_controller.core.model import Node, Pod
+from leadline_controller.core.news import ANYTHING, NOTHING, News
 from leadline_controller.core.ports import (
     ClusterChange,
     Listed,
@@ -20,7 +22,7 @@ from leadline_controller.core.ports import (
     ResourceChanged,
     ResourceGone,
 )
-from leadline_controller.core.resources import Claim, NamespaceLabels, Resource, Volume
+from leadline_controller.core.resources import Claim, Volume
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView, NodeTable
 from leadline_controller.state.occupancy import Occupancy
@@ -42,8 +44,6 @@ class ClusterState:
         self._table = NodeTable(())
         self._occupancy = Occupancy(self._table)
         self._stale = False  # whether a node changed since the table was made
-        self._choosy: set[str] = set()  # pending pods with demands on other pods
-        self._mounting: set[str] = set()  # and on volumes
 
     @property
     def table(self) -> NodeTable:
@@ -80,37 +80,34 @@ class ClusterState:
         """Whether the pod was placed and the watch has not shown it yet."""
         return uid in self._assumed
 
-    def apply(self, change: ClusterChange) -> bool:
-        """Fold one change in. True when it may have made room for a pod that had none."""
+    def apply(self, change: ClusterChange) -> News:
+        """Fold one change in. What of it may let a pod in that fits nowhere."""
         match change:
             case Listed(nodes, pods, resources):
                 self._replace_all(nodes, pods)
                 self._resources.replace_all(resources)
-                return True
+                return ANYTHING
             case NodeChanged(node):
-                changed = self._nodes.get(node.name) != node
+                before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
-                self._stale |= changed
-                return changed
+                self._stale |= before != node
+                return news.of_node(before, node)
             case NodeGone(name):
                 gone = self._nodes.pop(name, None) is not None
                 self._stale |= gone
-                return gone and bool(self._choosy)
+                return News.NODE_GONE if gone else NOTHING
             case PodChanged(pod):
-                before = self._pods.get(pod.uid)
-                self._replace(pod.uid, pod)
-                return self._makes_room(pod, before)
+                return self._pod_changed(pod)
             case PodGone(pod):
-                before = self._pods.get(pod.uid)
+                counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
-                on_node = pod.uid in self._assumed or (before or pod).node_name is not None
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                return on_node
+                return news.of_departure(counted) if counted else NOTHING
             case ResourceChanged(resource):
-                return self._resources.put(resource) and self._waits_for(resource)
+                return news.of_resource(resource) if self._resources.put(resource) else NOTHING
             case ResourceGone(resource):
-                return self._resources.remove(resource) and self._waits_for(resource)
+                return news.of_resource(resource) if self._resources.remove(resource) else NOTHING
 
     def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
         """Count a known pod as being on `node` from now on, unless it is on one already, and
@@ -127,14 +124,17 @@ class ClusterState:
         if volumes is not None:
             self._resources.assume(pod.uid, volumes)
 
-    def forget(self, pod: Pod) -> None:
-        """The binding failed: the pod is where the watch shows it, or nowhere again."""
-        known = self._pods.get(pod.uid)
+    def forget(self, pod: Pod) -> News:
+        """The binding failed: the pod is where the watch shows it, or nowhere again. What of
+        that may let others in."""
+        counted, known = self._counted(pod.uid), self._pods.get(pod.uid)
         if known is not None and known.node_name is None:
             self._count_out(known)
             self._resources.forget(pod.uid)
         self._assumed.pop(pod.uid, None)
         self._count_run(self._run.pop(pod.uid, None), -1)
+        left = counted is not None and self._counted(pod.uid) is None
+        return news.of_departure(counted) if counted and left else NOTHING
 
     def begin_run(self) -> None:
         """A new run of decisions: DACS' zeta starts from 0 (Algorithm 1, lines 1-2)."""
@@ -161,6 +161,28 @@ class ClusterState:
             storage=self._resources.storage(),
         )
 
+    def _counted(self, uid: str) -> Pod | None:
+        """The pod, if it takes something of a node."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.finished or self._node_of(pod) is None:
+            return None
+        return pod
+
+    def _pod_changed(self, pod: Pod) -> News:
+        before, shown = self._counted(pod.uid), self._pods.get(pod.uid)
+        place = self._node_of(before) if before else None
+        self._replace(pod.uid, pod)
+        after = self._counted(pod.uid)
+        told = NOTHING
+        if before and after and place == self._node_of(after):
+            told = news.of_resident(before, after)
+        elif before:
+            told = news.of_departure(before)
+        # An assumption is no news: it may still come to nothing.
+        if after and after.node_name != (shown.node_name if shown else None):
+            told |= news.of_arrival(after)
+        return told
+
     def _is_free(self, uid: str) -> bool:
         pod = self._pods.get(uid)
         return pod is not None and pod.node_name is None
@@ -174,10 +196,6 @@ class ClusterState:
         self._pods = {pod.uid: pod for pod in pods}
         for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
             del self._assumed[uid]
-        self._choosy.clear()
-        self._mounting.clear()
-        for pod in pods:
-            self._note_demands(pod)
         self._stale = True
         self._table = NodeTable(())  # so that all is counted anew
         self._occupancy = Occupancy(self._table, self._occupancy)
@@ -186,8 +204,6 @@ class ClusterState:
         before = self._pods.pop(uid, None)
         if before is not None:
             self._count_out(before)
-        self._choosy.discard(uid)
-        self._mounting.discard(uid)
         if pod is not None:
             self._pods[uid] = pod
             if pod.node_name is not None and self._assumed.pop(uid, None) not in (
@@ -195,15 +211,7 @@ class ClusterState:
                 pod.node_name,
             ):
                 self._resources.forget(uid)
-            self._note_demands(pod)
             self._count_in(pod)
-
-    def _note_demands(self, pod: Pod) -> None:
-        if pod.node_name is None:
-            if pod.affinity or pod.anti_affinity or pod.spread:
-                self._choosy.add(pod.uid)
-            if pod.claims or pod.disks:
-                self._mounting.add(pod.uid)
 
     def _recount(self) -> None:
         self._occupancy = Occupancy(self._table, self._occupancy)
@@ -227,24 +235,3 @@ class ClusterState:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.remove(pod, node)
-
-    def _makes_room(self, pod: Pod, before: Pod | None) -> bool:
-        if before is not None and _takes_less(pod, before):
-            return True
-        # Who wants to be near a pod, or evenly spread, may be helped by one that comes.
-        return bool(self._choosy) and (
-            before is None
-            or (before.node_name, before.labels, before.terminating)
-            != (pod.node_name, pod.labels, pod.terminating)
-        )
-
-    def _waits_for(self, resource: Resource) -> bool:
-        """Whether a pending pod has demands that such a thing has to do with."""
-        of_namespace = isinstance(resource, NamespaceLabels)
-        return bool(self._choosy if of_namespace else self._mounting)
-
-
-def _takes_less(pod: Pod, before: Pod) -> bool:
-    if pod.finished != before.finished:
-        return pod.finished
-    return any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items())

@@ -86,12 +86,14 @@ class _Record:
 
 class TelemetryState:
     """All that was measured, by node. `refused` counts the messages that were not believed,
-    by kind; `accepted` those that were."""
+    by kind; `accepted` those that were. `bandwidth_changes` grows when a node's bandwidth does
+    not stay as it was."""
 
     def __init__(self, ttl: TimesToLive) -> None:
         self.ttl = ttl
         self.refused: Counter[str] = Counter()
         self.accepted = 0
+        self.bandwidth_changes = 0
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
@@ -269,8 +271,10 @@ class TelemetryState:
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._links.bandwidth_of(node, now_s)
+        before = self._values[slot, -1]
         self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
         self._changes += 1
+        self.bandwidth_changes += known is not None and known[0] != before
 
     def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
         """What this report leaves out keeps its older value, and that one's age."""

@@ -17,6 +17,7 @@ from leadline_controller.core.cycle import (
     decide_in_turn,
 )
 from leadline_controller.core.model import CPU, PODS, Pod
+from leadline_controller.core.news import ANYTHING, News
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView, Ints
 from leadline_controller.filters import FILTERS
@@ -202,6 +203,29 @@ def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
     found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
     assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
     assert found.rejected()["a"] == ["Claims: the claim is gone"]
+
+
+def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
+    def hoping(hope: News, *, nowhere: bool = False, passing: int = 0) -> Filter:
+        def test(view: ClusterView, _: Pod) -> Verdict:
+            if nowhere:
+                return Verdict.refused(view, "no claim", hope)
+            return Verdict(np.arange(len(view)) < passing, lambda _: "no", hope=hope)
+
+        return test
+
+    def hope(**filters: Filter) -> News:
+        return run({"a": 1.0}, filters).hope
+
+    some, most = hoping(News.ROOM, passing=2), hoping(News.PORTS, passing=1)
+    assert hope(a=hoping(News.ROOM), b=hoping(News.PORTS, passing=3)) == News.ROOM
+    assert hope(a=some, b=most, c=hoping(News.LABELS)) == News.ROOM | News.PORTS | News.LABELS
+    assert hope(a=hoping(News.ROOM), b=hoping(News.CLAIMS, nowhere=True)) == News.CLAIMS
+    assert hope(a=only()) == ANYTHING  # one that does not say
+
+
+def test_without_nodes_a_pod_hopes_for_one() -> None:
+    assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).hope == News.NODES
 
 
 def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:

@@ -1,7 +1,8 @@
 """A controller as a process of its own, on a cluster in memory and without a broker: it places
 pods of a name for ever, or none, keeps its decisions in a file and answers inspections.
 
-Says "answering" once it does, and "kept N" each time that so many decisions are written.
+Says "answering" once it does and knows its cluster, and "kept N" each time that so many
+decisions are written.
 """
 
 import asyncio
@@ -48,8 +49,10 @@ async def work(path: Path, address: str, name: str) -> None:
     controller = Controller(settings, cluster)
     how = Placing(KubeDefault(), FILTERS, Random(1))
     async with controller.remembering(), controller.serving("kube-default"):
-        print("answering", flush=True)
         scheduling = asyncio.create_task(controller.scheduler(how).run())
+        while not controller.state.listed:  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.01)
+        print("answering", flush=True)
         made = 0
         while name:
             for _ in range(AT_ONCE):

@@ -40,6 +40,10 @@ class CountingCluster(SimCluster):
         if self.lost_answers:
             raise self.lost_answers.pop()
 
+    def lose_pod(self, key: str) -> None:
+        """Remove it while no watch is there to tell."""
+        del self._pods[key]
+
 
 class Stage:
     """What a scheduler needs, and what a test looks at."""

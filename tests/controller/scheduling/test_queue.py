@@ -1,6 +1,7 @@
 from typing import Any
 
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import ANYTHING, NOTHING, News
 from leadline_controller.scheduling.queue import PendingQueue
 
 
@@ -81,6 +82,34 @@ def test_waking_lets_a_parked_pod_in_as_soon_as_its_back_off_is_over() -> None:
     assert popped(pending, 30.0) == ["a"]
 
 
+def test_news_wakes_who_hopes_for_it() -> None:
+    hopes = {"a": News.ROOM, "b": News.LABELS | News.ROOM, "c": NOTHING, "d": ANYTHING}
+    pending = queue(*(pod(name) for name in hopes))
+    popped(pending)
+    for name, hope in hopes.items():
+        pending.park(name, 0.0, hope)
+    pending.wake(5.0, NOTHING)
+    assert popped(pending, 5.0) == []
+    pending.wake(5.0, News.LABELS | News.NODES)
+    assert popped(pending, 5.0) == ["b", "d"]
+    pending.wake(6.0, News.ROOM)
+    assert popped(pending, 6.0) == ["a"]
+    pending.wake(7.0, ANYTHING)
+    assert popped(pending, 59.0) == []
+    assert popped(pending, 60.0) == ["c"]
+
+
+def test_what_was_hoped_for_before_does_not_count_any_more() -> None:
+    pending = queue(pod("a"))
+    for now_s, hope in ((0.0, News.ROOM), (60.0, News.PORTS)):
+        popped(pending, now_s)
+        pending.park("a", now_s, hope)
+    pending.wake(70.0, News.ROOM)
+    assert popped(pending, 70.0) == []
+    pending.wake(70.0, News.PORTS)
+    assert popped(pending, 70.0) == ["a"]
+
+
 def test_waking_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
     pending = queue(pod("a"))
     popped(pending)
@@ -122,7 +151,7 @@ def test_what_was_removed_while_it_was_tried_does_not_come_back() -> None:
     pending = queue(pod("a"), pod("b"))
     popped(pending)
     pending.remove("a")
-    pending.keep_only({"x"})
+    assert pending.keep_only({"x"}) == [pod("b")]
     assert not pending.failed("a", 0.0)
     pending.park("b", 0.0)
     assert len(pending) == 0

@@ -76,17 +76,19 @@ async def test_the_urgent_go_first() -> None:
 
 
 async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
-    nodes = [node(f"n{i}", cpu=10_000) for i in range(5)]
-    cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(105)])
+    each = BINDINGS_AT_ONCE // 5 + 3  # so that some have to wait for a slot
+    nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
+    cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(5 * each + 5)])
     cluster.gate.clear()  # no binding comes through while decisions are made
     stage = Stage(cluster)
     async with stage.running():
-        await stage.clock.advance(0)
+        for _ in range(5):
+            await stage.clock.advance(0)
         assert len(cluster.asked) == BINDINGS_AT_ONCE
         cluster.gate.set()
         await stage.clock.advance(1)
     placed = Counter(where for where in stage.where().values() if where)
-    assert placed == {f"n{i}": 20 for i in range(5)}
+    assert placed == {f"n{i}": each for i in range(5)}
     assert max(cluster.bound.values()) == 1
     assert sum(where is None for where in stage.where().values()) == 5
 
@@ -418,6 +420,20 @@ async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> Non
     assert stage.cluster.asked == stage.cluster.bound
     assert sum(stage.cluster.bound.values()) == 4
     assert stage.where()["e"] is None
+
+
+@pytest.mark.parametrize("how", ["deleted", "missing in a list"])
+async def test_a_pod_that_goes_unplaced_is_not_pending_any_more(how: str) -> None:
+    stage = Stage(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
+    async with stage.running():
+        assert stage.outcome("a") == "pending"
+        if how == "deleted":
+            stage.cluster.remove_pod("default/a")
+        else:
+            stage.cluster.lose_pod("default/a")
+            stage.cluster.relist()
+        await stage.clock.advance(0)
+        assert stage.outcome("a") == "gone"
 
 
 # Beginning and ending.

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from leadline_controller.core.demands import AffinityTerm, ClaimUse
-from leadline_controller.core.model import CPU, PODS, Hints, HostPort, Node, Pod
+from leadline_controller.core.demands import AffinityTerm, ClaimUse, Disk
+from leadline_controller.core.model import CPU, PODS, Hints, HostPort, Node, Pod, Taint
+from leadline_controller.core.news import ANYTHING, NOTHING, News
 from leadline_controller.core.ports import Listed, NodeChanged, NodeGone, PodChanged, PodGone
 from leadline_controller.core.residents import kind_of
 from leadline_controller.core.view import ClusterView
@@ -19,6 +20,7 @@ from tests.controller.builders import node
 HTTP = HostPort("0.0.0.0", "TCP", 80)
 GPU = "example.com/gpu"
 GUARD = AffinityTerm("zone", (), frozenset({"default"}))
+LEFT = News.NEIGHBOURS | News.ROOM
 NOTHING_MEASURED = TelemetryState(TimesToLive())
 
 
@@ -160,37 +162,91 @@ def test_listed_anew_while_bindings_are_in_flight() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "made_room"),
+    ("before", "after", "news"),
     [
-        (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), True),
-        (pod("a", 500, node_name="n1"), pod("a", 400, node_name="n1"), True),
-        (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), False),
-        (pod("a", node_name="n1"), pod("a", node_name="n1", labels={"x": "y"}), False),
-        (pod("a"), pod("a", node_name="n1"), False),
+        (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), LEFT),
+        (pod("a", 500, node_name="n1"), pod("a", 400, node_name="n1"), News.ROOM),
+        (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), NOTHING),
+        (pod("a", node_name="n1"), pod("a", node_name="n1", labels={"x": "y"}), News.NEIGHBOURS),
+        (pod("a", node_name="n1"), pod("a", node_name="n1", terminating=True), News.NEIGHBOURS),
+        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=8, node_name="n1"), News.BANDWIDTH),
+        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NOTHING),
+        (pod("a"), pod("a", node_name="n1"), News.NEIGHBOURS),
+        (pod("a", node_name="n1"), pod("a", node_name="n2"), LEFT),
+        (pod("a", host_ports=(HTTP,), node_name="n1"), pod("a", node_name="n1"), LEFT | News.PORTS),
+        (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
     ],
 )
-def test_changes_of_a_pod_that_make_room(before: Pod, after: Pod, made_room: bool) -> None:
+def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: News) -> None:
     state = cluster(before)
-    assert state.apply(PodChanged(after)) is made_room
-    assert cpu(state) == [0 if after.finished else after.requests[CPU], 0]
+    assert state.apply(PodChanged(after)) == news
+    on_node = after.node_name is not None and not after.finished
+    here = after.node_name if on_node else None
+    assert cpu(state) == [after.requests[CPU] * (here == name) for name in ("n1", "n2")]
 
 
-def test_a_new_pod_makes_no_room_and_one_that_goes_does_if_it_had_any() -> None:
-    state = cluster(placed := pod("a", node_name="n1"))
-    assert not state.apply(PodChanged(waiting := pod("b")))
-    assert not state.apply(PodGone(waiting))
-    assert state.apply(PodGone(placed))
-    assert not state.apply(PodGone(pod("never-seen")))
-
-
-def test_a_node_makes_room_when_it_comes_or_changes() -> None:
+def test_a_pod_that_goes_leaves_what_it_had() -> None:
+    claim, disk = (ClaimUse("c"),), (Disk("iscsi", "x"),)
+    had: dict[str, tuple[dict[str, Any], News]] = {
+        "a": ({}, LEFT),
+        "b": ({"host_ports": (HTTP,)}, LEFT | News.PORTS),
+        "c": ({"claims": claim}, LEFT | News.MOUNTS),
+        "d": ({"disks": disk}, LEFT | News.MOUNTS),
+        "e": ({"mbps": 5.0}, LEFT | News.BANDWIDTH),
+        "f": ({"finished": True}, NOTHING),
+    }
+    for name, (fields, news) in had.items():
+        state = cluster(placed := pod(name, node_name="n1", **fields))
+        assert state.apply(PodGone(placed)) == news
     state = cluster()
-    assert state.apply(NodeChanged(node("n3")))
-    assert not state.apply(NodeChanged(node("n3")))
-    assert state.apply(NodeChanged(node("n3", unschedulable=True)))
-    assert not state.apply(NodeGone("n3"))
-    assert not state.apply(NodeGone("n3"))
+    assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
+    assert state.apply(PodGone(waiting)) == NOTHING
+    assert state.apply(PodGone(pod("never-seen", node_name="n1"))) == NOTHING
+
+
+def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
+    state = cluster(one := pod("a"), other := pod("b"))
+    state.assume(one, "n1")
+    state.assume(other, "n1")
+    assert state.apply(PodChanged(pod("a", node_name="n1"))) == News.NEIGHBOURS
+    assert state.forget(one) == NOTHING  # only the answer was lost
+    assert state.forget(other) == LEFT
+    assert state.forget(other) == NOTHING
+    state.assume(other, "n1")
+    assert state.apply(PodGone(other)) == LEFT
+    assert state.forget(other) == NOTHING
+
+
+def test_a_pod_that_another_put_elsewhere_leaves_what_was_assumed() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n1")
+    assert state.apply(PodChanged(pod("a", node_name="n2"))) == LEFT
+    assert cpu(state) == [0, 500]
+
+
+def test_what_is_new_when_a_node_comes_or_changes() -> None:
+    state, taint = cluster(), Taint("a", "", "NoSchedule")
+    known = node("n3")
+    assert state.apply(NodeChanged(known)) == News.NODES
+    for change, better, worse in (
+        ({"unschedulable": True}, News.UNCORDONED, NOTHING),
+        ({"ready": False}, News.READY, NOTHING),
+        ({"taints": (taint,)}, News.UNTAINTED, News.TAINTED),
+        ({"labels": {"x": "y"}}, News.LABELS, News.LABELS),
+        ({"bandwidth_mbps": 5.0}, News.BANDWIDTH, News.BANDWIDTH),
+        ({"features": frozenset({"F"})}, NOTHING, News.FEATURES),
+        ({"allocatable": {**known.allocatable, GPU: 1}}, NOTHING, News.ROOM),
+        ({"tier": "cloud"}, NOTHING, NOTHING),
+    ):
+        changed = replace(known, **change)
+        assert state.apply(NodeChanged(known)) == NOTHING
+        assert state.apply(NodeChanged(changed)) == worse
+        assert state.apply(NodeChanged(changed)) == NOTHING
+        assert state.apply(NodeChanged(known)) == better
+    assert state.apply(NodeGone("n3")) == News.NODE_GONE
+    assert state.apply(NodeGone("n3")) == NOTHING
     assert state.table.names == ("n1", "n2")
+    assert state.apply(Listed((), ())) == ANYTHING
 
 
 def test_a_node_that_comes_back_has_its_pods_still() -> None:
@@ -245,19 +301,6 @@ def test_a_view_is_the_callers_to_keep() -> None:
     assert view.requested_of(CPU).tolist() == [0, 0]
     assert view.bandwidth_requested_mbps.tolist() == [0.0, 0.0]
     assert view.host_ports == {}
-
-
-def test_neighbours_wake_a_pod_that_has_demands_on_them() -> None:
-    shy = pod("shy", guards=True)
-    assert not cluster().apply(PodChanged(pod("a", node_name="n1")))
-    assert cluster(shy).apply(PodChanged(pod("a", node_name="n1")))
-    state = cluster(shy, pod("a", node_name="n1"))
-    assert not state.apply(PodChanged(pod("a", node_name="n1")))
-    assert state.apply(PodChanged(pod("a", node_name="n1", labels={"x": "y"})))
-    assert state.apply(NodeGone("n2"))
-    assert not state.apply(NodeGone("n2"))
-    state.apply(PodChanged(replace(shy, node_name="n1")))
-    assert not state.apply(PodChanged(pod("b", node_name="n1")))
 
 
 def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.core.model import Pod
+from leadline_controller.core.news import NOTHING, News
 from leadline_controller.core.ports import (
     Listed,
     PodChanged,
@@ -11,7 +12,16 @@ from leadline_controller.core.ports import (
     ResourceChanged,
     ResourceGone,
 )
-from leadline_controller.core.resources import NamespaceLabels
+from leadline_controller.core.resources import (
+    Attachment,
+    CsiDriver,
+    CsiNode,
+    NamespaceLabels,
+    Resource,
+    StorageCapacity,
+    StorageClass,
+    Unreadable,
+)
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView
 from leadline_controller.filters.volume_binding import volume_binding
@@ -125,13 +135,30 @@ def test_namespaces_that_change_are_told_apart(state: ClusterState) -> None:
     assert versions[0] == versions[1] != versions[2]
 
 
-def test_only_pods_with_claims_wait_for_storage(state: ClusterState) -> None:
-    larger = replace(FREE, size_bytes=FREE.size_bytes * 2)
-    assert state.apply(ResourceChanged(larger))
-    assert not state.apply(ResourceChanged(larger))
-    assert not state.apply(ResourceChanged(NamespaceLabels("blue", {})))
-    assert state.apply(ResourceGone(larger))
-    assert not state.apply(ResourceGone(larger))
-    for waiting in (uses("c"), uses("d"), uses("w")):
-        state.apply(PodGone(waiting))
-    assert not state.apply(ResourceChanged(FREE))
+@pytest.mark.parametrize(
+    ("resource", "news"),
+    [
+        (replace(FREE, size_bytes=FREE.size_bytes * 2), News.VOLUMES),
+        (replace(CLAIM, terminating=True), News.CLAIMS),
+        (StorageClass("new", "test"), News.CLASSES),
+        (CsiNode("n0", {}), News.LIMITS),
+        (CsiDriver("test"), News.LIMITS),
+        (StorageCapacity("default/s", "new", None, None), News.LIMITS),
+        (Attachment("a", "n0", "test", "v"), News.LIMITS),
+        (NamespaceLabels("blue", {}), News.NAMESPACES),
+    ],
+)
+def test_what_is_new_when_something_beside_changes(
+    state: ClusterState, resource: Resource, news: News
+) -> None:
+    for change in (ResourceChanged(resource), ResourceGone(resource)):
+        assert state.apply(change) == news
+        assert state.apply(change) == NOTHING
+
+
+def test_what_may_be_read_at_last_is_news_of_all_kinds(state: ClusterState) -> None:
+    hidden = Unreadable("StorageClass", "403")
+    state.apply(ResourceChanged(hidden))
+    news = state.apply(ResourceGone(hidden))
+    for kind in (News.NAMESPACES, News.CLAIMS, News.VOLUMES, News.CLASSES, News.LIMITS):
+        assert news & kind

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from leadline_controller.core.view import METRICS
@@ -105,6 +107,24 @@ def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
     assert fleet.bandwidth("n1", "n1", 999.0, 10.0)
     assert fleet.bandwidth("n1", "never-heard", 999.0, 10.0)
     assert fleet.state.measurements("n1", 10.0) == {"bandwidth_mbps": (90.0, 10.0)}
+
+
+def test_a_bandwidth_that_changed_is_told_of_and_one_that_stayed_is_not() -> None:
+    fleet = Fleet("n1", "n2", "n3")
+    told = [fleet.state.bandwidth_changes]
+    for peer, mbps, at_s in (
+        ("n2", 90.0, 0.0),
+        ("n2", 90.0, 10.0),
+        ("n2", None, 20.0),
+        ("n3", 10.0, 30.0),  # n1 has a better link
+        ("n2", 80.0, 40.0),
+    ):
+        fleet.bandwidth("n1", peer, mbps, at_s)
+        told.append(fleet.state.bandwidth_changes)
+    assert [after - before for before, after in pairwise(told)] == [2, 0, 0, 1, 2]
+    fleet.state.metrics(table("n1"), 41.0 + TTL.bandwidth_s)  # it is unknown now
+    fleet.bandwidth("n1", "n2", 80.0, 50.0 + TTL.bandwidth_s)
+    assert fleet.state.bandwidth_changes > told[-1]
 
 
 def test_columns_follow_the_table_and_take_new_boards_up() -> None:

@@ -1,0 +1,47 @@
+"""What the tests of volumes share: the controller's account, a scheduler with its rights."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from leadline_controller.state.cluster import ClusterState
+
+from tests.kube.account import applied, login, wait_allowed
+from tests.kube.api import Api
+from tests.kube.control_plane import ControlPlane
+from tests.kube.controllers import kube_controller_manager
+from tests.kube.volume_bench import Bench, scheduling
+
+
+@pytest.fixture(scope="module")
+def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kubeconfig with no rights but those of the manifests."""
+    admin = Api(plane.kubeconfig)
+    with applied(admin):
+        file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
+        wait_allowed(Api(file), True, group="", resource="pods", verb="watch")
+        yield file
+
+
+@pytest.fixture
+async def state(account: Path) -> AsyncIterator[ClusterState]:
+    async with scheduling(account) as running:
+        yield running
+
+
+@pytest.fixture
+def bench(api: Api) -> Iterator[Bench]:
+    made = Bench(api)
+    try:
+        yield made
+    finally:
+        made.clean()
+
+
+@pytest.fixture(scope="module")
+def volume_controllers(plane: ControlPlane) -> Iterator[None]:
+    controllers = ["persistentvolume-binder-controller", "ephemeral-volume-controller"]
+    with kube_controller_manager(plane, controllers):
+        yield
