@@ -178,6 +178,22 @@ def test_etcd_stands_still_in_the_middle(scene: Pair, pause_s: int) -> None:
     assert check(scene, prefix, 200) == []
 
 
+def test_etcd_stands_still_with_as_many_bindings_on_their_way_as_may_be(scene: Pair) -> None:
+    """What the API server then says of a binding, that of 409 too, is not the pod's end."""
+    both = scene.both_run()
+    for one in both:
+        one.signal(signal.SIGSTOP)
+    with scene.burst("still", 500):
+        pass
+    for one in both:
+        one.signal(signal.SIGCONT)
+    scene.wait_some_bound("still", 50)
+    scene.pause_etcd()
+    time.sleep(13)
+    scene.continue_etcd()
+    assert check(scene, "still", 500) == []
+
+
 def test_the_lease_is_stolen_in_the_middle(scene: Pair) -> None:
     leader, _ = scene.both_run()
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
