@@ -170,7 +170,9 @@ def audited_plane(folder: Path, *more: str) -> Iterator[tuple[ControlPlane, Audi
     else:
         program = built(source.go, environ)
         etcd, apiserver = f'"{program}" etcd', f'"{program}" kube-apiserver'
-    flags = f'--audit-policy-file="{policy}" --audit-log-path="{log}" {" ".join(more)}'
+    # Else it is begun anew at 100 MB, which a reader takes for silence.
+    audit = f'--audit-policy-file="{policy}" --audit-log-path="{log}" --audit-log-maxsize=100000'
+    flags = f"{audit} {' '.join(more)}"
     assets = folder / "assets"
     assets.mkdir()
     for name, command in (("etcd", etcd), ("kube-apiserver", f"{apiserver} {flags}")):
