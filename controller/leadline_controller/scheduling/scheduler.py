@@ -44,7 +44,7 @@ from leadline_controller.state.telemetry import TelemetryState
 
 log = logging.getLogger(__name__)
 
-BINDINGS_AT_ONCE = 64
+BINDINGS_AT_ONCE = 128
 _RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _BANDWIDTH_POLL_S = 1.0

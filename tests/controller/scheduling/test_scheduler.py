@@ -82,7 +82,7 @@ async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
     cluster.gate.clear()  # no binding comes through while decisions are made
     stage = Stage(cluster)
     async with stage.running():
-        for _ in range(5):
+        for _ in range(10):
             await stage.clock.advance(0)
         assert len(cluster.asked) == BINDINGS_AT_ONCE
         cluster.gate.set()
