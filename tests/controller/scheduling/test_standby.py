@@ -80,7 +80,7 @@ async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
     """Bindings that hang fill all slots; what comes free after the deadline is left alone."""
     lease, clock = SimLease(), SimClock()
     pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
-    cluster = CountingCluster([node("n1", cpu=90_000)], pods)
+    cluster = CountingCluster([node("n1", cpu=90_000, pods=1000)], pods)
     cluster.gate.clear()
     stage = candidate(cluster, lease, clock, "me")
     async with running(clock, elector(stage)) as (renewing,), stage.running():
