@@ -6,15 +6,18 @@ being candidates, and counts of all the others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 
 from leadline_controller.core.cycle import Better, Decision, Scores, Verdict
 from leadline_controller.core.view import METRICS, ClusterView, Floats, Ints
 
 REPORT, BANDWIDTH, RTT = "report", "bandwidth", "rtt"
+# Of whatever machine wrote it.
+KEPT = np.dtype("<f4")
 _BANDWIDTH_COLUMN, _RTT_COLUMN = "bandwidth_mbps", "rtt_ms"
 
 
@@ -37,6 +40,22 @@ class Account:
     rejected: int = 0
     failing: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def rounded(self) -> "Account":
+        """Its columns in the digits that are kept, so that it is told alike before and after."""
+        return replace(
+            self,
+            total=in_kept_digits(self.total),
+            parts={name: in_kept_digits(column) for name, column in self.parts.items()},
+            ages_s={name: in_kept_digits(column) for name, column in self.ages_s.items()},
+        )
+
+
+def in_kept_digits(column: Floats | npt.NDArray[np.float32]) -> Floats:
+    """Cut to what KEPT holds, about seven digits. By way of text, so that 0.1 is 0.1 again and
+    not 0.10000000149."""
+    with np.errstate(over="ignore"):
+        return column.astype(KEPT).astype(str).astype(np.float64)
 
 
 def account(decision: Decision, at_s: float, limit: int | None = None) -> Account:

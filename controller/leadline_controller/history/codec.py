@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from leadline_controller.core.account import Account
+from leadline_controller.core.account import KEPT, Account, in_kept_digits
 
-_FLOATS = np.dtype("<f4")
 _LEVEL = 1  # the others take longer and save little: most of it is digits
 
 
@@ -31,7 +30,7 @@ def encode(account: Account) -> bytes:
     }
     text = json.dumps(head, separators=(",", ":"))
     with np.errstate(over="ignore"):
-        floats = np.array(columns).astype(_FLOATS).tobytes()
+        floats = np.array(columns).astype(KEPT).tobytes()
     return zlib.compress(text.encode() + b"\n" + floats, _LEVEL)
 
 
@@ -47,8 +46,7 @@ def decode(data: bytes) -> Account:
 def _account(head: Mapping[str, Any], floats: bytes) -> Account:
     nodes, parts, ages = tuple(head["nodes"]), head["parts"], head["ages"]
     shape = (1 + len(parts) + len(ages), len(nodes))
-    # By way of text, so that 0.1 is 0.1 again and not 0.10000000149.
-    columns = np.frombuffer(floats, dtype=_FLOATS).astype(str).astype(np.float64).reshape(shape)
+    columns = in_kept_digits(np.frombuffer(floats, dtype=KEPT)).reshape(shape)
     return Account(
         nodes=nodes,
         total=columns[0],

@@ -58,7 +58,8 @@ class Told:
     @classmethod
     def of(cls, record: Record, now_s: float) -> "Told":
         """A record of this run, in full as far as it still is."""
-        return replace(cls.brief(record, now_s), account=account(record.decision, record.at_s))
+        full = account(record.decision, record.at_s).rounded()
+        return replace(cls.brief(record, now_s), account=full)
 
     @classmethod
     def brief(cls, record: Record, now_s: float) -> "Told":

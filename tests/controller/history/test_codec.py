@@ -49,6 +49,12 @@ def test_an_account_comes_back_as_it_was(told: Account) -> None:
     np.testing.assert_allclose(back.total, told.total, rtol=1e-6, equal_nan=True)
 
 
+@given(st.lists(st.floats()))
+def test_what_is_told_before_it_is_kept_is_what_is_told_afterwards(total: list[float]) -> None:
+    live = Account(nodes=tuple(map(str, range(len(total)))), total=np.array(total))
+    np.testing.assert_array_equal(decode(encode(live)).total, live.rounded().total)
+
+
 def test_short_numbers_come_back_as_they_were() -> None:
     told = Account(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
     assert decode(encode(told)).total.tolist() == [0.1, 139.95]

@@ -3,15 +3,20 @@ memory."""
 
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
+from leadline_controller.core.account import account
+from leadline_controller.core.cycle import decide
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import PodGone
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.history.settings import HistorySettings
-from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.state.decisions import BOUND, GONE, PENDING, DecisionLog, Told
 from leadline_controller.state.outcomes import learn
+from leadline_controller.strategies.dacs import Dacs
 
+from tests.controller.builders import node, pod, view
 from tests.controller.state.test_decisions import decision
 
 # More than are handed to the next run only because they are new.
@@ -78,3 +83,20 @@ async def test_the_next_run_knows_all_that_is_pending_however_old(tmp_path: Path
     assert names[-1] == "bound-late"
     assert len(names) == len(set(names)) < MANY
     assert [each.decision.pod.name for each in records if each.outcome == PENDING] == ["stuck"]
+
+
+async def test_a_decision_is_told_alike_from_memory_and_from_the_file(tmp_path: Path) -> None:
+    made = decide(view([node("n1"), node("n2")]), pod(), {}, Dacs(alpha=1 / 3), Random(1))
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    recorder.start()
+    log = DecisionLog(keeper=recorder)
+    log.add(made, 1.0, BOUND, {})
+    (kept,) = await recorder.about(made.pod.key)
+    record = log.get(made.pod.key)
+    assert record is not None
+    live = Told.of(record, 2.0)
+    assert live.account.total.tolist() == kept.account.total.tolist()
+    assert live.account.total.tolist() != account(made, 1.0).total.tolist()
+    for name, column in live.account.parts.items():
+        assert column.tolist() == kept.account.parts[name].tolist()
+    await recorder.stop()
