@@ -37,6 +37,7 @@ from leadline_controller.strategies import STRATEGIES
 
 log = logging.getLogger(__name__)
 
+_COLLECT_AFTER = 20_000
 _PROBE_TICK_S = 0.5
 
 
@@ -242,6 +243,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     # What is imported stays, and going over it would stop everything for 20 ms now and then.
     gc.collect()
     gc.freeze()
+    # Else a few hundred new pods, which are there to stay, have it look for garbage again.
+    gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
     async with KubeCluster(settings.kubeconfig) as cluster:
         elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())

@@ -5,6 +5,8 @@ many pods: a backlog that is there when it starts, which shows how many it binds
 pods that come steadily and slower than any of them binds, which shows what one waits. When a pod
 was made and when it was bound is what the API server's audit log says. The backlogs come in
 rounds, and the one who begins changes, because a machine that does all this at once has moods.
+KWOK stands still while a backlog is worked off: kubelets have machines of their own, and how many
+pods one process starts for all of them meanwhile is up to chance.
 """
 
 import gc
@@ -143,6 +145,16 @@ class Scene:
         eventually(lambda: self._api.get(PATH)["items"], lambda left: not left, "no pods")
         time.sleep(SETTLE_S)
 
+    @contextmanager
+    def unplayed(self) -> Iterator[None]:
+        """No pod that is bound begins to run."""
+        played = psutil.Process(self.kwok.process.pid)
+        played.suspend()
+        try:
+            yield
+        finally:
+            played.resume()
+
     def cpu_s(self, pid: int) -> float:
         """What a process and its children have used."""
         process = psutil.Process(pid)
@@ -176,7 +188,7 @@ def backlog(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: st
     side_by_side(create, range(PODS))
     server = scene.plane.pid
     assert server is not None
-    with contender.running() as pid:
+    with scene.unplayed(), contender.running() as pid:
         scene.wait_bindings(prefix, 1)
         before = scene.cpu_s(pid), scene.cpu_s(server)
         bound = sorted(done_s for _, done_s in scene.wait_bound(prefix).values())

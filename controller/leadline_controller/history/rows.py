@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from leadline_controller.core.account import Account
@@ -93,7 +94,12 @@ def _options(text: str) -> dict[str, float]:
 
 def rule(strategy: str, better: str, options: Mapping[str, float]) -> Rule:
     """The rule of a decision, the same text for the same options."""
-    return Rule(strategy, better, json.dumps(dict(options), sort_keys=True))
+    return _rule(strategy, better, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=16)
+def _rule(strategy: str, better: str, options: tuple[tuple[str, float], ...]) -> Rule:
+    return Rule(strategy, better, json.dumps(dict(options)))
 
 
 def clipped(text: str) -> str:
