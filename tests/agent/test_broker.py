@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +37,16 @@ def listener(broker: Broker) -> Iterator[Listener]:
 def agent(broker: Broker, listener: Listener, tmp_path: Path) -> Iterator[AgentProcess]:
     with running_agent(agent_config(tmp_path, broker.port)) as agent:
         yield agent
+
+
+@contextmanager
+def listening_broker(agent: AgentProcess, port: int) -> Iterator[tuple[Broker, Listener]]:
+    """A broker that comes while the agent runs, and one who hears its first word."""
+    with ExitStack() as stack:
+        with agent.frozen():
+            broker = stack.enter_context(mosquitto(port=port))
+            listener = stack.enter_context(listening(port, broker.host))
+        yield broker, listener
 
 
 def numbered(listener: Listener) -> list[tuple[int, int]]:
@@ -103,7 +114,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> Non
     with running_agent(agent_config(tmp_path, port)) as agent:
         wait_until(lambda: (tmp_path / "state/buffer").exists(), "messages are kept on disk")
         assert agent.log.count("Connection refused") >= 1
-        with mosquitto(port=port) as broker, listening(port, broker.host) as listener:
+        with listening_broker(agent, port) as (_, listener):
             listener.wait_for(Kind.BIRTH)
             assert numbered(listener)[0] == (1, 1)  # measured before there was a broker
             assert listener.faults == []
@@ -111,12 +122,12 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> Non
 
 def test_an_outage_loses_nothing_and_keeps_the_order(tmp_path: Path) -> None:
     port = free_port()
-    with running_agent(agent_config(tmp_path, port)):
-        with mosquitto(port=port) as broker, listening(port, broker.host) as before:
+    with running_agent(agent_config(tmp_path, port)) as agent:
+        with listening_broker(agent, port) as (broker, before):
             before.wait_for(Kind.REPORT, 2)
             os.kill(broker.pid, signal.SIGKILL)
             wait_until(lambda: buffered(tmp_path) > 500, "reports are kept on disk")
-        with mosquitto(port=port) as broker, listening(port, broker.host) as after:
+        with listening_broker(agent, port) as (_, after):
             birth = after.wait_for(Kind.BIRTH)[0].origin.sequence
             assert numbered(after) == sorted(numbered(after))
             wait_until(lambda: buffered(tmp_path) == 0, "the buffer is empty again")
