@@ -9,6 +9,8 @@ SYNCED := $(VENV)/.synced
 PACKAGES := mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(PY) -m pytest
+# One more than there are cores, as many tests wait.
+WORKERS := $(shell echo $$(($$(nproc) + 1)))
 SLOW := broker or network or cluster or package
 
 .PHONY: help env lock proto lint test test-unit test-parts bench predicates demo packages control-plane clean
@@ -24,7 +26,7 @@ demo: env ## See the main job on this machine: agents measure, pods are placed, 
 test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
 
 test-unit: env ## Unit and contract tests: under a minute
-	$(PYTEST) -q -n auto -m "not ($(SLOW))"
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
 
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
