@@ -266,7 +266,7 @@ async def test_a_list_is_asked_for_until_it_comes(
         await changes.aclose()
     problems = [message for message in caplog.messages if "answers again" not in message]
     assert len(problems) <= 1
-    refused = "404" in "".join(problems) and path != NODES  # known as unreadable from then on
+    refused = ": 404: " in "".join(problems) and path != NODES  # known as unreadable from then on
     assert len(wire.asked(path)) == (1 if refused else 2) or trouble is NOTHING
 
 

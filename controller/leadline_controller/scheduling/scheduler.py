@@ -6,7 +6,7 @@ It keeps nothing that matters: after a restart the API server says which pods ar
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -315,11 +315,14 @@ class Scheduler:
 
     async def _say_last_words(self) -> None:
         """What was bound in the end is told of as well, unless that takes long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORDS_S):
-                while self._leadership.leads() and (self._sayings or self._speaking):
-                    self._speak()
-                    await asyncio.wait(self._speaking)
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + _LAST_WORDS_S
+        while self._leadership.leads() and (self._sayings or self._speaking):
+            self._speak()
+            # Not asyncio.timeout: up to Python 3.11.2 it fails in a task that was cancelled.
+            if (left_s := until_s - now_s()) <= 0:
+                break
+            await asyncio.wait(self._speaking, timeout=left_s)
         for task in self._speaking:
             task.cancel()
         await asyncio.gather(*self._speaking, return_exceptions=True)
