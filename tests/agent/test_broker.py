@@ -17,6 +17,7 @@ from tests.support.agents import AgentProcess, Listener, agent_config, listening
 from tests.support.certificates import Authority
 from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import free_port, listens, wait_until
+from tests.support.processes import frozen
 
 pytestmark = pytest.mark.broker
 
@@ -43,7 +44,7 @@ def agent(broker: Broker, listener: Listener, tmp_path: Path) -> Iterator[AgentP
 def listening_broker(agent: AgentProcess, port: int) -> Iterator[tuple[Broker, Listener]]:
     """A broker that comes while the agent runs, and one who hears its first word."""
     with ExitStack() as stack:
-        with agent.frozen():
+        with frozen(agent.process):
             broker = stack.enter_context(mosquitto(port=port))
             listener = stack.enter_context(listening(port, broker.host))
         yield broker, listener

@@ -29,6 +29,7 @@ from tests.kube.objects import pod
 from tests.kube.scheduler import kube_scheduler
 from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import free_port
+from tests.support.processes import frozen
 from tests.system.audit import Audit, audited_plane
 from tests.system.daemons import Daemon, eventually
 
@@ -145,16 +146,6 @@ class Scene:
         eventually(lambda: self._api.get(PATH)["items"], lambda left: not left, "no pods")
         time.sleep(SETTLE_S)
 
-    @contextmanager
-    def unplayed(self) -> Iterator[None]:
-        """No pod that is bound begins to run."""
-        played = psutil.Process(self.kwok.process.pid)
-        played.suspend()
-        try:
-            yield
-        finally:
-            played.resume()
-
     def cpu_s(self, pid: int) -> float:
         """What a process and its children have used."""
         process = psutil.Process(pid)
@@ -188,7 +179,7 @@ def backlog(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: st
     side_by_side(create, range(PODS))
     server = scene.plane.pid
     assert server is not None
-    with scene.unplayed(), contender.running() as pid:
+    with frozen(scene.kwok.process), contender.running() as pid:
         scene.wait_bindings(prefix, 1)
         before = scene.cpu_s(pid), scene.cpu_s(server)
         bound = sorted(done_s for _, done_s in scene.wait_bound(prefix).values())

@@ -37,16 +37,6 @@ class AgentProcess:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It stands still, so that nothing is said before somebody listens."""
-        self.signal(Signals.SIGSTOP)
-        try:
-            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WNOWAIT)
-            yield
-        finally:
-            self.signal(Signals.SIGCONT)
-
     def end(self, number: Signals = SIGTERM) -> int:
         """Send a signal and wait for the exit code."""
         self.process.send_signal(number)

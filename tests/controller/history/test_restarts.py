@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +27,7 @@ from leadline_controller.wiring import Controller
 
 from tests.controller.state.test_decisions import decision
 from tests.support.ports import free_port
+from tests.support.processes import frozen
 
 
 class Worker:
@@ -53,15 +52,9 @@ class Worker:
                 return line.removeprefix(word).strip()
         raise AssertionError(f"it ended before it said {word!r}")
 
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self) -> AbstractContextManager[None]:
         """As in the moment when the power goes."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-        try:
-            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
-            yield
-        finally:
-            os.kill(self._process.pid, signal.SIGCONT)
+        return frozen(self._process)
 
     def kill(self) -> int:
         """End it at once; the last number of decisions that it said were kept."""
