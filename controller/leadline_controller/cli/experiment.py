@@ -107,7 +107,7 @@ def _shown(result: Result, *, wide: bool) -> Iterator["RenderableType"]:
 
 
 def _claims(claims: Sequence[Claim], *, wide: bool) -> "RenderableType":
-    columns = ("table", "case", *(("claim",) if wide else ()), "paper", "ours", "")
+    columns = ("table", "case", *(("claim",) if wide else ()), "the paper", "here", "")
     rows = [
         (c.table, c.case, *((c.says,) if wide else ()), c.paper, c.ours, _held(c)) for c in claims
     ]
@@ -124,14 +124,9 @@ def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
     headed = [name.upper() for name in columns]
     made = table(
         *headed,
-        numbers=[name.upper() for name in NUMBERS - {"paper", "ours"} | _numeric(columns)],
+        numbers=[name.upper() for name in NUMBERS],
         folding=headed,
     )
     for row in rows:
         made.add_row(*(cell(each) for each in row))
     return made
-
-
-def _numeric(columns: Cells) -> set[str]:
-    """Of claims, the columns of paper and ours hold text."""
-    return {"paper", "ours"} if "metric" in columns else set()

@@ -30,7 +30,7 @@ def _lines(result: Result, folder: str) -> Iterator[str]:
 
 
 def _claims(claims: Sequence[Claim]) -> Iterator[str]:
-    columns = ("table", "case", "the paper says", "paper", "ours", "")
+    columns = ("table", "case", "claim", "the paper", "here", "")
     rows = [(c.table, c.case, c.says, c.paper, c.ours, verdict(c)) for c in claims]
     yield from _table(columns, rows)
 

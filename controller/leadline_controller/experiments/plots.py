@@ -34,7 +34,7 @@ _STYLE: Mapping[str, Any] = {
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
 }
-_INCHES = (6.4, 3.6)
+_INCHES = (7.2, 3.6)
 _DPI = 110
 _GROUP = 0.8  # how much of its place a group of bars fills
 
@@ -60,7 +60,7 @@ def draw(figure: Figure) -> Canvas:
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     if len(figure.series) > 1:
-        canvas.legend(loc="outside lower center", ncols=min(4, len(figure.series)))
+        canvas.legend(loc="outside right upper")
     return canvas
 
 

@@ -51,7 +51,7 @@ def _cells(row: Row) -> Cells:
     return (
         *(row.case, row.strategy, row.option, row.metric),
         *(number(row.paper), number(row.ours), number(row.difference, sign="+")),
-        *(number(row.optimum), "" if gap is None else f"{number(gap, sign='+')} %"),
+        *(number(row.optimum), "" if gap is None else f"{gap:+.1f} %"),
     )
 
 
