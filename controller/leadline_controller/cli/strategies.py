@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline_controller.cli.output import Format, emit, output_option, table
-from leadline_controller.core.options import Option, options_of
+from leadline_controller.core.options import Option, options_of, value_text
 from leadline_controller.strategies import STRATEGIES
 
 _BEST = {"lower": "lowest", "higher": "highest"}
@@ -34,6 +34,13 @@ def _listed() -> list[dict[str, Any]]:
 
 
 def _option(option: Option) -> dict[str, Any]:
+    if option.choices:
+        return {
+            "name": option.name,
+            "default": option.default,
+            "choices": list(option.choices),
+            "help": option.help,
+        }
     return {
         "name": option.name,
         "default": option.default,
@@ -56,7 +63,7 @@ def _tables(_: bool) -> Iterable[Any]:
     yield table(
         ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING"),
         [
-            (name, o.name, f"{o.default:g}", _range(o), o.unit, o.help)
+            (name, o.name, value_text(o.default), _range(o), o.unit, o.help)
             for name, strategy in STRATEGIES.items()
             for o in options_of(strategy)
         ],
@@ -64,6 +71,8 @@ def _tables(_: bool) -> Iterable[Any]:
 
 
 def _range(option: Option) -> str:
+    if option.choices:
+        return " or ".join(option.choices)
     if math.isinf(option.maximum):
         return f"from {option.minimum:g}"
     return f"{option.minimum:g} to {option.maximum:g}"
