@@ -22,7 +22,9 @@ def spread_mb(size_mb: float, held: Bools) -> Floats:
 
 
 def locality_points(sum_mb: Floats, containers: int) -> Floats:
-    """0 points up to 23 MB, 10 from 1000 MB a container, in proportion between; shape (n,)."""
+    """0 points up to 23 MB, 10 from 1000 MB a container, in proportion between and rounded
+    down, as kube-scheduler's priorities are whole numbers; shape (n,)."""
     most_mb = MOST_MB * max(containers, 1)
     within = np.clip(sum_mb, LEAST_MB, most_mb)
-    return (within - LEAST_MB) / (most_mb - LEAST_MB) * MOST_POINTS
+    # A hair more, so that 9 points are not 8 for a rounding error.
+    return np.floor((within - LEAST_MB) / (most_mb - LEAST_MB) * MOST_POINTS + 1e-9)

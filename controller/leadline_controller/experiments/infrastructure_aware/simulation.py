@@ -11,6 +11,7 @@ from leadline_controller.core.cycle import Strategy, decide_in_turn
 from leadline_controller.core.images import ImageTable
 from leadline_controller.core.model import CPU, MEMORY, PODS, Image, Node, Pod
 from leadline_controller.core.nodes import NodeTable
+from leadline_controller.core.residents import Residents
 from leadline_controller.core.view import ClusterView, Ints, LinkTable, NodeMetrics
 from leadline_controller.experiments.infrastructure_aware.ipe import Topology
 from leadline_controller.experiments.infrastructure_aware.workload import Application
@@ -21,7 +22,12 @@ from leadline_controller.sim.registry import NodeStore, Registry
 _MIB = 1024**2
 # What kube-scheduler counts for a container that asks for nothing: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
-NODE_ALLOCATABLE = {CPU: 12_000, MEMORY: 24 * 1024 * _MIB, PODS: 110}
+NODE_PODS = 24  # so many of them fill a node, so one costs it 10 / 24 points of spreading
+NODE_ALLOCATABLE = {
+    CPU: NODE_PODS * POD_REQUESTS[CPU],
+    MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
+    PODS: 110,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class _Run:
         self.requested: dict[str, Ints] = {
             resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
         }
+        self._residents = Residents()
         self._images = ImageTable.of(images)
         self._strategy, self._random = strategy, random
         self._nodes = [
@@ -107,6 +114,7 @@ class _Run:
                 raise ValueError(f"{decision.pod.key}: {decision.why}")
             self.env.process(self._provision(decision.node, application.image))
         self.requested = {resource: view.requested_of(resource) for resource in POD_REQUESTS}
+        self._residents = view.residents
 
     def _provision(self, node: str, image: Image) -> Iterator[simpy.Event]:
         started_s = self.env.now
@@ -129,6 +137,7 @@ class _Run:
             links=LinkTable(table.index, ()),
             bandwidth_requested_mbps=np.zeros(len(table)),
             placed_in_run=np.zeros(len(table), dtype=np.int64),
+            residents=self._residents,
             images=replace(
                 self._images,
                 queued=queued,
