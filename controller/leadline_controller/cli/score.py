@@ -54,7 +54,8 @@ def score(
     ctx: click.Context, path: Path, name: str, given: tuple[str, ...], seed: int, output: Format
 ) -> None:
     """Place the pods of a snapshot file one after the other, each seeing what the ones before
-    it took, and say why. Exit code 1 when a pod fits nowhere."""
+    it took, or all at once where the strategy plans batches, and say why. Exit code 1 when a
+    pod fits nowhere."""
     try:
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
         with working(f"reading {path}"):
@@ -83,6 +84,10 @@ def _tables(result: dict[str, Any], *, wide: bool) -> Iterable[Any]:
         for d in decisions
     ]
     yield table(columns, rows)
+    if result.get("migrations"):
+        yield ""
+        moves = [(m["pod"], m["from"], m["to"], m["why"]) for m in result["migrations"]]
+        yield table(("MIGRATION", "FROM", "TO", "WHY"), moves)
     placed = Counter(d["node"] for d in decisions if d["node"] is not None)
     counts = [f"{node} {n}" for node, n in sorted(placed.items(), key=_most_first)]
     told = _few(counts, ", ", _SHOWN_COUNTS)

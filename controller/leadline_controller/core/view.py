@@ -206,3 +206,35 @@ class ClusterView:
             mounts=mounts,
             storage=self.storage if volumes is None else self.storage.assuming(volumes),
         )
+
+    def without_placement(self, pod: Pod, node: int) -> "ClusterView":
+        """The view after `pod` has left the node with index `node`, which gets the pod's
+        requests back. What a run counts (`placed_in_run`) stays."""
+        requested = dict(self.requested)
+        for resource, amount in pod.requests.items():
+            column = self.requested_of(resource).copy()
+            column[node] -= amount
+            requested[resource] = column
+        bandwidth = self.bandwidth_requested_mbps
+        if pod.hints.bandwidth_mbps:
+            bandwidth = bandwidth.copy()
+            bandwidth[node] = max(bandwidth[node] - pod.hints.bandwidth_mbps, 0.0)
+        ports = self.host_ports
+        if pod.host_ports:
+            left = list(ports.get(node, ()))
+            for port in pod.host_ports:
+                if port in left:
+                    left.remove(port)
+            ports = {**ports, node: tuple(left)}
+        mounts = self.mounts
+        if pod.claims or pod.disks:
+            kept = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
+            mounts = {**mounts, node: kept}
+        return replace(
+            self,
+            requested=requested,
+            bandwidth_requested_mbps=bandwidth,
+            host_ports=ports,
+            residents=self.residents.without(pod, node),
+            mounts=mounts,
+        )

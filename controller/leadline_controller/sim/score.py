@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
+from leadline_controller.core.batch import BatchPlan, BatchStrategy, decide_batch
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide_in_turn
 from leadline_controller.core.model import Pod
 from leadline_controller.core.options import values_of
@@ -33,13 +34,51 @@ def score(
 ) -> dict[str, Any]:
     """Every decision as `leadline score -o json` prints it: strategy, options in force,
     better, and for each pod node, why, rejected and scores. What is unknown is null or
-    missing, never NaN."""
-    return {
+    missing, never NaN. A batch strategy plans all pods at once, and what it moves is told
+    as migrations."""
+    told: dict[str, Any] = {
         "strategy": strategy.name,
         "options": values_of(strategy),
         "better": strategy.better,
-        "decisions": [_told(d) for d in place(snapshot, strategy, filters, seed, pods)],
     }
+    if not isinstance(strategy, BatchStrategy):
+        decisions = place(snapshot, strategy, filters, seed, pods)
+        return {**told, "decisions": [_told(decision) for decision in decisions]}
+    batch, plan = place_batch(snapshot, strategy, filters, seed, pods)
+    names = snapshot.view.table.names
+    return {
+        **told,
+        "decisions": [_told(decision) for decision in batch],
+        "migrations": [
+            {
+                "pod": move.pod.key,
+                "from": names[move.source],
+                "to": names[move.target],
+                "why": move.why,
+            }
+            for move in plan.moves
+        ],
+    }
+
+
+def place_batch(
+    snapshot: Snapshot,
+    strategy: BatchStrategy,
+    filters: Mapping[str, Filter],
+    seed: int,
+    pods: Iterable[Pod] | None = None,
+) -> tuple[list[Decision], BatchPlan]:
+    """Decide on all of the snapshot's pods at once; see `place` and core/batch.py."""
+    wanted = snapshot.pods if pods is None else pods
+    decisions, plan, _ = decide_batch(
+        snapshot.view,
+        wanted,
+        snapshot.running,
+        filters,
+        strategy,
+        Random(seed),  # noqa: S311  # ties, no secrets
+    )
+    return decisions, plan
 
 
 def _told(decision: Decision) -> dict[str, Any]:

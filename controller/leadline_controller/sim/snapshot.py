@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from leadline_controller.core.amounts import read_amounts
+from leadline_controller.core.batch import Running
 from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.manifest import read_pod, read_taints
 from leadline_controller.core.model import PODS, HostPort, Link, Node, Pod, Taint
@@ -46,10 +47,12 @@ _NODE_FIELDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A cluster, and the pods that want a node, in the file's order."""
+    """A cluster, and the pods that want a node, in the file's order. running: the pods that are
+    on a node, each with the node's index."""
 
     view: ClusterView
     pods: tuple[Pod, ...]
+    running: tuple[Running, ...] = ()
 
 
 def load_snapshot(path: Path) -> Snapshot:
@@ -84,7 +87,8 @@ def read_snapshot(document: object) -> Snapshot:
         namespaces=known_namespaces(resources, pods),
         storage=Storage.of(resources),
     )
-    return Snapshot(view, tuple(pending))
+    running = tuple((pod, table.index[pod.node_name or ""]) for pod in residents)
+    return Snapshot(view, tuple(pending), running)
 
 
 def _node(entry: Fields) -> Node:
