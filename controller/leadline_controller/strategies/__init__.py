@@ -13,6 +13,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.strategies.response_time import ResponseTime
 from leadline_controller.strategies.sef import SmallestEdgeFirst
 from leadline_controller.strategies.tsra import Tsra
 
@@ -21,6 +22,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "netsched": NetSched,
     "dacs": Dacs,
     "kubedsm": KubeDsm,
+    "response-time": ResponseTime,
     "kube-default": KubeDefault,
     "elasticfog": ElasticFog,
     "tsra": Tsra,
