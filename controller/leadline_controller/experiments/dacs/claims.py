@@ -14,6 +14,12 @@ from leadline_controller.experiments.dacs.printed import (
 )
 from leadline_controller.experiments.dacs.scenarios import WORKERS
 from leadline_controller.experiments.dacs.trials import ITERATIONS
+from leadline_controller.experiments.dacs.reasons import (
+    WHY_ALPHAS,
+    WHY_GAIN,
+    WHY_ORDER,
+    WHY_TSRA_IS_FAR,
+)
 from leadline_controller.experiments.result import (
     Claim,
     count_claim,
@@ -147,7 +153,7 @@ def _network(found: Found) -> Iterator[Claim]:
         "the others": min(delay_s[name, ""] for name in BASELINES if name != "tsra"),
     }
     says = "TSRA has a lower network delay than the other four."
-    yield order_claim(table, "all users", says, list(others), others, _WHY_TSRA.get(title, ""))
+    yield order_claim(table, "all users", says, list(others), others, WHY_TSRA_IS_FAR)
     if title == "scenario 2":
         alphas = {option: delay_s["dacs", option] for _, option in _DACS}
         says = "DACS' network delay is lowest with alpha 0.25."
@@ -165,17 +171,11 @@ def _completion(found: Found) -> Iterator[Claim]:
         }
         ranked = {label(best): total_s[best], **{name: total_s[name, ""] for name in BASELINES}}
         says = "The methods, the quickest first."
-        yield order_claim(table, load, says, list(ranked), ranked, _WHY_ORDER.get(title, ""))
+        yield order_claim(table, load, says, list(ranked), ranked, WHY_ORDER)
         alphas = {option: total_s["dacs", option] for option in QUICKEST[title]}
         says = "DACS' alphas, the quickest first."
-        yield order_claim(table, load, says, list(alphas), alphas, _WHY_ALPHAS.get(title, ""))
+        yield order_claim(table, load, says, list(alphas), alphas, WHY_ALPHAS[title])
         for name, gains in GAINS[title].items():
             ours = gain_percent(total_s[best], total_s[name, ""])
             says = f"{label(best)} takes less time than {name}."
-            yield gain_claim(table, load, says, gains[at], ours, _WHY_GAIN.get((title, name), ""))
-
-
-_WHY_TSRA: Mapping[str, str] = {}
-_WHY_ORDER: Mapping[str, str] = {}
-_WHY_ALPHAS: Mapping[str, str] = {}
-_WHY_GAIN: Mapping[Key, str] = {}
+            yield gain_claim(table, load, says, gains[at], ours, WHY_GAIN.get((load, name), ""))
