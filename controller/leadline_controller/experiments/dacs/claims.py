@@ -12,14 +12,14 @@ from leadline_controller.experiments.dacs.printed import (
     QUICKEST,
     Counts,
 )
-from leadline_controller.experiments.dacs.scenarios import WORKERS
-from leadline_controller.experiments.dacs.trials import ITERATIONS
 from leadline_controller.experiments.dacs.reasons import (
     WHY_ALPHAS,
     WHY_GAIN,
     WHY_ORDER,
     WHY_TSRA_IS_FAR,
 )
+from leadline_controller.experiments.dacs.scenarios import WORKERS
+from leadline_controller.experiments.dacs.trials import ITERATIONS
 from leadline_controller.experiments.result import (
     Claim,
     count_claim,
