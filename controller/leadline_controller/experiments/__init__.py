@@ -5,4 +5,6 @@ Named as modules, so that listing them imports none of the libraries that only t
 
 from collections.abc import Mapping
 
-EXPERIMENTS: Mapping[str, str] = {}
+EXPERIMENTS: Mapping[str, str] = {
+    "kubedsm": "leadline_controller.experiments.kubedsm",
+}
