@@ -1,5 +1,5 @@
-"""KubeDSM's experiments run again: edge ratios over load and spread (Fig. 4-5), their deviation over
-the services (Fig. 8-9), the variants (Fig. 10) and the QoS settings (Fig. 11).
+"""KubeDSM's experiments run again: edge ratios over load and spread (Fig. 4-5), their deviation
+over the services (Fig. 8-9), the variants (Fig. 10) and the QoS settings (Fig. 11).
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
 Clusters", Section 6.

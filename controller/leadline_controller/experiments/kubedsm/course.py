@@ -91,11 +91,9 @@ class Course:
                 self.view, pending, self.running, FILTERS, new, self.random
             )
         else:
-            decisions = []
-            for decision, self.view in decide_in_turn(
-                self.view, pending, FILTERS, new, self.random
-            ):
-                decisions.append(decision)
+            placed = list(decide_in_turn(self.view, pending, FILTERS, new, self.random))
+            decisions = [decision for decision, _ in placed]
+            self.view = placed[-1][1] if placed else self.view
         index = self.view.table.index
         self.running += [(each.pod, index[each.node]) for each in decisions if each.node]
 

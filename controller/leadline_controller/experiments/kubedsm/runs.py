@@ -50,7 +50,9 @@ class Runs:
 
     def shares_percent(self, scenario: Scenario, name: str) -> Floats:
         """Edge ratio of each service, %, the mean of the runs, shape (services,)."""
-        return np.mean([seen.shares for seen in self._seen[scenario, name]], axis=0) * 100
+        shares = [seen.shares for seen in self._seen[scenario, name]]
+        percent: Floats = np.mean(shares, axis=0) * 100
+        return percent
 
     def ratio_percent(self, scenarios: Iterable[Scenario], name: str) -> float:
         """Edge ratio over services and scenarios, %."""

@@ -1,5 +1,5 @@
-"""The figures of the KubeDSM paper as rows and as plots. Its figures are lost; what the text says of
-them stands beside ours."""
+"""The figures of the KubeDSM paper as rows and as plots. They are lost; what the text says of them
+stands beside ours."""
 
 from collections.abc import Iterator, Sequence
 
