@@ -7,4 +7,5 @@ from collections.abc import Mapping
 
 EXPERIMENTS: Mapping[str, str] = {
     "netsched": "leadline_controller.experiments.netsched",
+    "response-time": "leadline_controller.experiments.response_time",
 }
