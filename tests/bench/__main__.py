@@ -9,6 +9,7 @@ from importlib import import_module
 
 PARTS = (
     "decision",
+    "experiments",
     "predicates",
     "decisions_db",
     "ingest",
