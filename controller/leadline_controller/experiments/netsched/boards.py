@@ -80,7 +80,8 @@ CALIBRATION: Mapping[str, str] = {
     "what ran on the workers before": (
         "asks for "
         + ", ".join(f"{mb} MB" for _, mb in _BEFORE.values())
-        + " on workers 1 to 4; fitted, so that the original scheduler's 19/25/22/24 comes out"
+        + " on workers 1 to 4; this and the size of Fig. 8's pods are fitted, so that the original "
+        "scheduler's 19/25/22/24 and 1/4/2/3 come out"
     ),
 }
 
