@@ -83,8 +83,8 @@ def _bars(axes: Axes, series: Sequence[Series]) -> None:
     axes.set_xticks(range(len(groups)), groups)
     if sum(map(len, groups)) > _LETTERS_IN_A_ROW:
         axes.tick_params("x", rotation=30)
-        for label in axes.get_xticklabels():
-            label.set_ha("right")
+        for group in axes.get_xticklabels():
+            group.set_horizontalalignment("right")
 
 
 def _lines(axes: Axes, series: Sequence[Series]) -> None:

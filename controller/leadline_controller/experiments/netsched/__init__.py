@@ -49,9 +49,9 @@ _WHY_FIVE = (
     "Eq. 1-2 level what is asked for, and no load on the workers that is the same in all three "
     "runs gives all three of the paper's counts. Fig. 8's two columns together need worker 1 to "
     "start exactly two senders above worker 2, and worker 4 exactly one: a ratio of 2. Fig. 7 "
-    "needs worker 1 at least 5 pods above worker 2, and worker 4 at most 2: a ratio of 2.5 or more. Most "
-    "likely chance played a part: kube-scheduler rounds its scores to whole points, so that small "
-    "pods tie. With such points (rounding=whole) {found} of {draws} draws give the paper's counts "
+    "needs worker 1 at least 5 pods above worker 2, and worker 4 at most 2: a ratio of 2.5 or "
+    "more. Most likely chance played a part: kube-scheduler rounds its scores to whole points, so "
+    "that small pods tie. With such points (rounding=whole) {found} of {draws} draws give the paper's counts "
     "here, and in the lab kube-scheduler 1.36 itself puts five small pods on four equal, empty "
     "boards 3/2/0/0."
 )
