@@ -16,6 +16,7 @@ from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.layer_locality import LayerLocality
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.strategies.response_time import ResponseTime
 from leadline_controller.strategies.sef import SmallestEdgeFirst
 from leadline_controller.strategies.tsra import Tsra
 
@@ -25,6 +26,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "dacs": Dacs,
     "kubedsm": KubeDsm,
     "infrastructure-aware": InfrastructureAware,
+    "response-time": ResponseTime,
     "kube-default": KubeDefault,
     "elasticfog": ElasticFog,
     "tsra": Tsra,
