@@ -51,9 +51,9 @@ _WHY_FIVE = (
     "start exactly two senders above worker 2, and worker 4 exactly one: a ratio of 2. Fig. 7 "
     "needs worker 1 at least 5 pods above worker 2, and worker 4 at most 2: a ratio of 2.5 or "
     "more. Most likely chance played a part: kube-scheduler rounds its scores to whole points, so "
-    "that small pods tie. With such points (rounding=whole) {found} of {draws} draws give the paper's counts "
-    "here, and in the lab kube-scheduler 1.36 itself puts five small pods on four equal, empty "
-    "boards 3/2/0/0."
+    "that small pods tie. With such points (rounding=whole) {found} of {draws} draws give the "
+    "paper's counts here, and in the lab kube-scheduler 1.36 itself puts five small pods on four "
+    "equal, empty boards 3/2/0/0."
 )
 
 
