@@ -14,7 +14,6 @@ from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments.netsched.boards import (
     CALIBRATION,
     DEMAND,
-    FREE,
     NO_DEMAND,
     PAUSE,
     SENDER,
@@ -172,14 +171,13 @@ def _count_rows(placed: _Counts) -> Iterator[Row]:
 
 def _chance_rows(drawn: Mapping[str, int]) -> Iterator[Row]:
     metric = f"draws of {_DRAWS} with the paper's counts"
-    for trial in _TRIALS:
-        found = drawn[trial.case]
-        yield Row(trial.table, trial.case, "kube-default", "rounding=whole", metric, None, found)
+    for case, found in drawn.items():
+        yield Row("Fig. 7-8", case, "kube-default", "rounding=whole", metric, None, found)
 
 
 def _sensitivity(placed: _Counts, alone: Placed) -> Iterator[Row]:
     """How much the outcome hangs on the busy workers' load: bandwidth is 2 of 10 points."""
-    metric = f"least lead of {FREE}, points"
+    metric = "least lead, points"
     trial = _TRIALS[0]
     lead = placed[trial.case, "netsched"].least_lead
     yield Row(trial.table, trial.case, "netsched", "", metric, None, lead)
