@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Better, Scores
 from leadline_controller.core.model import CPU, MEMORY, Node, Pod
 from leadline_controller.core.options import option
@@ -22,19 +23,11 @@ CLASS_LABEL = "leadline.dev/class"
 _LEAST_CORES = 0.001
 _LEAST_MBPS = 0.001
 _LONGEST_S = 1e6
-_MAX_EXPONENT = 1000
 
 
 def granted(request: float, limit: float, residual: Floats, phi: float) -> Floats:
     """A(c, l, r) = max{c, min{phi * r, l}} (Eq. 9); a missing limit is infinity."""
     return np.maximum(request, np.minimum(phi * residual, limit))
-
-
-def contention_s(placed: Ints, beta_cs: float, beta_rc: float) -> Floats:
-    """Gamma = beta_CS + 2^(zeta - 1) * beta_RC in seconds where zeta > 0, else 0 (Eq. 18 with
-    Algorithm 2, lines 8-9)."""
-    gamma = beta_cs + np.exp2(np.minimum(placed - 1.0, _MAX_EXPONENT)) * beta_rc
-    return np.where(placed > 0, gamma, 0.0)
 
 
 def average_delay_s(

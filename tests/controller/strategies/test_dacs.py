@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Scores
 from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod
 from leadline_controller.core.options import build
 from leadline_controller.strategies.dacs import (
     Dacs,
     average_delay_s,
-    contention_s,
     granted,
     widest_of_near_best,
 )
