@@ -26,7 +26,7 @@ sum_c want_c * x[c,i,k] <= capacity_i * z[i,k]. Pods that nothing tells apart ar
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import nan
 
 import numpy as np
@@ -43,10 +43,11 @@ from leadline_controller.experiments.optimum.programme import (
     Optimum,
     Programme,
     Status,
+    Variable,
 )
 from leadline_controller.strategies.dacs import Dacs
 
-_SLACK = 1e-6
+_SLACK_S = 1e-6
 _LONGEST_S = 1e12  # of contention: beyond, and where 2^k ends, all are equally hopeless
 
 
@@ -132,39 +133,71 @@ def _solve(
     may: Bools, cost: Delays, space: Room, time_limit_s: float
 ) -> tuple[Status, float, Ints | None]:
     """The node of each pod, with status and gap."""
-    classes = _classes(may, cost, space)
-    first = [members[0] for members in classes]
-    programme = Programme(time_limit_s)
-    places: list[list[tuple[int, object]]] = [[] for _ in classes]
-    for node, most in enumerate(_levels(may, cost, space)):
-        chosen = []
-        for k in most:
-            level = programme.integer(1, float(cost.shared_s[k, node]))
-            chosen.append(level)
-            held = []
-            for c, members in enumerate(classes):
-                if may[members[0], node]:
-                    at = float(cost.own_s[k - 1, members[0], node])
-                    here = programme.integer(min(k, len(members)), at)
-                    held.append((c, here))
-                    places[c].append((node, here))
-            programme.add(programme.total(here for _, here in held) == k * level)
-            for wants, size in zip(space.wants[:, first], space.capacity[:, node], strict=True):
-                taken = programme.total(float(wants[c]) * here for c, here in held)
-                programme.add(taken <= float(size) * level)
-        if chosen:
-            programme.add(programme.total(chosen) <= 1)
-    for members, counts in zip(classes, places, strict=True):
-        programme.add(programme.total(here for _, here in counts) == len(members))
-    found = programme.minimise()
-    if not found.values.size:
-        return found.status, found.gap, None
-    nodes = np.zeros(may.shape[0], dtype=np.int64)
-    for members, counts in zip(classes, places, strict=True):
-        nodes[members] = [
-            node for node, here in counts for _ in range(int(found.values[here.index]))
-        ]
-    return found.status, found.gap, nodes
+    known = start.placement(lambda some: cost.of(some) * np.count_nonzero(some >= 0), may, space)
+    model = _Model(Programme(time_limit_s), _classes(may, cost, space))
+    for node, levels in enumerate(_levels(may, cost, space, known)):
+        model.add_node(node, levels, may, cost, space)
+    model.place_all()
+    found = model.programme.minimise(known=None if known is None else model.values(known))
+    return found.status, found.gap, model.nodes(found.values) if found.values.size else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The programme as it grows. classes: positions of the pods of each. levels: z[i,k].
+    places: x[c,i,k]."""
+
+    programme: Programme
+    classes: list[list[int]]
+    levels: dict[tuple[int, int], Variable] = field(default_factory=dict)
+    places: dict[tuple[int, int, int], Variable] = field(default_factory=dict)
+
+    def add_node(self, node: int, levels: list[int], may: Bools, cost: Delays, space: Room) -> None:
+        """The variables of a node that may hold so many pods, and what it has room for."""
+        add, total = self.programme.add, self.programme.total
+        first = [(c, members[0], len(members)) for c, members in enumerate(self.classes)]
+        allowed = [each for each in first if may[each[1], node]]
+        for k in levels:
+            level = self.programme.integer(1, float(cost.shared_s[k, node]))
+            held = [
+                (pod, self.programme.integer(min(k, size), float(cost.own_s[k - 1, pod, node])))
+                for _, pod, size in allowed
+            ]
+            self.levels[node, k] = level
+            for (c, _, _), (_, x) in zip(allowed, held, strict=True):
+                self.places[c, node, k] = x
+            add(total(x for _, x in held) == k * level)
+            for wants, size in zip(space.wants, space.capacity[:, node], strict=True):
+                add(total(float(wants[pod]) * x for pod, x in held) <= float(size) * level)
+        if levels:
+            add(total(self.levels[node, k] for k in levels) <= 1)
+
+    def place_all(self) -> None:
+        """Every pod is on a node."""
+        for c, members in enumerate(self.classes):
+            somewhere = [x for (of, _, _), x in self.places.items() if of == c]
+            self.programme.add(self.programme.total(somewhere) == len(members))
+
+    def values(self, nodes: Ints) -> dict[int, float]:
+        """The variables' values for a placement, those that are not 0."""
+        held = np.bincount(nodes)
+        values: dict[int, float] = {}
+        for node in np.flatnonzero(held).tolist():
+            values[self.levels[node, int(held[node])].index] = 1.0
+        for c, members in enumerate(self.classes):
+            for node in nodes[members].tolist():
+                x = self.places[c, node, int(held[node])].index
+                values[x] = values.get(x, 0.0) + 1.0
+        return values
+
+    def nodes(self, values: Floats) -> Ints:
+        """The node of each pod, from the variables' values."""
+        nodes = np.zeros(sum(map(len, self.classes)), dtype=np.int64)
+        left = [iter(members) for members in self.classes]
+        for (c, node, _), x in self.places.items():
+            for _ in range(int(values[x.index])):
+                nodes[next(left[c])] = node
+        return nodes
 
 
 def _classes(may: Bools, cost: Delays, space: Room) -> list[list[int]]:
@@ -176,17 +209,16 @@ def _classes(may: Bools, cost: Delays, space: Room) -> list[list[int]]:
     return list(found.values())
 
 
-def _levels(may: Bools, cost: Delays, space: Room) -> list[list[int]]:
-    """The numbers of pods that each node can hold in a placement that is no worse than one
-    already known."""
-    nodes = start.placement(lambda some: cost.of(some) * np.count_nonzero(some >= 0), may, space)
-    known = np.inf if nodes is None else cost.of(nodes) * nodes.size
+def _levels(may: Bools, cost: Delays, space: Room, known: Ints | None) -> list[list[int]]:
+    """The numbers of pods that each node can hold in a placement no worse than a known one: a
+    level is left out where even the pods that it costs least, and all others where they cost
+    least, come to more."""
+    limit = np.inf if known is None else cost.of(known) * known.size + _SLACK_S
     own = np.where(may, cost.own_s, np.inf)
     least = own.min(axis=(0, 2))
     levels = []
     for node, most in enumerate(space.most(may)):
-        extra = np.cumsum(np.sort(own[:, :, node] - least, axis=1), axis=1)
-        bound = [cost.shared_s[k, node] + extra[k - 1, k - 1] for k in range(1, most + 1)]
-        worth = np.array(bound) + least.sum() <= known + _SLACK
-        levels.append((np.flatnonzero(worth) + 1).tolist())
+        extra = np.cumsum(np.sort(own[:most, :, node] - least, axis=1), axis=1)
+        total = extra.diagonal() + cost.shared_s[1 : most + 1, node] + least.sum()
+        levels.append((np.flatnonzero(total <= limit) + 1).tolist())
     return levels

@@ -70,11 +70,9 @@ def allowed(view: ClusterView, pods: Sequence[Pod], filters: Mapping[str, Filter
     Filters that might relent once another pod of the run is placed are left out if any pod
     of the run brings such a demand; see `refusal`.
     """
-    mutual = any(pod.affinity or pod.spread for pod in pods)
-    asked = [test for name, test in filters.items() if not (mutual and name in _MAY_RELENT)]
     mask = np.ones((len(pods), len(view)), dtype=np.bool_)
     for pod, row in zip(pods, mask, strict=True):
-        for test in asked:
+        for test in _asked(pods, filters):
             row &= test(view, pod).passes
     return mask
 
@@ -101,3 +99,30 @@ def refusal(
                 return f"{where}: {name}: {verdict.reason(node)}"
         view = view.with_placement(pod, node)
     return ""
+
+
+def reachable(
+    view: ClusterView,
+    pods: Sequence[Pod],
+    places: Mapping[str, int],
+    filters: Mapping[str, Filter],
+) -> Bools:
+    """Where the filters would let each pod be if others made room there, shape (pods, nodes);
+    a pod that runs may stay. places: index of the node that a running pod is on, by key."""
+    mask = np.ones((len(pods), len(view)), dtype=np.bool_)
+    for pod, row in zip(pods, mask, strict=True):
+        place = places.get(pod.key)
+        lifted = view if place is None else view.without_placement(pod, place)
+        for test in _asked(pods, filters):
+            verdict = test(lifted, pod)
+            open_to = verdict.evictable
+            row &= verdict.passes if open_to is None else verdict.passes | open_to
+        if place is not None:
+            row[place] = True
+    return mask
+
+
+def _asked(pods: Sequence[Pod], filters: Mapping[str, Filter]) -> list[Filter]:
+    """The filters whose refusal is final."""
+    mutual = any(pod.affinity or pod.spread for pod in pods)
+    return [test for name, test in filters.items() if not (mutual and name in _MAY_RELENT)]

@@ -15,6 +15,8 @@ import numpy as np
 
 from leadline_controller.core.nodes import Floats
 
+Variable = highspy.highs.highs_var
+Sum = highspy.highs.highs_linear_expression
 Status = Literal["optimal", "bound", "time limit", "infeasible"]
 TIME_LIMIT_S = 60.0
 _TOLERANCE = 1e-9
@@ -63,9 +65,9 @@ class Programme:
     early for nothing but its time limit: the default gap of 0.01 % is set to none."""
 
     def __init__(self, time_limit_s: float = TIME_LIMIT_S) -> None:
-        self.solver = highspy.Highs()
+        self.solver: highspy.Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # HiGHS' own
         self.solver.silent()
-        options: Mapping[str, object] = {
+        options: Mapping[str, float] = {
             "threads": 1,
             "random_seed": 0,
             "time_limit": time_limit_s,
@@ -77,22 +79,33 @@ class Programme:
         for name, value in options.items():
             self.solver.setOptionValue(name, value)
 
-    def integer(self, most: float, cost: float = 0.0) -> highspy.highs.highs_var:
+    def integer(self, most: float, cost: float = 0.0) -> Variable:
         """A whole number from 0 to `most`; `cost` times it is part of the objective."""
         kind = highspy.HighsVarType.kInteger
-        return self.solver.addVariable(lb=0, ub=most, obj=cost, type=kind)
+        variable: Variable = self.solver.addVariable(lb=0, ub=most, obj=cost, type=kind)
+        return variable
 
-    def add(self, constraint: highspy.highs.highs_linear_expression) -> None:
+    def add(self, constraint: Sum) -> None:
         """One more thing that must hold, as a comparison of sums."""
         self.solver.addConstr(constraint)
 
-    def total(self, terms: Iterable[object]) -> highspy.highs.highs_linear_expression:
+    def total(self, terms: Iterable[Variable | Sum]) -> Sum:
         """The sum of variables, or of numbers times variables."""
-        return self.solver.qsum(terms)
+        total: Sum = self.solver.qsum(terms)
+        return total
 
-    def minimise(self) -> Solution:
-        """Solve it."""
-        self.solver.minimize()
+    def minimise(
+        self, objective: Sum | None = None, known: Mapping[int, float] | None = None
+    ) -> Solution:
+        """Solve it. objective: what to minimise instead of the variables' costs. known: some
+        solution to start from, by the variables' indexes, where they are not 0."""
+        if known is not None:
+            values = np.zeros(self.solver.numVariables)
+            values[list(known)] = list(known.values())
+            start = highspy.HighsSolution()
+            start.col_value = values.tolist()
+            self.solver.setSolution(start)
+        self.solver.minimize(objective)
         status = self.solver.getModelStatus()
         info = self.solver.getInfo()
         model = highspy.HighsModelStatus
