@@ -5,4 +5,8 @@ Named as modules, so that listing them imports none of the libraries that only t
 
 from collections.abc import Mapping
 
-EXPERIMENTS: Mapping[str, str] = {}
+EXPERIMENTS: Mapping[str, str] = {
+    "netsched": "leadline_controller.experiments.netsched",
+    "dacs": "leadline_controller.experiments.dacs",
+    "kubedsm": "leadline_controller.experiments.kubedsm",
+}
