@@ -61,7 +61,10 @@ def room(view: ClusterView, pods: Sequence[Pod], leaving: Sequence[tuple[Pod, in
             free_mbps[node] += pod.hints.bandwidth_mbps or 0.0
         wants.append(np.array(links))
         capacity.append(np.maximum(np.nan_to_num(free_mbps), 0.0))
-    return Room(np.array(wants).reshape(-1, len(pods)), np.array(capacity).reshape(-1, len(view)))
+    kinds = len(wants)
+    return Room(
+        np.array(wants).reshape(kinds, len(pods)), np.array(capacity).reshape(kinds, len(view))
+    )
 
 
 def allowed(view: ClusterView, pods: Sequence[Pod], filters: Mapping[str, Filter]) -> Bools:

@@ -25,9 +25,11 @@ import numpy as np
 
 from leadline_controller.core.batch import Running
 from leadline_controller.core.cycle import Filter
+from leadline_controller.core.edge_decision import Quality
 from leadline_controller.core.model import Pod
 from leadline_controller.core.nodes import Bools, Floats, Ints
 from leadline_controller.core.services import service_of
+from leadline_controller.core.tiers import is_cloud
 from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum.feasible import (
     Room,
@@ -44,26 +46,10 @@ from leadline_controller.experiments.optimum.programme import (
     Sum,
     Variable,
 )
+from leadline_controller.strategies.kubedsm import KubeDsm
 
-_ALIKE = 1e-9  # a share that should equal its target can miss it by a rounding
 _SLACK = 1e-7  # of the quality, when migrations are minimised
 _CLOUD, _NEW = -1, -2
-
-
-@dataclass(frozen=True, slots=True)
-class Goals:
-    """F's slopes below and above a service's target, its reward for reaching it (Eq. 3, 5), and
-    the target Q of services that state none."""
-
-    a: float
-    b: float
-    gamma: float
-    target: float = 1.0
-
-    def quality(self, share: float, target: float) -> float:
-        """F(share - target) (Eq. 2-4)."""
-        delta = share - target
-        return self.a * delta if delta < -_ALIKE else self.b * delta + self.gamma
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +67,11 @@ class _Board:
     space: Room
     service: Ints
 
+    def moved(self, nodes: Ints) -> Bools:
+        """The running pods that are elsewhere, if each is on this edge node or in _CLOUD."""
+        moved: Bools = (self.home != _NEW) & (self.home != nodes)
+        return moved
+
     @property
     def groups(self) -> list[list[int]]:
         """Positions of pods that nothing tells apart."""
@@ -93,20 +84,15 @@ class _Board:
 
 
 def quality(
-    view: ClusterView, pods: Sequence[Pod], goals: Goals, placement: Mapping[str, str]
+    view: ClusterView, pods: Sequence[Pod], kubedsm: KubeDsm, placement: Mapping[str, str]
 ) -> float:
     """QoS (Eq. 1) of a placement of these pods. placement: pod's key -> node's name; a pod that is
     not in it is not on the edge. A service's target is the highest that its pods state."""
-    on_edge = [_is_edge(view, placement.get(pod.key)) for pod in pods]
-    services = _services(pods)
-    held = np.bincount(services, weights=np.array(on_edge, dtype=np.float64))
-    total, target = np.bincount(services), _targets(pods, services, goals)
-    each = zip((held / total).tolist(), target, strict=True)
-    return sum(goals.quality(share, wanted) for share, wanted in each)
-
-
-def _is_edge(view: ClusterView, name: str | None) -> bool:
-    return name is not None and view.nodes[view.table.index[name]].tier == "edge"
+    cloud = is_cloud(view)
+    nodes = [placement.get(pod.key) for pod in pods]
+    on_edge = [name is not None and not cloud[view.table.index[name]] for name in nodes]
+    held = np.bincount(_services(pods), weights=np.array(on_edge, dtype=np.float64))
+    return float(_quality(pods, kubedsm).of(held.astype(np.int64)))
 
 
 def _services(pods: Sequence[Pod]) -> Ints:
@@ -116,19 +102,23 @@ def _services(pods: Sequence[Pod]) -> Ints:
     return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
 
-def _targets(pods: Sequence[Pod], services: Ints, goals: Goals) -> list[float]:
-    stated: dict[int, list[float]] = {}
+def _quality(pods: Sequence[Pod], kubedsm: KubeDsm) -> Quality:
+    """The strategy's own measure, over the services of these pods."""
+    services = _services(pods)
+    total = np.bincount(services)
+    target = np.full(total.size, np.nan)
     for pod, service in zip(pods, services.tolist(), strict=True):
-        ratio = pod.hints.qos_edge_ratio
-        stated.setdefault(service, []).extend([] if ratio is None else [ratio])
-    return [max(ratios, default=goals.target) for _, ratios in sorted(stated.items())]
+        if pod.hints.qos_edge_ratio is not None:
+            target[service] = np.fmax(target[service], pod.hints.qos_edge_ratio)
+    target = np.where(np.isnan(target), kubedsm.qos_target, target)
+    return Quality(total, target, kubedsm.a, kubedsm.b, kubedsm.gamma)
 
 
 def best(
     view: ClusterView,
     pending: Sequence[Pod],
     running: Sequence[Running],
-    goals: Goals,
+    kubedsm: KubeDsm,
     filters: Mapping[str, Filter],
     time_limit_s: float = TIME_LIMIT_S,
 ) -> Optimum:
@@ -145,14 +135,22 @@ def best(
         if not may.any() and not leaves:
             return Optimum.infeasible(f"pod {pod.key} fits no node of edge or cloud")
     everyone = (*board.pods, *(pod for pod, _ in fixed))
-    there = [node for _, node in fixed if view.nodes[node].tier == "edge"]
-    fixed_there = {pod.key: view.table.names[node] for pod, node in fixed if node in there}
-    solution, nodes = _solve(board, _Shares.of(everyone, fixed_there, goals), time_limit_s)
+    cloud = is_cloud(view)
+    rest = {pod.key: view.table.names[node] for pod, node in fixed if not cloud[node]}
+    shares = _Shares.of(everyone, rest, _quality(everyone, kubedsm))
+    solution, nodes = _solve(board, shares, time_limit_s)
     if nodes is None:
         why = "the edge can't hold all that must be there"
         why = why if solution.status == "infeasible" else "no time left"
         return Optimum(nan, {}, solution.status, solution.gap, why=why)
-    return _told(view, board, solution, nodes, (everyone, fixed_there, goals), filters)
+    names = view.table.names
+    pairs = zip(board.pods, nodes.tolist(), strict=True)
+    on_edge = {pod.key: names[node] for pod, node in pairs if node >= 0}
+    placement = {**rest, **on_edge}
+    why = _refusal(view, board, nodes, on_edge, filters)
+    status = "bound" if why and solution.status == "optimal" else solution.status
+    value = quality(view, everyone, kubedsm, placement)
+    return Optimum(value, placement, status, solution.gap, int(board.moved(nodes).sum()), why)
 
 
 def _board(
@@ -163,7 +161,7 @@ def _board(
     filters: Mapping[str, Filter],
 ) -> _Board:
     pods = (*pending, *(pod for pod, _ in movable))
-    edge = np.array([node.tier == "edge" for node in view.nodes], dtype=np.bool_)
+    edge = ~is_cloud(view)
     places = {pod.key: node for pod, node in movable}
     reach = reachable(view, pods, places, filters)
     home = [places.get(pod.key, _NEW) for pod in pods]
@@ -182,18 +180,15 @@ class _Shares:
     worth: list[list[float]]
 
     @classmethod
-    def of(cls, everyone: Sequence[Pod], fixed: Mapping[str, str], goals: Goals) -> "_Shares":
-        services = _services(everyone)
-        total = np.bincount(services).tolist()
-        targets = _targets(everyone, services, goals)
-        there = [0] * len(total)
-        for pod, service in zip(everyone, services.tolist(), strict=True):
-            there[service] += pod.key in fixed
-        worth = [
-            [goals.quality(e / size, target) for e in range(size + 1)]
-            for size, target in zip(total, targets, strict=True)
-        ]
-        return cls(there, worth)
+    def of(cls, pods: Sequence[Pod], fixed: Mapping[str, str], quality: Quality) -> "_Shares":
+        services = _services(pods)
+        there = np.bincount(
+            services, weights=np.array([pod.key in fixed for pod in pods], dtype=np.float64)
+        )
+        steps = np.arange(int(quality.total.max(initial=0)) + 1)[:, np.newaxis]
+        worth = quality.each(np.minimum(steps, quality.total))
+        sizes = enumerate(quality.total.tolist())
+        return cls([int(n) for n in there], [worth[: size + 1, s].tolist() for s, size in sizes])
 
 
 def _solve(board: _Board, shares: _Shares, time_limit_s: float) -> tuple[Solution, Ints | None]:
@@ -275,39 +270,16 @@ class _Model:
         return nodes
 
 
-def _told(
-    view: ClusterView,
-    board: _Board,
-    solution: Solution,
-    nodes: Ints,
-    measured: tuple[Sequence[Pod], Mapping[str, str], Goals],
-    filters: Mapping[str, Filter],
-) -> Optimum:
-    everyone, fixed, goals = measured
-    names = view.table.names
-    on_edge = {
-        pod.key: names[node]
-        for pod, node in zip(board.pods, nodes.tolist(), strict=True)
-        if node >= 0
-    }
-    moved = (board.home != _NEW) & (board.home != nodes)
-    why = _refusal(view, board, nodes, moved, on_edge, filters)
-    status = "bound" if why and solution.status == "optimal" else solution.status
-    placement = {**fixed, **on_edge}
-    value = quality(view, everyone, goals, placement)
-    return Optimum(value, placement, status, solution.gap, int(moved.sum()), why)
-
-
 def _refusal(
     view: ClusterView,
     board: _Board,
     nodes: Ints,
-    moved: Bools,
     on_edge: Mapping[str, str],
     filters: Mapping[str, Filter],
 ) -> str:
     """What the filters have against the pods that come to an edge node, once all who leave one
     have left."""
+    moved = board.moved(nodes)
     for j in np.flatnonzero(moved & (board.home >= 0)).tolist():
         view = view.without_placement(board.pods[j], int(board.home[j]))
     comers = (nodes >= 0) & (moved | (board.home == _NEW))
