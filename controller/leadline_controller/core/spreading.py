@@ -23,3 +23,9 @@ def least_requested(view: ClusterView, candidates: Ints) -> Floats:
     """(S_CPU + S_MEM) / 2 * 10 points (DACS Eq. 1), shape (candidates,), NaN where unknown."""
     shares = free_share(view, CPU, candidates) + free_share(view, MEMORY, candidates)
     return shares / 2 * MOST_POINTS
+
+
+def whole_points(points: Floats) -> Floats:
+    """Rounded down, as kube-scheduler's priorities are whole numbers: nodes that are nearly as
+    good are then equal."""
+    return np.floor(points + 1e-9)  # a hair more: 9 points must not be 8 for a rounding error

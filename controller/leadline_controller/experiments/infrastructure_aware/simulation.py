@@ -1,6 +1,6 @@
 """One method's run: applications arrive, replicas are placed and their images pulled."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -90,7 +90,7 @@ class _Run:
             for site in topology.sites
         ]
 
-    def arrivals(self, applications: Sequence[Application]) -> Iterator[simpy.Event]:
+    def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
         for application in applications:
             yield self.env.timeout(max(application.start_s - self.env.now, 0.0))
             self._place(application)
@@ -106,17 +106,16 @@ class _Run:
             )
             for i in range(application.replicas)
         ]
-        view = self._view()
-        for decision, view in decide_in_turn(  # noqa: B007  # the last one is what counts
-            view, pods, FILTERS, self._strategy, self._random
-        ):
+        placed = list(decide_in_turn(self._view(), pods, FILTERS, self._strategy, self._random))
+        for decision, _ in placed:
             if decision.node is None:
                 raise ValueError(f"{decision.pod.key}: {decision.why}")
             self.env.process(self._provision(decision.node, application.image))
-        self.requested = {resource: view.requested_of(resource) for resource in POD_REQUESTS}
-        self._residents = view.residents
+        after = placed[-1][1]
+        self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
+        self._residents = after.residents
 
-    def _provision(self, node: str, image: Image) -> Iterator[simpy.Event]:
+    def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
         started_s = self.env.now
         yield self.registry.pull(node, image.layers)
         self.provision_s.append(float(self.env.now - started_s))
