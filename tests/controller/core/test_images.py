@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from leadline_controller.core.images import ImageTable, full_name
+from leadline_controller.core.images import ImageTable, full_name, read_listed_images
 from leadline_controller.core.model import Image, Layer, Pod
 from leadline_controller.core.nodes import NodeTable
 
@@ -92,3 +92,27 @@ def test_what_nodes_list_stands_in_for_the_catalogue() -> None:
 def test_a_name_is_completed_as_the_runtime_does(name: str, full: str) -> None:
     assert full_name(name) == full
     assert full_name(full) == full
+
+
+def test_an_image_of_a_nodes_status_stands_for_one_layer() -> None:
+    names = ["docker.io/library/web:1", "docker.io/library/web@sha256:1"]
+    found = list(read_listed_images([{"names": names, "sizeBytes": 42_000_000}]))
+    layer = Layer("docker.io/library/web@sha256:1", 42.0)
+    assert found == [Image(names[0], (layer,)), Image(names[1], (layer,))]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        None,
+        {},
+        ["x"],
+        [{"names": None, "sizeBytes": 1}],
+        [{"names": [], "sizeBytes": 1}],
+        [{"names": [1], "sizeBytes": 1}],
+        [{"names": ["a"], "sizeBytes": -1}],
+        [{"names": ["a"], "sizeBytes": "1"}],
+    ],
+)
+def test_what_cannot_be_read_of_a_nodes_images_is_passed_over(listed: object) -> None:
+    assert list(read_listed_images(listed)) == []
