@@ -43,7 +43,7 @@ def rows(seed: int) -> Sequence[Row]:
 
 def _rows(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
     view, pods = cluster(scenario)
-    best = dacs.best(view, pods, objective, FILTERS)
+    best, cost = dacs.best(view, pods, objective, FILTERS), dacs.delays(view, pods, objective)
     others: list[Strategy] = [KubeDefault(), ElasticFog(), Tsra(), Kcss(), Chance()]
     methods: list[tuple[Strategy, str, str | None]] = [
         (objective, "", None),
@@ -57,7 +57,7 @@ def _rows(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
             ties = Random(f"{scenario.title} {seed} {run}")  # noqa: S311  # ties, no secrets
             at = placed(view, asked, (), strategy, ties)
             left = len(pods) - len(at)
-            ours = None if left else dacs.average_delay_s(view, pods, objective, at)
+            ours = None if left else cost.of(dacs.nodes_of(view, pods, at))
             distance.add(ours, best, left)
         case = f"{scenario.title}, alpha={objective.alpha:g}"
         yield from distance.rows(TABLE, case, strategy.name, option, DELAY)

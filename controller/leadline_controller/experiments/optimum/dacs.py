@@ -101,8 +101,12 @@ def average_delay_s(
 ) -> float:
     """Eq. 3's objective, with Gamma, of a placement of all the pods, in seconds. placement:
     pod's key -> node's name. Raises KeyError for a pod or node that is missing."""
-    nodes = [view.table.index[placement[pod.key]] for pod in pods]
-    return delays(view, pods, dacs).of(np.array(nodes, dtype=np.int64))
+    return delays(view, pods, dacs).of(nodes_of(view, pods, placement))
+
+
+def nodes_of(view: ClusterView, pods: Sequence[Pod], placement: Mapping[str, str]) -> Ints:
+    """The index of each pod's node, shape (pods,). Raises KeyError."""
+    return np.array([view.table.index[placement[pod.key]] for pod in pods], dtype=np.int64)
 
 
 def best(

@@ -84,11 +84,11 @@ def dacs_rows(seed: int, progress: Progress) -> Sequence[Row]:
     objective, found = Dacs(), _none_yet(list(STRATEGIES))
     for step, (size, number) in enumerate(_cases()):
         view, pods = edge_cluster(*size, _seed(seed, number))
-        best = dacs.best(view, pods, objective, FILTERS)
+        best, cost = dacs.best(view, pods, objective, FILTERS), dacs.delays(view, pods, objective)
         for name, strategy in STRATEGIES.items():
             at = placed(view, pods, (), strategy(), _random(seed, number))
             left = len(pods) - len(at)
-            ours = None if left else dacs.average_delay_s(view, pods, objective, at)
+            ours = None if left else cost.of(dacs.nodes_of(view, pods, at))
             found[size, name].add(ours, best, left)
         progress((step + 1) / (len(SIZES) * CLUSTERS))
     return _rows(found, DELAY)
