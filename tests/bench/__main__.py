@@ -15,6 +15,7 @@ PARTS = (
     "agent_memory",
     "extender",
     "scheduling",
+    "optimum",
 )
 
 
