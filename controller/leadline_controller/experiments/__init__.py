@@ -8,4 +8,5 @@ from collections.abc import Mapping
 EXPERIMENTS: Mapping[str, str] = {
     "netsched": "leadline_controller.experiments.netsched",
     "dacs": "leadline_controller.experiments.dacs",
+    "kubedsm": "leadline_controller.experiments.kubedsm",
 }

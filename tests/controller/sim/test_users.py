@@ -1,34 +1,68 @@
-"""A user's errand, with times worked by hand."""
+"""Users at nodes, with a service that takes exactly two seconds."""
+
+from collections import Counter
+from random import Random
 
 import pytest
 import simpy
-from leadline_controller.sim.processors import Processors
-from leadline_controller.sim.users import Errand, Visit, answered, visit
+from leadline_controller.sim.users import Habit, Step, Users
+from simpy.events import ProcessGenerator
 
 
-def run(cores: float, *errands: Errand) -> list[Visit]:
+def play(habit: Habit, steps: list[Step], nodes: tuple[str, ...] = ("n1",)) -> Users:
     env = simpy.Environment()
-    node = Processors(env, cores)
-    users = [env.process(visit(env, node, errand)) for errand in errands]
+
+    def serve(_: str) -> ProcessGenerator:
+        yield env.timeout(2.0)
+
+    users = Users(env, serve, habit, nodes, Random(1))
+    env.process(users.follow(steps))
     env.run()
-    return [answered(user) for user in users]
+    return users
 
 
-def test_a_visit_is_the_network_and_the_processing() -> None:
-    errand = Errand(ready_s=3, sending_s=2, round_trip_s=1, work_core_s=4, limit_cores=1)
-    # Ready at 3, data there at 5.5, done at 9.5, and half a round trip back.
-    assert run(2, errand) == [Visit(network_s=3.0, processing_s=4.0, done_s=10.0)]
+def test_in_a_closed_loop_a_user_waits_for_the_answer() -> None:
+    users = play(Habit(), [Step(1, 9.0)])
+    assert [(a.sent_s, a.response_s) for a in users.answered] == [
+        (0, 2),
+        (2, 2),
+        (4, 2),
+        (6, 2),
+        (8, 2),  # begun in time, and answered after the last step
+    ]
 
 
-def test_users_of_one_node_wait_for_each_other_only_while_both_are_served() -> None:
-    near = Errand(ready_s=0, sending_s=0, round_trip_s=0, work_core_s=4, limit_cores=1)
-    far = Errand(ready_s=0, sending_s=0, round_trip_s=4, work_core_s=4, limit_cores=1)
-    # One core: the far one comes at 2, when the near one has 2 left. Both at half speed: the
-    # near one is done at 6, the far one has 2 left then and is alone.
-    assert run(1, near, far) == [Visit(0.0, 6.0, 6.0), Visit(4.0, 6.0, 10.0)]
+def test_parallel_requests_and_pauses() -> None:
+    users = play(Habit(parallel=3, pause_s=2.0), [Step(2, 40.0)])
+    # Six streams, each a request every 4 s, which begin within the first pause.
+    assert len(users.answered) == 60
+    assert len({a.sent_s for a in users.answered if a.sent_s < 2}) == 6
 
 
-def test_an_errand_to_no_work_is_only_network() -> None:
-    (found,) = run(1, Errand(1, 0.5, 0.25, 0, 1))
-    assert found.processing_s == 0
-    assert found.done_s == pytest.approx(1.75)
+def test_in_an_open_loop_nobody_waits() -> None:
+    users = play(Habit(pause_s=0.5, closed=False), [Step(1, 5.0)])
+    assert len(users.answered) == 10
+    assert {a.response_s for a in users.answered} == {2.0}
+
+
+def test_steps_up_and_down() -> None:
+    users = play(Habit(), [Step(1, 10.0), Step(3, 10.0), Step(2, 10.0)])
+    begun = Counter(int(a.sent_s // 10) for a in users.answered)
+    assert begun == {0: 5, 1: 15, 2: 10}
+    assert users.asking == 0
+
+
+def test_a_user_who_is_called_back_in_time_goes_on() -> None:
+    users = play(Habit(), [Step(2, 3.0), Step(1, 0.5), Step(2, 2.5)])
+    assert Counter(a.sent_s for a in users.answered) == {0: 2, 2: 2, 4: 2}
+
+
+def test_users_log_in_at_the_nodes_in_turn() -> None:
+    users = play(Habit(parallel=2), [Step(3, 1.0)], nodes=("n1", "n2"))
+    assert Counter(a.node for a in users.answered) == {"n1": 4, "n2": 2}
+
+
+@pytest.mark.parametrize("bad", [{"parallel": 0}, {"pause_s": -1}, {"closed": False}])
+def test_impossible_habits_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Habit(**bad)  # type: ignore[arg-type]  # that is the test

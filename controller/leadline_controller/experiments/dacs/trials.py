@@ -21,8 +21,8 @@ from leadline_controller.experiments.dacs.scenarios import (
     users_of,
 )
 from leadline_controller.filters import FILTERS
+from leadline_controller.sim.errands import Errand, Visit, answered, visit
 from leadline_controller.sim.processors import Contention, Processors
-from leadline_controller.sim.users import Errand, Visit, answered, visit
 from leadline_controller.strategies.dacs import Dacs
 
 ITERATIONS: Mapping[str, int] = {"low load": 250, "high load": 3000}
