@@ -1,8 +1,10 @@
 """The DACS paper's experiments: its counts, and the times that are worked out by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments import dacs
@@ -19,6 +21,7 @@ from leadline_controller.experiments.dacs.scenarios import (
 )
 from leadline_controller.experiments.dacs.trials import LAMBDA_S, PHI, place, run_trial, simulate
 from leadline_controller.experiments.result import Result
+from leadline_controller.sim.snapshot import load_snapshot
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog
 from leadline_controller.strategies.kcss import Kcss
@@ -92,6 +95,25 @@ def test_the_scenarios_are_the_papers(scenario: Scenario) -> None:
     }
     assert averages == pytest.approx(printed[scenario.title], abs=0.05)
     assert view.links.rtt_ms_from(view.table.index["n2"])[view.table.index["n3"]] == 10.0
+
+
+def test_the_example_is_scenario_2() -> None:
+    snapshot = load_snapshot(Path(__file__).parents[3] / "docs/examples/dacs-scenario2.yaml")
+    view, pods = cluster(SCENARIO_2)
+    for theirs, ours in zip(snapshot.pods, pods, strict=True):
+        assert (theirs.key, theirs.requests, theirs.limits) == (
+            ours.key,
+            ours.requests,
+            ours.limits,
+        )
+        assert (theirs.hints, theirs.labels) == (ours.hints, ours.labels)
+    for name, at in view.table.index.items():
+        there = snapshot.view.table.index[name]
+        theirs_ms = snapshot.view.links.rtt_ms_from(there)
+        ours_ms = view.links.rtt_ms_from(at)
+        assert np.array_equal(theirs_ms, ours_ms, equal_nan=True)
+        assert snapshot.view.nodes[there].allocatable == view.nodes[at].allocatable
+        assert snapshot.view.nodes[there].taints == view.nodes[at].taints
 
 
 def test_the_printed_gains_are_those_of_the_printed_times() -> None:
