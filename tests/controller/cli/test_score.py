@@ -80,7 +80,7 @@ def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
         *("--strategy", "kube-default", "--seed", str(seed)),
     )
     assert spread(result) == {"n1": 2, "n2": 2, "n3": 2}
-    assert result["options"] == {}
+    assert result["options"] == {"rounding": "exact"}
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
