@@ -59,6 +59,31 @@ def test_fig_3a_and_4a_whatever_chance_does(
     assert counts(SCENARIO_2, strategy, seed) == second
 
 
+@pytest.mark.parametrize(
+    ("phi", "lambda_s", "expected"),
+    [
+        *((phi, 0.005, True) for phi in (0.21, 0.3)),
+        *((0.25, lambda_s, True) for lambda_s in (0.0038, 0.0056)),
+        *((phi, 0.005, False) for phi in (0.2, 0.31)),
+        *((0.25, lambda_s, False) for lambda_s in (0.0037, 0.0057)),
+    ],
+)
+def test_how_far_dacs_counts_hold(phi: float, lambda_s: float, expected: bool) -> None:
+    def found(scenario: Scenario, alpha: float) -> str:
+        return counts(scenario, Dacs(alpha=alpha, phi=phi, lambda_s=lambda_s), 0)
+
+    first = [found(SCENARIO_1, alpha) for alpha in (0.25, 0.5)]
+    second = [found(SCENARIO_2, alpha) for alpha in (0.25, 0.5, 0.75)]
+    even = sorted(found(SCENARIO_1, 0.75)) == sorted("4/3/3")
+    held = first == ["3/4/3"] * 2 and second == ["3/1/2", "3/2/1", "3/2/1"] and even
+    assert held is expected
+
+
+def test_by_the_default_phi_nine_pods_fill_scenario_1() -> None:
+    with pytest.raises(AssertionError, match="0 of 4 nodes fit"):
+        place(SCENARIO_1, Dacs(), Random(0))
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("strategy", "second"), [(ElasticFog(), "2/2/2"), (Tsra(), "4/1/1")])
 def test_fig_3a_and_4a_with_one_pod_left_to_chance(
