@@ -184,7 +184,7 @@ def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
         known = with_metric(cluster, metric, column.tolist())
         outcomes.append(make(name).score(known, wanted, everyone(cluster)))
     sign = 1 if STRATEGIES[name].better == "higher" else -1
-    good = max(outcomes, key=lambda outcome: sign * np.nan_to_num(outcome.total[0], nan=-np.inf))
+    good = max(outcomes, key=lambda outcome: np.nan_to_num(sign * outcome.total[0], nan=-np.inf))
     assert 0 not in scores.finalists or 0 in good.finalists
 
 
