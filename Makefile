@@ -11,9 +11,10 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(PY) -m pytest
 # One more than there are cores, as many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
-SLOW := broker or network or cluster or package
+PARTS := broker or network or cluster or package
+SLOW := $(PARTS) or experiment
 
-.PHONY: help env lock proto lint test test-unit test-parts bench predicates demo packages control-plane clean
+.PHONY: help env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,17 +24,26 @@ demo: env ## See the main job on this machine: agents measure, pods are placed, 
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run
 
-test: env packages control-plane test-unit test-parts ## Run all the tests, with real parts
+test: env packages control-plane test-unit test-experiments test-parts ## Run all the tests, with real parts
 
 test-unit: env ## Unit and contract tests: under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
 
+# They compute and do not wait, so a worker a core; each experiment is a test of its own.
+test-experiments: env ## The papers' experiments in full, and the tables in docs beside them
+	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS))"
+
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(SLOW)"
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(PARTS)"
 
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
+
+experiments: env ## Run the papers' experiments again and write docs/experiments.md
+	rm -f docs/experiments/*
+	$(VENV)/bin/leadline experiment all --plot docs/experiments
+	$(PY) -m tests.docs.experiments
 
 predicates: env control-plane ## Hold the filters to kube-scheduler's own, on far more cases than the tests do
 	$(PY) -m tests.kube.compare 3000

@@ -10,6 +10,7 @@ from importlib import import_module
 PARTS = (
     "decision",
     "batch",
+    "experiments",
     "predicates",
     "decisions_db",
     "ingest",

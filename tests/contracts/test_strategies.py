@@ -175,11 +175,14 @@ def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
     column[0] = math.nan
     unknown = with_metric(cluster, metric, column.tolist())
     scores = make(name).score(unknown, wanted, everyone(cluster))
-    column[0] = 1e6 if metric == "bandwidth_mbps" else -1.0  # better than all there are
-    known = make(name).score(
-        with_metric(cluster, metric, column.tolist()), wanted, everyone(cluster)
-    )
-    assert 0 not in scores.finalists or 0 in known.finalists
+    outcomes = []
+    for extreme in (-1.0, 1e6):
+        column[0] = extreme
+        known = with_metric(cluster, metric, column.tolist())
+        outcomes.append(make(name).score(known, wanted, everyone(cluster)))
+    sign = 1 if STRATEGIES[name].better == "higher" else -1
+    good = max(outcomes, key=lambda outcome: sign * np.nan_to_num(outcome.total[0], nan=-np.inf))
+    assert 0 not in scores.finalists or 0 in good.finalists
 
 
 @pytest.mark.parametrize("name", [n for n, s in STRATEGIES.items() if "rtt_ms" in s.needs])

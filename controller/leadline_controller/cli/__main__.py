@@ -30,6 +30,9 @@ COMMANDS: Mapping[str, Lazy] = {
     "watch": Lazy("watch:watch", "Show what changes, as it happens."),
     "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
     "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
+    "experiment": Lazy(
+        "experiment:experiment", "Run a paper's experiment again, beside its values."
+    ),
     "kube": Lazy("kube:kube", "Print what a Kubernetes cluster needs: rights, and the extender."),
     "lab": Lazy("lab:lab", "Real agents on this one machine, on links that really differ."),
     "version": Lazy("version:version", "Print the versions of leadline and its parts."),

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -81,20 +81,32 @@ def clean(cell: object) -> str:
 def track(items: Collection[Item], label: str) -> Iterator[Item]:
     """The items, with a progress bar on standard error when that is a terminal and going
     through them takes a while."""
+    with progress(label) as report:
+        for number, item in enumerate(items, start=1):
+            yield item
+            report(number / len(items))
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error, when that is a terminal, around work that takes a
+    while; call what it gives with the share that is done, 0 to 1."""
     if not sys.stderr.isatty():
-        yield from items
+        yield lambda _: None
         return
     from rich.progress import Progress
 
     started_s = time.monotonic()
     with Progress(console=_console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(label, total=len(items), visible=False)
-        for item in items:
-            yield item
+        task = bar.add_task(label, total=1.0, visible=False)
+
+        def report(done: float) -> None:
             late = time.monotonic() - started_s > _PATIENCE_S
-            bar.update(task, advance=1, visible=late)
+            bar.update(task, completed=done, visible=late)
             if late:
                 bar.refresh()
+
+        yield report
 
 
 def working(label: str) -> AbstractContextManager[Any]:

@@ -44,16 +44,21 @@ def _option(option: Option) -> dict[str, Any]:
     }
 
 
-def _tables(_: bool) -> Iterable[Any]:
+def _tables(wide: bool) -> Iterable[Any]:
+    columns = ("STRATEGY", "PAPER", *(("BEST TOTAL",) if wide else ()), "NEEDS MEASURED")
     yield table(
-        ("STRATEGY", "PAPER", "BEST TOTAL", "NEEDS MEASURED"),
+        columns,
         [
-            (name, s.paper, _BEST[s.better], ", ".join(s.needs) or "nothing")
+            (name, s.paper, *((_BEST[s.better],) if wide else ()), ", ".join(s.needs) or "nothing")
             for name, s in STRATEGIES.items()
         ],
     )
     yield ""
-    yield table(
+    yield _options_in_full() if wide else _options_in_brief()
+
+
+def _options_in_full() -> Any:
+    return table(
         ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING"),
         [
             (name, o.name, f"{o.default:g}", _range(o), o.unit, o.help)
@@ -61,6 +66,16 @@ def _tables(_: bool) -> Iterable[Any]:
             for o in options_of(strategy)
         ],
     )
+
+
+def _options_in_brief() -> Any:
+    """Each strategy's options below its name, so that their meaning has room on 80 columns."""
+    rows: list[tuple[str, ...]] = []
+    for name, strategy in STRATEGIES.items():
+        if options := options_of(strategy):
+            rows.append((name, "", "", ""))
+            rows += [(f"  {o.name}", f"{o.default:g}", o.unit, o.help) for o in options]
+    return table(("OPTIONS OF", "DEFAULT", "UNIT", "MEANING"), rows)
 
 
 def _range(option: Option) -> str:

@@ -7,4 +7,5 @@ from collections.abc import Mapping
 
 EXPERIMENTS: Mapping[str, str] = {
     "kubedsm": "leadline_controller.experiments.kubedsm",
+    "netsched": "leadline_controller.experiments.netsched",
 }

@@ -9,32 +9,25 @@ from typing import ClassVar
 
 import numpy as np
 
+from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Better, Scores
-from leadline_controller.core.model import CPU, MEMORY, Node, Pod
+from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import option
+from leadline_controller.core.profile import slowest_where_unknown_ms
+from leadline_controller.core.transfer import transfer_s
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-CLASS_LABEL = "leadline.dev/class"
-# The least that a pod gets of a processor or a link that is taken up: what Kubernetes
-# counts in, and a trickle. So every delay is finite and nodes in want still compare.
+# The least that a pod gets of a processor that is taken up: what Kubernetes counts in. So
+# every delay is finite and nodes in want still compare.
 _LEAST_CORES = 0.001
-_LEAST_MBPS = 0.001
 _LONGEST_S = 1e6
-_MAX_EXPONENT = 1000
 
 
 def granted(request: float, limit: float, residual: Floats, phi: float) -> Floats:
     """A(c, l, r) = max{c, min{phi * r, l}} (Eq. 9); a missing limit is infinity."""
     return np.maximum(request, np.minimum(phi * residual, limit))
-
-
-def contention_s(placed: Ints, beta_cs: float, beta_rc: float) -> Floats:
-    """Gamma = beta_CS + 2^(zeta - 1) * beta_RC in seconds where zeta > 0, else 0 (Eq. 18 with
-    Algorithm 2, lines 8-9)."""
-    gamma = beta_cs + np.exp2(np.minimum(placed - 1.0, _MAX_EXPONENT)) * beta_rc
-    return np.where(placed > 0, gamma, 0.0)
 
 
 def average_delay_s(
@@ -44,13 +37,15 @@ def average_delay_s(
     return alpha * processing_s + (1 - alpha) * network_s + contention
 
 
-def widest_of_near_best(omega_s: Floats, room: Floats, lambda_s: float) -> Ints:
+def widest_of_near_best(omega_s: Floats, cores: Floats, gib: Floats, lambda_s: float) -> Ints:
     """Positions with the most room among those within lambda of the least delay (Algorithm
-    2, lines 10-18); of equal ones, those with the least delay."""
+    2, lines 10-18). Room is the smaller of the two residuals, and of nodes that are equal in
+    it the larger one, for with the same CPU left the paper takes the node with more memory
+    (Section 7.4); of equals in both, those with the least delay."""
     near = np.flatnonzero(omega_s <= omega_s.min() + lambda_s)
-    widest = near[room[near] == room[near].max()]
-    shortest: Ints = widest[omega_s[widest] == omega_s[widest].min()]
-    return shortest
+    for room in (np.minimum(cores, gib), np.maximum(cores, gib), -omega_s):
+        near = near[room[near] == room[near].max()]
+    return near
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +53,10 @@ class Dacs:
     """Rank by Omega, then take the roomiest of the near-best (Algorithm 2).
 
     Omega is in seconds. Room is min{r^CPU, r^MEM} with CPU in cores and memory in GiB, the
-    units of the paper's example. Residuals are allocatable less requested; within one run
-    a placed pod is charged A (Eq. 14-15), not its request. On a live cluster only requests
-    are charged, because nothing else survives a restart.
+    units of the paper's example; where that is equal, the larger of the two. Residuals are
+    allocatable less requested; within one run a placed pod is charged A (Eq. 14-15), not its
+    request. On a live cluster only requests are charged, because nothing else survives a
+    restart.
 
     A pod that asks for no CPU, on a node that has none left, still gets a thousandth of a
     core, and data over a link that is taken up still trickles.
@@ -114,8 +110,8 @@ class Dacs:
         network_s = self._network_s(view, pod, candidates)
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
-        room = np.minimum(view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB)
-        finalists = widest_of_near_best(omega_s, room, self.lambda_s)
+        cores, gib = view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB
+        finalists = widest_of_near_best(omega_s, cores, gib, self.lambda_s)
 
         def why(at: int) -> str:
             text = (
@@ -150,23 +146,15 @@ class Dacs:
     def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.hints.profile_ms:
-            return _profiled_s([view.nodes[i] for i in nodes], pod.hints.profile_ms)
+            named = [view.nodes[i] for i in nodes]
+            return slowest_where_unknown_ms(named, pod.hints.profile_ms) / 1000
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _LEAST_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 
     def _network_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_n: Eq. 10 for a local pod, Eq. 11 for a remote one."""
-        return self.image_s + self._transfer_s(view, pod, nodes) + self._latency_s(view, pod, nodes)
-
-    def _transfer_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
-        megabits = self._volume_mb(pod) * 8
-        if pod.hints.bandwidth_mbps:
-            return np.full(nodes.size, megabits / max(pod.hints.bandwidth_mbps, _LEAST_MBPS))
-        free_mbps = view.bandwidth_free_mbps()[nodes]
-        if np.isnan(free_mbps).all():
-            return np.zeros(nodes.size)
-        free_mbps = np.where(np.isnan(free_mbps), np.nanmin(free_mbps), free_mbps)
-        return megabits / np.maximum(free_mbps, _LEAST_MBPS)
+        sending_s = transfer_s(view, pod, self._volume_mb(pod), nodes)
+        return self.image_s + sending_s + self._latency_s(view, pod, nodes)
 
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
@@ -193,14 +181,4 @@ def _workers(view: ClusterView) -> Bools:
         lambda node: (
             not node.unschedulable and not any(taint.key in _MASTER_TAINTS for taint in node.taints)
         ),
-    )
-
-
-def _profiled_s(nodes: list[Node], profile_ms: Mapping[str, float]) -> Floats:
-    slowest_ms = max(profile_ms.values())
-    return np.array(
-        [
-            profile_ms.get(n.name, profile_ms.get(n.labels.get(CLASS_LABEL, ""), slowest_ms)) / 1000
-            for n in nodes
-        ]
     )

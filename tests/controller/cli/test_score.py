@@ -83,6 +83,18 @@ def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
     assert result["options"] == {}
 
 
+def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture) -> None:
+    result = score(capsys, EXAMPLES / "response-time.yaml", "--strategy", "response-time")
+    assert [decision["node"] for decision in result["decisions"]] == ["n2", "n1", "n3", "n2"]
+    first = result["decisions"][0]
+    assert {node: s["total"] for node, s in first["scores"].items()} == {
+        "n1": 100.0,
+        "n2": 90.0,
+        "n3": 150.0,
+    }
+    assert first["rejected"]["n4"] == ["ResponseTime: needs 200 ms, predicted 230"]
+
+
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 @pytest.mark.parametrize("output", ["table", "wide", "yaml"])
 def test_every_example_is_shown_in_every_format(capsys: Capture, file: Path, output: str) -> None:

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Scores
 from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod
 from leadline_controller.core.options import build
 from leadline_controller.strategies.dacs import (
     Dacs,
     average_delay_s,
-    contention_s,
     granted,
     widest_of_near_best,
 )
@@ -77,21 +77,27 @@ def test_algorithm_2_line_7_worked_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("omega", "room", "lambda_s", "expected"),
+    ("omega", "cores", "gib", "lambda_s", "expected"),
     [
-        ([3.6, 3.1], [7.0, 7.0], 0.05, [1]),
-        ([3.14, 3.1], [8.0, 7.0], 0.05, [0]),  # near enough, and roomier
-        ([3.16, 3.1], [8.0, 7.0], 0.05, [1]),  # too far
-        ([3.1, 3.14, 3.12], [7.0, 8.0, 8.0], 0.05, [2]),  # equally roomy: the shorter delay
-        ([3.1, 3.1], [7.0, 7.0], 0.05, [0, 1]),
+        ([3.6, 3.1], [7, 7], [7, 7], 0.05, [1]),
+        ([3.14, 3.1], [8, 7], [8, 8], 0.05, [0]),  # near enough, and roomier
+        ([3.16, 3.1], [8, 7], [8, 8], 0.05, [1]),  # too far
+        ([3.1, 3.14, 3.12], [7, 8, 8], [8, 8, 8], 0.05, [2]),  # equally roomy: the shorter delay
+        ([3.1, 3.1], [7, 7], [9, 9], 0.05, [0, 1]),
         # The paper's (1, 9) against (4, 5): the smaller of the two resources counts.
-        ([1.0, 1.0], [min(1, 9), min(4, 5)], 0.05, [1]),
+        ([1.0, 1.0], [1, 4], [9, 5], 0.05, [1]),
+        # Scenario 2: half a core left on both, so the memory decides and not the delay.
+        ([1.01, 1.0], [0.5, 0.5], [3.75, 2.75], 0.05, [0]),
     ],
 )
 def test_algorithm_2_lines_10_to_18(
-    omega: list[float], room: list[float], lambda_s: float, expected: list[int]
+    omega: list[float],
+    cores: list[float],
+    gib: list[float],
+    lambda_s: float,
+    expected: list[int],
 ) -> None:
-    found = widest_of_near_best(np.array(omega), np.array(room), lambda_s)
+    found = widest_of_near_best(np.array(omega), np.array(cores), np.array(gib), lambda_s)
     assert found.tolist() == expected
 
 

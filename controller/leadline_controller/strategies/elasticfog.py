@@ -1,0 +1,80 @@
+"""elasticfog: as many replicas on each node as its share of the traffic.
+
+Nguyen et al., "ElasticFog: Elastic Resource Provisioning in Container-Based Fog Computing", as
+the DACS paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes",
+Sections 3.2 and 7.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Better, Scores
+from leadline_controller.core.model import Pod
+from leadline_controller.core.services import service, service_of
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticFog:
+    """How many pods a node is short of: its share of the traffic times the service's pods, this
+    one counted, less those that it has. The most wins, but first every node gets one.
+
+    Decided here: traffic is the packets that the node sends and receives. Shares are among the
+    nodes that fit. A pod without labels of its own belongs to no service, and counts the pods
+    that this run has placed.
+
+    Unknown: a node without a metric counts as having the least traffic known; when none is
+    known, or there is no traffic, all have the same.
+    """
+
+    name: ClassVar[str] = "elasticfog"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "DACS, Sections 3.2 and 7.2 (ElasticFog)"
+    needs: ClassVar[tuple[str, ...]] = ("packets_received_per_s", "packets_sent_per_s")
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """Pods that every candidate is short of."""
+        share = _traffic_share(view, candidates)
+        replicas = _replicas(view, pod)[candidates]
+        due = share * (replicas.sum() + 1)
+        total = due - replicas
+
+        def why(at: int) -> str:
+            return (
+                f"{share[at]:.0%} of the traffic, {replicas[at]} of {due[at]:.2f} pods that it is "
+                "due"
+            )
+
+        bare = np.flatnonzero(replicas == 0)
+        pool = bare if bare.size else np.arange(candidates.size)
+        finalists = pool[total[pool] == total[pool].max()]
+        parts = {"traffic_share": share, "replicas": replicas.astype(np.float64)}
+        return Scores(candidates, total, finalists, why, parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+
+def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:
+    metrics = view.metrics
+    traffic = (metrics.packets_received_per_s + metrics.packets_sent_per_s)[candidates]
+    if not np.isnan(traffic).all():
+        traffic = np.where(np.isnan(traffic), np.nanmin(traffic), traffic)
+        if traffic.sum() > 0:
+            shares: Floats = traffic / traffic.sum()
+            return shares
+    return np.full(candidates.size, 1 / candidates.size)
+
+
+def _replicas(view: ClusterView, pod: Pod) -> Ints:
+    wanted = service_of(pod)
+    if wanted is None:
+        return view.placed_in_run
+    of_service = view.residents.of_kind(
+        ("service", wanted), lambda kind: service(kind.namespace, kind.pairs) == wanted
+    )
+    return view.residents.per_node(of_service, len(view))

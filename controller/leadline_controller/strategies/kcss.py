@@ -1,0 +1,86 @@
+"""kcss: the Kubernetes container scheduling strategy, one node filled before the next.
+
+Menouer, "KCSS: Kubernetes container scheduling strategy", as the DACS paper describes it: Lai,
+Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections 3.2 and 7.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Better, Scores, best
+from leadline_controller.core.model import CPU, MEMORY, PODS, Pod
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Kcss:
+    """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The ideal has the most of
+    every criterion, so that resources are used to the full: the shares of CPU and memory that
+    would be requested with the pod there, and the number of pods.
+
+    Decided here: the criteria weigh the same. Of the paper's six, the disk's use and the
+    power are left out, because nothing measures them, and the time to send the image, because
+    it does not tell equal links apart. Shares are of what is requested, the pod's own
+    included: that makes a small node fuller than a large one from the first pod on.
+
+    Needs nothing measured. A node that has none of CPU or memory has no share of it: its
+    score is unknown, and it is chosen only when all are.
+    """
+
+    name: ClassVar[str] = "kcss"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "DACS, Sections 3.2 and 7.2 (KCSS)"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """TOPSIS over the three criteria for every candidate."""
+        parts = {
+            "cpu_used_share": _used_share(view, pod, CPU, candidates),
+            "memory_used_share": _used_share(view, pod, MEMORY, candidates),
+            "pods": view.requested_of(PODS)[candidates].astype(np.float64),
+        }
+        total = nearness_to_ideal(np.array(list(parts.values())))
+
+        def why(at: int) -> str:
+            if np.isnan(total[at]):
+                return "no candidate's capacity is known"
+            return (
+                f"with the pod {parts['cpu_used_share'][at]:.0%} of its CPU and "
+                f"{parts['memory_used_share'][at]:.0%} of its memory in use"
+            )
+
+        return Scores(candidates, total, best(total, self.better), why, parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+
+def nearness_to_ideal(criteria: Floats) -> Floats:
+    """TOPSIS with equal weights: distance to the worst over distance to worst and best, each
+    criterion divided by its Euclidean norm.
+
+    criteria: shape (m, n), more is better, NaN where unknown. Returns shape (n,), 0 to 1: 1 for
+    all when all are alike, NaN where a criterion is.
+    """
+    known = ~np.isnan(criteria).any(axis=0)
+    nearness = np.full(criteria.shape[1], np.nan)
+    if not known.any():
+        return nearness
+    norms = np.sqrt((criteria[:, known] ** 2).sum(axis=1, keepdims=True))
+    unit = criteria[:, known] / np.where(norms > 0, norms, 1.0)
+    to_best = np.sqrt(((unit.max(axis=1, keepdims=True) - unit) ** 2).sum(axis=0))
+    to_worst = np.sqrt(((unit - unit.min(axis=1, keepdims=True)) ** 2).sum(axis=0))
+    apart = to_best + to_worst
+    nearness[known] = np.where(apart > 0, to_worst / np.where(apart > 0, apart, 1.0), 1.0)
+    return nearness
+
+
+def _used_share(view: ClusterView, pod: Pod, resource: str, candidates: Ints) -> Floats:
+    capacity = view.table.allocatable(resource)[candidates].astype(np.float64)
+    capacity[capacity == 0] = np.nan
+    wanted = view.requested_of(resource)[candidates] + pod.requests.get(resource, 0)
+    return np.minimum(wanted / capacity, 1.0)

@@ -1,0 +1,73 @@
+"""nas: network-aware scheduling, the preferred node and then its nearest neighbour.
+
+Santos et al., "Resource Provisioning in Fog Computing: From Theory to Practice", as the DACS
+paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections
+3.3 and 7.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Better, Scores, best
+from leadline_controller.core.model import Pod
+from leadline_controller.core.options import option
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Nas:
+    """The least round trip to the pod's preferred node (PN) wins, and the PN itself has none:
+    so pods go to the PN while it has enough resources, then to the node nearest to it.
+
+    Decided here: the paper designates PNs by hand; ours is the node in the pod's
+    `leadline.dev/user-node`. What "enough" means is up to the filters. Without a PN nothing
+    tells the nodes apart.
+
+    Unknown, never zero: a round trip that was not measured counts as the longest measured in
+    the cluster, or as `unknown_rtt` when none was.
+    """
+
+    name: ClassVar[str] = "nas"
+    better: ClassVar[Better] = "lower"
+    paper: ClassVar[str] = "DACS, Sections 3.3 and 7.2 (NAS)"
+    needs: ClassVar[tuple[str, ...]] = ("rtt_ms",)
+
+    unknown_rtt_ms: float = option(
+        100.0,
+        unit="ms",
+        maximum=1e9,
+        name="unknown_rtt",
+        help="round trip when none was ever measured",
+    )
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """Round trip to the preferred node for every candidate, ms."""
+        preferred = pod.hints.user_node
+        if preferred is None:
+            total = np.full(candidates.size, np.nan)
+        else:
+            total = self._distance_ms(view, view.table.index[preferred])[candidates]
+
+        def why(at: int) -> str:
+            if preferred is None:
+                return "the pod prefers no node"
+            if view.table.names[candidates[at]] == preferred:
+                return f"{preferred} is the preferred node"
+            return f"nearest to the preferred node {preferred}: {total[at]:g} ms"
+
+        return Scores(candidates, total, best(total, self.better), why)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+    def _distance_ms(self, view: ClusterView, preferred: int) -> Floats:
+        worst_ms = view.links.worst_rtt_ms
+        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
+        distance_ms = view.links.rtt_ms_from(preferred)
+        distance_ms = np.where(np.isnan(distance_ms), unknown_ms, distance_ms)
+        distance_ms[preferred] = 0.0
+        return distance_ms
