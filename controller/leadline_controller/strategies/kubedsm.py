@@ -30,6 +30,7 @@ from leadline_controller.core.services import service_of
 from leadline_controller.core.tiers import free_share, is_cloud
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
+_ALIKE = 1e-9
 EXACT = "every possibility was weighed"
 BOUNDED = "bounded search, too many possibilities to weigh them all"
 
@@ -48,6 +49,10 @@ class KubeDsm:
     must fit; size (Eq. 11) and fragmentation look at CPU and memory. Replicas are told by their
     labels, see core/services.py. Q of a service is the largest `leadline.dev/qos-edge-ratio`
     of its pods, or `qos_target`.
+
+    A suggestion goes by the sum of what is free, and match may then leave out pods for which
+    others were sent away. The paper's program goes through with it; here one that would lower
+    QoS is made again for a pod less.
 
     One pod alone, without migration: an edge node before the cloud, the one whose product of
     used fractions grows most (Eq. 13).
@@ -118,8 +123,16 @@ class KubeDsm:
         board = scene.board(movable=True)
         for pod, node in placed.placed:
             board = board.with_pod(pod, node)
-        limits = Limits(int(self.m_c2e), int(self.m_er))
-        return scene.told(placed, suggest(board, waiting, limits))
+        return scene.told(placed, self._suggested(board, waiting))
+
+    def _suggested(self, board: Board, waiting: Sequence[EdgePod]) -> Outcome:
+        """The suggestion for as many pods as leave QoS no lower than it is."""
+        before = float(board.quality.of(board.on_edge))
+        for most in range(int(self.m_c2e), 0, -1):
+            outcome = suggest(board, waiting, Limits(most, int(self.m_er)))
+            if float(board.quality.of(outcome.board.on_edge)) >= before - _ALIKE:
+                return outcome
+        return suggest(board, waiting, Limits(0, int(self.m_er)))
 
 
 class _Scene:
