@@ -1,8 +1,7 @@
 """kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Algorithms 1-8. The algorithms are in core/edge_decision.py and
-core/edge_packing.py; this file translates a cluster into their terms and back.
+Clusters", Algorithms 1-8. The algorithms are in core/edge_*.py; this file translates a cluster into their terms and back.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,16 +12,8 @@ import numpy as np
 
 from leadline_controller.core.batch import Allowed, BatchPlan, Move, Running
 from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.edge_decision import (
-    Board,
-    EdgePod,
-    Limits,
-    Outcome,
-    Quality,
-    immediate_schedule,
-    pod_size,
-    suggest,
-)
+from leadline_controller.core.edge_board import Board, EdgePod, Limits, Outcome, Quality, pod_size
+from leadline_controller.core.edge_decision import immediate_schedule, suggest
 from leadline_controller.core.edge_packing import NOWHERE, Edge, fits_in, packed
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import OptionError, option
