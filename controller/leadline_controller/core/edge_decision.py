@@ -92,6 +92,7 @@ def make_decision(board: Board, new: Sequence[EdgePod], limits: Limits | None = 
         freed = free_edge_as_needed(board, need_of(board, pods))
         if freed is None:
             continue
+        # bestFit in its two steps: reordering changes no QoS, so only for those that may win.
         quality = quality_with(board, pods, freed)
         if quality < rank[0]:
             continue

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.core.batch import BatchPlan, Running, decide_batch
 from leadline_controller.core.cycle import Decision, decide
+from leadline_controller.core.edge_scene import BOUNDED, EXACT
 from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.view import Bools, ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
-from leadline_controller.strategies.kubedsm import BOUNDED, EXACT, KubeDsm
+from leadline_controller.strategies.kubedsm import KubeDsm
 
 from tests.contracts.clusters import Case, cases, fingerprint
 from tests.controller.builders import node, pod, view
