@@ -10,6 +10,7 @@ from importlib import import_module
 PARTS = (
     "decision",
     "experiments",
+    "batch",
     "predicates",
     "decisions_db",
     "ingest",

@@ -43,7 +43,10 @@ def test_says_what_it_is(name: str) -> None:
 def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -> None:
     for option in options_of(STRATEGIES[name]):
         assert option.help
-        assert option.minimum <= option.default <= option.maximum
+        if option.choices:
+            assert option.default in option.choices
+        else:
+            assert option.minimum <= float(option.default) <= option.maximum
         made = build(STRATEGIES[name], {option.name: str(option.default)})
         assert values_of(made) == values_of(make(name))
 

@@ -224,10 +224,8 @@ def make_decision(board: Board, new: Sequence[EdgePod], limits: Limits | None = 
 
 
 def _need(board: Board, pods: Iterable[EdgePod]) -> Ints:
-    return sum(
-        (pod.wants for pod in pods),
-        start=np.zeros_like(board.edge.used, shape=board.edge.used.shape[1:]),
-    )
+    none = np.zeros(board.edge.capacity.shape[1], dtype=np.int64)
+    return sum((pod.wants for pod in pods), start=none)
 
 
 def _quality(board: Board, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:

@@ -7,5 +7,7 @@ from collections.abc import Mapping
 
 EXPERIMENTS: Mapping[str, str] = {
     "netsched": "leadline_controller.experiments.netsched",
+    "dacs": "leadline_controller.experiments.dacs",
+    "kubedsm": "leadline_controller.experiments.kubedsm",
     "response-time": "leadline_controller.experiments.response_time",
 }

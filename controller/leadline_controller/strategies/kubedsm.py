@@ -222,7 +222,7 @@ class _Scene:
         service = self._service[key]
         share = f"{on_edge[service]} of {self.quality.total[service]} pods of its service"
         if self._cloud[node]:
-            return f"to the cloud: with {share} on the edge QoS is highest; {method}"
+            return f"to the cloud, with {share} on the edge; {method}"
         return f"on the edge, with {share}; {method}"
 
     def _moves(self, outcome: Outcome) -> tuple[Move, ...]:

@@ -80,7 +80,7 @@ def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
         *("--strategy", "kube-default", "--seed", str(seed)),
     )
     assert spread(result) == {"n1": 2, "n2": 2, "n3": 2}
-    assert result["options"] == {}
+    assert result["options"] == {"rounding": "exact"}
 
 
 def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture) -> None:
@@ -191,3 +191,28 @@ def test_bad_input_names_the_file_and_is_exit_code_2(
 
 def test_the_default_is_the_controllers() -> None:
     assert Settings().strategy == DEFAULT_STRATEGY
+
+
+def test_kubedsm_worked_example_moves_pods_as_worked_by_hand(capsys: Capture) -> None:
+    file = EXAMPLES / "kubedsm.yaml"
+    result = score(capsys, file, "--strategy", "kubedsm")
+    assert spread(result) == {"e2": 1}
+    assert [(m["pod"], m["from"], m["to"]) for m in result["migrations"]] == [
+        ("default/batch-1", "e2", "far"),
+        ("default/web-1", "far", "e1"),
+    ]
+    assert all(move["why"] for move in result["migrations"])
+    result = score(capsys, file, "--strategy", "kubedsm", "--option", "suggest=0")
+    assert (spread(result), result["migrations"]) == ({"far": 1}, [])
+
+
+def test_migrations_are_shown_in_the_table_too(capsys: Capture) -> None:
+    file = str(EXAMPLES / "kubedsm.yaml")
+    assert run(["score", "--snapshot", file, "--strategy", "kubedsm"]) == 0
+    shown = capsys.readouterr().out
+    assert "MIGRATION" in shown
+    assert "default/web-1" in shown
+
+
+def test_strategies_that_place_pod_by_pod_tell_of_no_migrations(capsys: Capture) -> None:
+    assert "migrations" not in score(capsys, EXAMPLES / "kubedsm.yaml", "--strategy", "bef")

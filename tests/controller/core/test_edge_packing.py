@@ -64,8 +64,8 @@ def test_match_of_nothing() -> None:
 
 
 def test_reorder_brings_the_used_parts_together() -> None:
-    # CPU-heavy (3, 1) and memory-heavy (1, 3) each alone with one of their like. Exchanged, each
-    # node is full: from 2 * (6/6 * 2/6) to ... 4/6 * 4/6 = 0.444 each.
+    # Two heavy on CPU, two on memory: 6/6 * 2/6 = 0.333 on each node. With one of each kind on
+    # both it is 4/6 * 4/6 = 0.444 on each.
     there = edge((6, 6, 6, 2), (6, 6, 2, 6))
     wants = pods((3, 1), (3, 1), (1, 3), (1, 3))
     found = reorder_edge(there, wants, anywhere(wants, 2), np.array([0, 0, 1, 1]), 2)

@@ -1,0 +1,120 @@
+"""The figures of the KubeDSM paper as rows and as plots. They are lost; what the text says of them
+stands beside ours."""
+
+from collections.abc import Iterator, Sequence
+
+from leadline_controller.experiments.kubedsm.methods import KUBEDSM, SETTINGS, VARIANTS
+from leadline_controller.experiments.kubedsm.runs import ALL, AS_REPLICA_SET, COMPARED, Runs
+from leadline_controller.experiments.kubedsm.setting import (
+    BY_LOAD,
+    BY_SPREAD,
+    SERVICES,
+    Scenario,
+)
+from leadline_controller.experiments.result import Figure, Row, Series
+
+RATIO, DEVIATION, MIGRATIONS = "edge_ratio_percent", "edge_ratio_deviation_points", "migrations"
+_BY_FIGURE = (
+    ("Fig. 4", "Fig. 8", BY_LOAD, 80.0),
+    ("Fig. 5", "Fig. 9", BY_SPREAD, 78.0),
+)
+
+
+def rows(runs: Runs) -> Sequence[Row]:
+    """All values."""
+    return (*_compared(runs), *_variants(runs), *_settings(runs), *_replica_set(runs))
+
+
+def _compared(runs: Runs) -> Iterator[Row]:
+    for ratios, deviations, scenarios, paper in _BY_FIGURE:
+        for name in COMPARED:
+            for each in scenarios:
+                ours = runs.ratio_percent([each], name)
+                yield Row(ratios, each.name, name, "", RATIO, None, ours)
+            mean = runs.ratio_percent(scenarios, name)
+            yield Row(ratios, "average", name, "", RATIO, paper if name == KUBEDSM else None, mean)
+        for name in COMPARED:
+            for each in scenarios:
+                ours = runs.deviation_percent(each, name)
+                yield Row(deviations, each.name, name, "", DEVIATION, None, ours)
+
+
+def limits_of(variant: str) -> str:
+    """A variant as a row's option."""
+    m_c2e, m_er = VARIANTS[variant]
+    return f"{variant}: m_c2e={m_c2e} m_er={m_er}"
+
+
+def _variants(runs: Runs) -> Iterator[Row]:
+    for variant in VARIANTS:
+        said = KUBEDSM, limits_of(variant)
+        yield Row("Fig. 10", "average", *said, RATIO, None, runs.ratio_percent(ALL, variant))
+        moved = sum(runs.migrations(each, variant) for each in ALL) / len(ALL)
+        yield Row("Fig. 10", "average of a run", *said, MIGRATIONS, None, moved)
+
+
+def _settings(runs: Runs) -> Iterator[Row]:
+    for setting in SETTINGS:
+        for service, ours in shares(runs, BY_LOAD, setting).items():
+            yield Row("Fig. 11", f"deployment {service}", KUBEDSM, setting, RATIO, None, ours)
+
+
+def _replica_set(runs: Runs) -> Iterator[Row]:
+    for name in COMPARED:
+        ours = runs.ratio_percent(BY_LOAD, name + AS_REPLICA_SET)
+        yield Row("Fig. 4", "average", name, "scale-down as a ReplicaSet", RATIO, None, ours)
+
+
+def shares(runs: Runs, scenarios: Sequence[Scenario], name: str) -> dict[str, float]:
+    """Edge ratio of each service over these scenarios, %."""
+    columns = [runs.shares_percent(each, name) for each in scenarios]
+    return {s: float(sum(c[i] for c in columns)) / len(columns) for i, s in enumerate(SERVICES)}
+
+
+def figures(runs: Runs) -> Sequence[Figure]:
+    """The plots."""
+    return (
+        _figure(runs, "kubedsm-fig4", "Edge ratio over load, spread 0.4", BY_LOAD, "load"),
+        _figure(runs, "kubedsm-fig5", "Edge ratio over spread, load 1.5", BY_SPREAD, "spread"),
+        _deviations(runs, "kubedsm-fig8", "Deviation over the deployments", BY_LOAD, "load"),
+        _deviations(runs, "kubedsm-fig9", "Deviation over the deployments", BY_SPREAD, "spread"),
+        _variants_figure(runs),
+        _settings_figure(runs),
+    )
+
+
+def _x(scenarios: Sequence[Scenario], axis: str) -> list[float]:
+    return [each.load if axis == "load" else each.spread for each in scenarios]
+
+
+def _figure(runs: Runs, name: str, title: str, scenarios: Sequence[Scenario], axis: str) -> Figure:
+    series = [
+        Series(each, _x(scenarios, axis), [runs.ratio_percent([s], each) for s in scenarios])
+        for each in COMPARED
+    ]
+    return Figure(name, title, axis, "edge ratio, %", "lines", series)
+
+
+def _deviations(
+    runs: Runs, name: str, title: str, scenarios: Sequence[Scenario], axis: str
+) -> Figure:
+    series = [
+        Series(each, _x(scenarios, axis), [runs.deviation_percent(s, each) for s in scenarios])
+        for each in COMPARED
+    ]
+    return Figure(name, title, axis, "deviation, percentage points", "lines", series)
+
+
+def _variants_figure(runs: Runs) -> Figure:
+    names = ["kube-default", *VARIANTS]
+    ratios = [runs.ratio_percent(ALL, name) for name in names]
+    series = [Series("edge ratio", names, ratios)]
+    return Figure("kubedsm-fig10", "Variants", "variant", "edge ratio, %", "bars", series)
+
+
+def _settings_figure(runs: Runs) -> Figure:
+    series = []
+    for setting in SETTINGS:
+        ratios = shares(runs, BY_LOAD, setting)
+        series.append(Series(setting, list(ratios), list(ratios.values())))
+    return Figure("kubedsm-fig11", "QoS settings", "deployment", "edge ratio, %", "bars", series)
