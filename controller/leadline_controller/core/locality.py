@@ -6,7 +6,7 @@ swamped for being the only one ("node heating"), and what is small counts for no
 
 import numpy as np
 
-from leadline_controller.core.spreading import MOST_POINTS
+from leadline_controller.core.spreading import MOST_POINTS, whole_points
 from leadline_controller.core.view import Bools, Floats
 
 # kubernetes: pkg/scheduler/framework/plugins/imagelocality, minThreshold and
@@ -22,7 +22,8 @@ def spread_mb(size_mb: float, held: Bools) -> Floats:
 
 
 def locality_points(sum_mb: Floats, containers: int) -> Floats:
-    """0 points up to 23 MB, 10 from 1000 MB a container, in proportion between; shape (n,)."""
+    """0 points up to 23 MB, 10 from 1000 MB a container, in proportion between; whole
+    points, shape (n,)."""
     most_mb = MOST_MB * max(containers, 1)
     within = np.clip(sum_mb, LEAST_MB, most_mb)
-    return (within - LEAST_MB) / (most_mb - LEAST_MB) * MOST_POINTS
+    return whole_points((within - LEAST_MB) / (most_mb - LEAST_MB) * MOST_POINTS)

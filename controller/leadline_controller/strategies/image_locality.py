@@ -16,8 +16,8 @@ import numpy as np
 from leadline_controller.core.cycle import Better, Scores, best
 from leadline_controller.core.locality import locality_points, spread_mb
 from leadline_controller.core.model import Pod
-from leadline_controller.core.options import choice, option
-from leadline_controller.core.spreading import MOST_POINTS, least_requested, rounded
+from leadline_controller.core.options import option
+from leadline_controller.core.spreading import MOST_POINTS, least_requested
 from leadline_controller.core.view import ClusterView, Floats, Ints
 
 
@@ -28,8 +28,8 @@ class ImageLocality:
 
     ImageLocality is today's kube-scheduler's: each image that the node has whole counts with
     its size in MB times the share of the nodes that have it; 23 MB or less are 0 points, 1000
-    MB a container are 10. The paper adds its priorities to the spreading with weights and
-    prints none; w = 10 weighs both alike. Points are whole numbers, as in kube-scheduler.
+    MB a container are 10, rounded down to whole points. The paper adds its priorities to the
+    spreading with weights and prints none; w = 10 weighs both alike.
 
     Unknown: an image that neither the catalogue nor any node knows counts for nothing on all
     nodes. A node without CPU or memory has no total and is chosen only when none has.
@@ -41,12 +41,11 @@ class ImageLocality:
     needs: ClassVar[tuple[str, ...]] = ()
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the images beside spreading")
-    rounding: str = choice("whole", "exact", help="priorities rounded down, or as they are")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and the MB of the images that it has."""
-        spread = least_requested(view, candidates, self.rounding)
-        locality = rounded(self._locality(view, pod)[candidates], self.rounding)
+        spread = least_requested(view, candidates)
+        locality = self._locality(view, pod)[candidates]
         total = spread + self.w / MOST_POINTS * locality
         cached_mb = view.images.cached_mb(view.table, pod)[candidates]
 

@@ -45,8 +45,7 @@ class InfrastructureAware:
     rescaled to 0..w (Algorithm 1); the highest wins, ties at random.
 
     Algorithm 1 adds its score to what the other priorities gave (line 24); the paper prints no
-    weights, and w = 10 weighs both alike. rounding is that of the spreading, which is a whole
-    number in kube-scheduler; Algorithm 1 rounds nothing.
+    weights, and w = 10 weighs both alike.
 
     The time is MB of the pod's layers that the node neither has nor waits for, over the
     bandwidth between it and the registry. queue=wait adds what the node waits for already, as
@@ -66,11 +65,10 @@ class InfrastructureAware:
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the time beside spreading")
     queue: str = choice("wait", "literal", help="whether a node's download queue adds to the time")
-    rounding: str = choice("whole", "exact", help="spreading rounded down, or as it is")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and what the time is made of."""
-        spread = least_requested(view, candidates, self.rounding)
+        spread = least_requested(view, candidates)
         missing_mb = view.images.missing_mb(view.table, pod)[candidates]
         queue_mb = view.images.waiting_mb(view.table)[candidates]
         time_s = time_to_instantiate_s(

@@ -12,7 +12,7 @@ import numpy as np
 from leadline_controller.core.cycle import Better, Scores, best
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import choice
-from leadline_controller.core.spreading import free_share, least_requested
+from leadline_controller.core.spreading import free_share, least_requested, whole_points
 from leadline_controller.core.view import ClusterView, Ints
 
 
@@ -40,7 +40,9 @@ class KubeDefault:
         """Eq. 1 with Eq. 2 for every candidate."""
         cpu_share = free_share(view, CPU, candidates)
         memory_share = free_share(view, MEMORY, candidates)
-        total = least_requested(view, candidates, self.rounding)
+        total = least_requested(view, candidates)
+        if self.rounding == "whole":
+            total = whole_points(total)
 
         def why(at: int) -> str:
             if np.isnan(total[at]):

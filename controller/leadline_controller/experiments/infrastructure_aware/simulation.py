@@ -1,6 +1,6 @@
 """One method's run: applications arrive, replicas are placed and their images pulled."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -11,6 +11,7 @@ from leadline_controller.core.cycle import Strategy, decide_in_turn
 from leadline_controller.core.images import ImageTable
 from leadline_controller.core.model import CPU, MEMORY, PODS, Image, Node, Pod
 from leadline_controller.core.nodes import NodeTable
+from leadline_controller.core.residents import Residents
 from leadline_controller.core.view import ClusterView, Ints, LinkTable, NodeMetrics
 from leadline_controller.experiments.infrastructure_aware.ipe import Topology
 from leadline_controller.experiments.infrastructure_aware.workload import Application
@@ -21,7 +22,12 @@ from leadline_controller.sim.registry import NodeStore, Registry
 _MIB = 1024**2
 # What kube-scheduler counts for a container that asks for nothing: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
-NODE_ALLOCATABLE = {CPU: 12_000, MEMORY: 24 * 1024 * _MIB, PODS: 110}
+NODE_PODS = 24  # so many of them fill a node, so one costs it 10 / 24 points of spreading
+NODE_ALLOCATABLE = {
+    CPU: NODE_PODS * POD_REQUESTS[CPU],
+    MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
+    PODS: 110,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class _Run:
         self.requested: dict[str, Ints] = {
             resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
         }
+        self._residents = Residents()
         self._images = ImageTable.of(images)
         self._strategy, self._random = strategy, random
         self._nodes = [
@@ -83,7 +90,7 @@ class _Run:
             for site in topology.sites
         ]
 
-    def arrivals(self, applications: Sequence[Application]) -> Iterator[simpy.Event]:
+    def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
         for application in applications:
             yield self.env.timeout(max(application.start_s - self.env.now, 0.0))
             self._place(application)
@@ -99,16 +106,16 @@ class _Run:
             )
             for i in range(application.replicas)
         ]
-        view = self._view()
-        for decision, view in decide_in_turn(  # noqa: B007  # the last one is what counts
-            view, pods, FILTERS, self._strategy, self._random
-        ):
+        placed = list(decide_in_turn(self._view(), pods, FILTERS, self._strategy, self._random))
+        for decision, _ in placed:
             if decision.node is None:
                 raise ValueError(f"{decision.pod.key}: {decision.why}")
             self.env.process(self._provision(decision.node, application.image))
-        self.requested = {resource: view.requested_of(resource) for resource in POD_REQUESTS}
+        after = placed[-1][1]
+        self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
+        self._residents = after.residents
 
-    def _provision(self, node: str, image: Image) -> Iterator[simpy.Event]:
+    def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
         started_s = self.env.now
         yield self.registry.pull(node, image.layers)
         self.provision_s.append(float(self.env.now - started_s))
@@ -129,6 +136,7 @@ class _Run:
             links=LinkTable(table.index, ()),
             bandwidth_requested_mbps=np.zeros(len(table)),
             placed_in_run=np.zeros(len(table), dtype=np.int64),
+            residents=self._residents,
             images=replace(
                 self._images,
                 queued=queued,
