@@ -14,7 +14,7 @@ WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
 SLOW := $(PARTS) or experiment
 
-.PHONY: help env lock proto lint test test-unit test-experiments test-parts bench predicates demo packages control-plane clean
+.PHONY: help env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +39,11 @@ test-parts: env packages control-plane ## Tests on real brokers, links and a rea
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
+
+experiments: env ## Run the papers' experiments again and write docs/experiments.md
+	rm -f docs/experiments/*
+	$(VENV)/bin/leadline experiment all --plot docs/experiments
+	$(PY) -m tests.docs.experiments
 
 predicates: env control-plane ## Hold the filters to kube-scheduler's own, on far more cases than the tests do
 	$(PY) -m tests.kube.compare 3000

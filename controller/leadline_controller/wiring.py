@@ -15,7 +15,7 @@ from typing import Any
 from leadline_controller import __version__
 from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.config import Settings
-from leadline_controller.core.cycle import Strategy
+from leadline_controller.core.cycle import Strategy, filters_with
 from leadline_controller.core.election import ALONE
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
@@ -51,11 +51,11 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
 
 def advising(settings: Settings, how: Placing) -> Advising:
     """How the settings want kube-scheduler advised about the pods that it places."""
-    own = {name: FILTERS[name] for name in OWN}
+    own = filters_with({name: FILTERS[name] for name in OWN}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
     return Advising(
         strategy=how.strategy,
-        filters=FILTERS if every else own,
+        filters=filters_with(FILTERS, how.strategy) if every else own,
         own=own,
         random=how.random,
         whole=every,

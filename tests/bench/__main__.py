@@ -9,6 +9,8 @@ from importlib import import_module
 
 PARTS = (
     "decision",
+    "experiments",
+    "batch",
     "predicates",
     "decisions_db",
     "ingest",

@@ -43,7 +43,10 @@ def test_says_what_it_is(name: str) -> None:
 def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -> None:
     for option in options_of(STRATEGIES[name]):
         assert option.help
-        assert option.minimum <= option.default <= option.maximum
+        if option.choices:
+            assert option.default in option.choices
+        else:
+            assert option.minimum <= float(option.default) <= option.maximum
         made = build(STRATEGIES[name], {option.name: str(option.default)})
         assert values_of(made) == values_of(make(name))
 
@@ -181,7 +184,7 @@ def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
         known = with_metric(cluster, metric, column.tolist())
         outcomes.append(make(name).score(known, wanted, everyone(cluster)))
     sign = 1 if STRATEGIES[name].better == "higher" else -1
-    good = max(outcomes, key=lambda outcome: sign * np.nan_to_num(outcome.total[0], nan=-np.inf))
+    good = max(outcomes, key=lambda outcome: np.nan_to_num(sign * outcome.total[0], nan=-np.inf))
     assert 0 not in scores.finalists or 0 in good.finalists
 
 

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import or_
 from random import Random
 from types import MappingProxyType
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -91,6 +91,20 @@ class Strategy(Protocol):
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """What a run takes off the node for this pod: resource -> base units."""
         ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A strategy whose paper also says which nodes are out of the question."""
+
+    def filters(self) -> Mapping[str, Filter]:
+        """Its filters by name, to run beside FILTERS."""
+        ...
+
+
+def filters_with(filters: Mapping[str, Filter], strategy: Strategy) -> Mapping[str, Filter]:
+    """These, and those that the strategy itself brings."""
+    return {**filters, **strategy.filters()} if isinstance(strategy, Selective) else filters
 
 
 def best(total: Floats, better: Better) -> Ints:
@@ -189,13 +203,15 @@ def decide(
     strategy: Strategy,
     random: Random,
 ) -> Decision:
-    """Choose a node for one pod. Ties are broken by `random`, so a seed repeats them."""
+    """Choose a node for one pod. The strategy's own filters, if it has any, need not be among
+    `filters`. Ties are broken by `random`, so a seed repeats them."""
     problem = obstacle(view, pod)
     if problem is not None:
         # A node may be the one that is asked for; all else is up to the pod.
         hope = NOTHING if pod.problem or pod.gated else News.NODES
         return Decision(pod, None, problem, strategy.name, strategy.better, hope=hope)
-    verdicts = {name: test(view, pod) for name, test in filters.items()}
+    tests = filters_with(filters, strategy)
+    verdicts = {name: test(view, pod) for name, test in tests.items()}
     feasible = view.table.all()
     for verdict in verdicts.values():
         feasible &= verdict.passes

@@ -21,7 +21,7 @@ from leadline_controller.core.view import Bools, Floats, Ints
 
 NOWHERE = -1
 EXACT_STATES = 4096  # as many as 12 pods have subsets
-_EXACT_WORK = 20_000_000
+_EXACT_WORK = 60_000_000  # 12 pods, each like no other, on three roomy nodes
 _BEAM = 64
 _MOST_EXCHANGED = 600  # kinds; every pair of them is weighed
 _ALIKE = 1e-9  # sums of the same fractions in another order differ by less

@@ -9,4 +9,6 @@ EXPERIMENTS: Mapping[str, str] = {
     "netsched": "leadline_controller.experiments.netsched",
     "dacs": "leadline_controller.experiments.dacs",
     "kubedsm": "leadline_controller.experiments.kubedsm",
+    "infrastructure-aware": "leadline_controller.experiments.infrastructure_aware",
+    "response-time": "leadline_controller.experiments.response_time",
 }

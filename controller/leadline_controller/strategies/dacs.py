@@ -11,14 +11,14 @@ import numpy as np
 
 from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Better, Scores
-from leadline_controller.core.model import CPU, MEMORY, Node, Pod
+from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import option
+from leadline_controller.core.profile import slowest_where_unknown_ms
 from leadline_controller.core.transfer import transfer_s
 from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-CLASS_LABEL = "leadline.dev/class"
 # The least that a pod gets of a processor that is taken up: what Kubernetes counts in. So
 # every delay is finite and nodes in want still compare.
 _LEAST_CORES = 0.001
@@ -146,7 +146,8 @@ class Dacs:
     def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.hints.profile_ms:
-            return _profiled_s([view.nodes[i] for i in nodes], pod.hints.profile_ms)
+            named = [view.nodes[i] for i in nodes]
+            return slowest_where_unknown_ms(named, pod.hints.profile_ms) / 1000
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _LEAST_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 
@@ -180,14 +181,4 @@ def _workers(view: ClusterView) -> Bools:
         lambda node: (
             not node.unschedulable and not any(taint.key in _MASTER_TAINTS for taint in node.taints)
         ),
-    )
-
-
-def _profiled_s(nodes: list[Node], profile_ms: Mapping[str, float]) -> Floats:
-    slowest_ms = max(profile_ms.values())
-    return np.array(
-        [
-            profile_ms.get(n.name, profile_ms.get(n.labels.get(CLASS_LABEL, ""), slowest_ms)) / 1000
-            for n in nodes
-        ]
     )

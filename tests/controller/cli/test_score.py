@@ -80,7 +80,63 @@ def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
         *("--strategy", "kube-default", "--seed", str(seed)),
     )
     assert spread(result) == {"n1": 2, "n2": 2, "n3": 2}
-    assert result["options"] == {}
+    assert result["options"] == {"rounding": "exact"}
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+@pytest.mark.parametrize(
+    ("strategy", "options", "expected"),
+    [
+        ("elasticfog", [], (2, 2, 2)),
+        ("kube-default", [], (2, 2, 2)),
+        ("tsra", [], (4, 1, 1)),
+        ("kcss", [], (0, 3, 3)),
+        ("dacs", ["alpha=0.25", "phi=0.25", "lambda=0.005"], (3, 1, 2)),
+        ("dacs", ["alpha=0.5", "phi=0.25", "lambda=0.005"], (3, 2, 1)),
+        ("dacs", ["alpha=0.75", "phi=0.25", "lambda=0.005"], (3, 2, 1)),
+    ],
+)
+def test_figure_4a_of_the_dacs_paper(
+    capsys: Capture, strategy: str, options: list[str], expected: tuple[int, ...], seed: str
+) -> None:
+    given = [part for option in options for part in ("--option", option)]
+    file = EXAMPLES / "dacs-scenario2.yaml"
+    placed = spread(score(capsys, file, "--strategy", strategy, "--seed", seed, *given))
+    assert tuple(placed[node] for node in ("n1", "n2", "n3")) == expected
+
+
+@pytest.mark.parametrize("alpha", ["2", "-0.1", "nan", "half"])
+def test_alpha_is_a_share(capsys: Capture, alpha: str) -> None:
+    file = str(EXAMPLES / "dacs-scenario2.yaml")
+    assert run(["score", "--snapshot", file, "--option", f"alpha={alpha}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"leadline: option alpha: expected a number from 0 to 1, got '{alpha}'"
+
+
+@pytest.mark.parametrize("strategy", ["dacs", "tsra", "nas", "elasticfog", "kcss", "random"])
+def test_a_user_at_an_unknown_node_leaves_that_pod_pending(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
+    document = yaml.safe_load((EXAMPLES / "dacs-scenario2.yaml").read_text())
+    document["pods"][0]["metadata"]["annotations"]["leadline.dev/user-node"] = "nowhere"
+    file = tmp_path / "unknown.json"
+    file.write_text(json.dumps(document))
+    first, *others = score(capsys, file, "--strategy", strategy, code=1)["decisions"]
+    assert first["node"] is None
+    assert first["why"] == "annotation leadline.dev/user-node: the cluster has no node 'nowhere'"
+    assert all(decision["node"] for decision in others)
+
+
+def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture) -> None:
+    result = score(capsys, EXAMPLES / "response-time.yaml", "--strategy", "response-time")
+    assert [decision["node"] for decision in result["decisions"]] == ["n2", "n1", "n3", "n2"]
+    first = result["decisions"][0]
+    assert {node: s["total"] for node, s in first["scores"].items()} == {
+        "n1": 100.0,
+        "n2": 90.0,
+        "n3": 150.0,
+    }
+    assert first["rejected"]["n4"] == ["ResponseTime: needs 200 ms, predicted 230"]
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
@@ -179,3 +235,28 @@ def test_bad_input_names_the_file_and_is_exit_code_2(
 
 def test_the_default_is_the_controllers() -> None:
     assert Settings().strategy == DEFAULT_STRATEGY
+
+
+def test_kubedsm_worked_example_moves_pods_as_worked_by_hand(capsys: Capture) -> None:
+    file = EXAMPLES / "kubedsm.yaml"
+    result = score(capsys, file, "--strategy", "kubedsm")
+    assert spread(result) == {"e2": 1}
+    assert [(m["pod"], m["from"], m["to"]) for m in result["migrations"]] == [
+        ("default/batch-1", "e2", "far"),
+        ("default/web-1", "far", "e1"),
+    ]
+    assert all(move["why"] for move in result["migrations"])
+    result = score(capsys, file, "--strategy", "kubedsm", "--option", "suggest=0")
+    assert (spread(result), result["migrations"]) == ({"far": 1}, [])
+
+
+def test_migrations_are_shown_in_the_table_too(capsys: Capture) -> None:
+    file = str(EXAMPLES / "kubedsm.yaml")
+    assert run(["score", "--snapshot", file, "--strategy", "kubedsm"]) == 0
+    shown = capsys.readouterr().out
+    assert "MIGRATION" in shown
+    assert "default/web-1" in shown
+
+
+def test_strategies_that_place_pod_by_pod_tell_of_no_migrations(capsys: Capture) -> None:
+    assert "migrations" not in score(capsys, EXAMPLES / "kubedsm.yaml", "--strategy", "bef")

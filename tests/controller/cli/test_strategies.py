@@ -2,6 +2,7 @@ import json
 
 import pytest
 from leadline_controller.cli.__main__ import run
+from leadline_controller.core.options import options_of
 from leadline_controller.strategies import STRATEGIES
 
 
@@ -36,3 +37,17 @@ def test_tables_name_paper_needs_and_options(
     assert "DACS, Algorithms 1-2" in told
     assert "rtt_ms, bandwidth_mbps" in told
     assert "weight of processing over network delay" in told
+
+
+def test_80_columns_are_enough_for_every_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline_controller.cli.output._UNBOUNDED", 80)
+    assert run(["strategies"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    starts = [line.split("  ")[0] for line in lines]
+    for name, strategy in STRATEGIES.items():
+        assert name in starts, "the name is whole, on a line of its own"
+        for option in options_of(strategy):
+            assert any(line.startswith(f"  {option.name} ") for line in lines)

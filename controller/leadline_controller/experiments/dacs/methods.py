@@ -19,7 +19,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.tsra import Tsra
 
-RUNS = 20
+RUNS = 100
 Key = tuple[str, str]  # a method, and its alpha or preferred node
 
 

@@ -20,7 +20,8 @@ CALIBRATION = {
     "scale-down": "any pod of the service, each as likely; with Kubernetes' own order (of the node "
     "with most of them the newest) mostly cloud pods go, the edge stays full by itself, and "
     "no placement can gain what the paper's does: rows 'as a ReplicaSet'",
-    "suggestions": "one every 15 s, 6 a cycle; edge ratios are means over the cycle",
+    "suggestions": "one every 15 s of a cycle of 90 s; edge ratios are means over the time",
+    "migration": "2 s, the paper's 'couple of seconds', in which the pod is not on the edge",
     "runs": f"{REPLICATES} of 12 cycles for each scenario, where the paper has one",
     "MidMig": "M_C2E = 3 pods, M_ER = 1 pod",
     "a, b, gamma": "1, 0.1 and 10, without unit",

@@ -23,6 +23,9 @@ from leadline_controller.experiments.kubedsm.setting import (
 )
 from leadline_controller.filters import FILTERS
 
+INTERVAL_S = 15.0  # between suggestions
+MIGRATION_S = 2.0  # "a couple of seconds" (Section 5.3), in which a pod is in the cloud or starts
+
 
 @dataclass(frozen=True, slots=True)
 class Method:
@@ -97,10 +100,10 @@ class Course:
         index = self.view.table.index
         self.running += [(each.pod, index[each.node]) for each in decisions if each.node]
 
-    def suggest(self) -> bool:
-        """One suggestion; whether it moved anything."""
+    def suggest(self) -> frozenset[str]:
+        """One suggestion; the pods that it moved."""
         if self.method.moves is None:
-            return False
+            return frozenset()
         _, plan, self.view = decide_batch(
             self.view, [], self.running, FILTERS, self.method.moves, self.random
         )
@@ -108,16 +111,35 @@ class Course:
             self.running.remove((move.pod, move.source))
             self.running.append((move.pod, move.target))
         self.migrations += len(plan.moves)
-        return bool(plan.moves)
+        return frozenset(move.pod.key for move in plan.moves)
 
-    def edge_shares(self) -> Floats:
-        """The share of each service's pods that is on the edge, shape (services,)."""
+    def edge_shares(self, moving: frozenset[str] = frozenset()) -> Floats:
+        """The share of each service's pods that is on the edge and not just moving, shape
+        (services,)."""
         cloud = is_cloud(self.view)
         shares = []
         for service in SERVICES:
-            there = [node for pod, node in self.running if pod.labels["app"] == service]
-            shares.append(float(np.mean([not cloud[node] for node in there])) if there else 0.0)
+            there = [one for one in self.running if one[0].labels["app"] == service]
+            near = [not cloud[node] and pod.key not in moving for pod, node in there]
+            shares.append(float(np.mean(near)) if near else 0.0)
         return np.array(shares)
+
+    def cycle_shares(self) -> Floats:
+        """The time mean of the shares over a cycle whose new pods were placed, shape
+        (services,): a suggestion after each interval but the last."""
+        seen = [self.edge_shares()]
+        moved: frozenset[str] | None = None
+        for _ in range(self.method.rounds):
+            if moved is None or moved:  # one that moves nothing moves nothing again
+                moved = self.suggest()
+                settled = self.edge_shares()
+                share = MIGRATION_S / INTERVAL_S
+                shares = share * self.edge_shares(moved) + (1 - share) * settled
+            else:
+                shares = settled
+            seen.append(shares)
+        mean: Floats = np.mean(seen, axis=0)
+        return mean
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,20 +160,13 @@ def start(scenario: Scenario, method: Method, seed: int, *, as_replica_set: bool
 def run_through(
     scenario: Scenario, method: Method, seed: int, *, as_replica_set: bool = False
 ) -> Seen:
-    """All cycles of a scenario; the shares are the mean over the moments after the new pods
-    were placed and after each suggestion."""
+    """All cycles of a scenario."""
     course = start(scenario, method, seed, as_replica_set=as_replica_set)
-    shares: list[Floats] = []
-    for cycle, wanted in enumerate(replicas(scenario, seed)):
+    shares = []
+    for wanted in replicas(scenario, seed):
         course.place(course.scale(wanted).pending)
-        seen = [course.edge_shares()]
-        moving = True
-        for _ in range(method.rounds):
-            moving = moving and course.suggest()  # one that moves nothing moves nothing again
-            seen.append(course.edge_shares() if moving else seen[-1])
-        if cycle > 0:
-            shares.append(np.mean(seen, axis=0))
-    return Seen(np.mean(shares, axis=0), course.migrations)
+        shares.append(course.cycle_shares())
+    return Seen(np.mean(shares[1:], axis=0), course.migrations)
 
 
 def moments(scenario: Scenario, method: Method, seed: int) -> Iterator[Moment]:

@@ -17,7 +17,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.sef import SmallestEdgeFirst
 
-SUGGESTIONS = 6  # a cycle of 90 s
+SUGGESTIONS = 5  # between the six intervals of a cycle of 90 s
 K8S, KUBEDSM = "kube-default", "kubedsm"
 _PREFERENCE = 100.0  # above all that kube-default gives, which is 10 at most
 

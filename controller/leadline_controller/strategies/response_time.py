@@ -1,0 +1,167 @@
+"""response-time: the node from which an answer is expected soonest.
+
+Alqahtani, Toosi, "Container Orchestration in Heterogeneous Edge Computing Environments",
+Algorithm 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.core.cycle import Better, Filter, Scores, Verdict, best
+from leadline_controller.core.model import Node, Pod
+from leadline_controller.core.options import option
+from leadline_controller.core.profile import profiled_ms, slowest_where_unknown_ms
+from leadline_controller.core.residents import PodKind
+from leadline_controller.core.services import service, service_of
+from leadline_controller.core.view import ClusterView, Floats, Ints
+
+THRESHOLD = "ResponseTime"
+_MASTER = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+
+
+def replica_to_remove(replicas: Sequence[Pod]) -> Pod:
+    """The replica that a scale-down takes away: the one created last (Algorithm 1, lines
+    20-24). replicas: in the order of their creation, one at least. Raises ValueError."""
+    if not replicas:
+        raise ValueError("replicas: expected one at least, got none")
+    return replicas[-1]
+
+
+def least_without_replica(prediction_ms: Floats, replicas: Ints) -> Ints:
+    """Positions of the least prediction among the nodes without a replica, or among all when
+    each has one (Algorithm 1, lines 8-19). Both columns: shape (n,); several only on a tie."""
+    fresh = replicas == 0
+    return best(np.where(fresh | ~fresh.any(), prediction_ms, np.nan), "lower")
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseTime:
+    """prediction = ping + profiling, in ms; the least one wins (Algorithm 1).
+
+    A pod's further replicas go to the least one among the nodes without a pod of the same
+    service (same namespace and labels, see core/services.py), and when each that fits has
+    one, to the least one of all, as the algorithm has it; the text's "second round" could
+    also mean node after node. Pods without labels stand alone and are never spread.
+
+    Nodes whose prediction is over `leadline.dev/response-time-ms` are turned down by a filter
+    of this strategy, so the pod stays pending when all are (lines 1-7). A pod without the
+    annotation sets no threshold.
+
+    The ping is from where the requests come in. The paper takes the master, which is its
+    gateway: so `leadline.dev/user-node` where the pod has it, else the cluster's masters (the
+    mean, where there are several), else, in a cluster that shows none, the mean round trip to
+    all other nodes. Profiling is `leadline.dev/profile-ms`, by node or class of node.
+
+    Unknown, never zero: a round trip that was not measured counts as the longest measured in
+    the cluster, or as `unknown_rtt` when none was; a node that the profile does not name
+    counts as the slowest that it does; without any profile, the ping alone decides. Under a
+    threshold none of this helps: what is not known can't be promised, and the node is out.
+    """
+
+    name: ClassVar[str] = "response-time"
+    better: ClassVar[Better] = "lower"
+    paper: ClassVar[str] = "Response time, Algorithm 1"
+    needs: ClassVar[tuple[str, ...]] = ("rtt_ms",)
+
+    unknown_rtt_ms: float = option(
+        100.0,
+        unit="ms",
+        maximum=1e9,
+        name="unknown_rtt",
+        help="round trip when none was ever measured",
+    )
+
+    def filters(self) -> Mapping[str, Filter]:
+        """The threshold (lines 4-6)."""
+        return {THRESHOLD: within_threshold}
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """The prediction for every candidate, in ms, and its parts."""
+        worst_ms = view.links.worst_rtt_ms
+        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
+        ping_ms = _ping_ms(view, pod)[candidates]
+        ping_ms = np.where(np.isnan(ping_ms), unknown_ms, ping_ms)
+        parts = {"ping_ms": ping_ms}
+        if pod.hints.profile_ms:
+            named = [view.nodes[i] for i in candidates]
+            parts["profiling_ms"] = slowest_where_unknown_ms(named, pod.hints.profile_ms)
+        prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
+        replicas = _replicas(view, pod)[candidates]
+
+        def why(at: int) -> str:
+            made_of = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
+            told = f"{prediction_ms[at]:.1f} ms predicted ({made_of})"
+            if not replicas.any():
+                return told
+            if replicas.all():
+                return f"{told}; every node that fits has a replica already"
+            return f"{told}, the least of the nodes without a replica"
+
+        finalists = least_without_replica(prediction_ms, replicas)
+        return Scores(candidates, prediction_ms, finalists, why, parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+
+def within_threshold(view: ClusterView, pod: Pod) -> Verdict:
+    """Pass the nodes whose prediction is `leadline.dev/response-time-ms` at most (Algorithm 1,
+    lines 1-7). One that can't be predicted does not pass."""
+    threshold_ms = pod.hints.response_time_ms
+    if threshold_ms is None:
+        return Verdict.everywhere(view)
+    if not pod.hints.profile_ms:
+        return Verdict.refused(
+            view,
+            "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
+            "or no response time can be predicted",
+        )
+    ping_ms = _ping_ms(view, pod)
+    profiling_ms = profiled_ms(view.nodes, pod.hints.profile_ms)
+
+    def reason(i: int) -> str:
+        if np.isnan(ping_ms[i]):
+            return f"needs {threshold_ms:g} ms, its round trip is unknown"
+        if np.isnan(profiling_ms[i]):
+            return f"needs {threshold_ms:g} ms, the pod's profile does not name it"
+        return f"needs {threshold_ms:g} ms, predicted {ping_ms[i] + profiling_ms[i]:g}"
+
+    return Verdict(ping_ms + profiling_ms <= threshold_ms, reason)
+
+
+def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
+    """Round trip from where the requests come in to each node, ms, NaN where unmeasured."""
+    gateways = view.table.mask("masters", _is_master)
+    if pod.hints.user_node is not None:
+        user = view.table.index.get(pod.hints.user_node)
+        if user is None:  # gone since the pod was decided on
+            return np.full(len(view), np.nan)
+        ping_ms = view.links.rtt_ms_from(user)
+        ping_ms[user] = 0.0
+        return ping_ms
+    if not gateways.any():
+        return view.links.rtt_mean_and_deviation_ms(view.table.mask("all", lambda _: True))[0]
+    mean_ms = view.links.rtt_mean_and_deviation_ms(gateways)[0]
+    alone = np.count_nonzero(gateways) == 1
+    return np.where(gateways, 0.0, mean_ms) if alone else mean_ms
+
+
+def _is_master(node: Node) -> bool:
+    return any(key in node.labels or any(t.key == key for t in node.taints) for key in _MASTER)
+
+
+def _replicas(view: ClusterView, pod: Pod) -> Ints:
+    """How many replicas of the pod's service each node has; those on their way out don't count."""
+    wanted = service_of(pod)
+    if wanted is None:
+        return np.zeros(len(view), dtype=np.int64)
+
+    def is_replica(kind: PodKind) -> bool:
+        return not kind.terminating and service(kind.namespace, kind.pairs) == wanted
+
+    chosen = view.residents.of_kind(("replica", wanted), is_replica)
+    return view.residents.per_node(chosen, len(view))

@@ -1,0 +1,223 @@
+"""Algorithm 1 with numbers worked by hand; the worked example is in docs/examples."""
+
+import json
+from collections.abc import Mapping
+from random import Random
+
+import numpy as np
+import pytest
+from leadline_controller.core.cycle import Decision, decide, decide_in_turn
+from leadline_controller.core.model import Link, Node, Pod, Taint
+from leadline_controller.core.options import build
+from leadline_controller.core.view import ClusterView
+from leadline_controller.filters import FILTERS
+from leadline_controller.strategies.response_time import (
+    THRESHOLD,
+    ResponseTime,
+    least_without_replica,
+    replica_to_remove,
+)
+
+from tests.controller.builders import node, pod, view
+
+MASTER = node("m", taints=(Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule"),))
+WORKERS = [node("n1"), node("n2"), node("n3", labels={"leadline.dev/class": "pi3"})]
+# Predictions from the master: n1 10 + 50, n2 40 + 5, n3 20 + 70 ms.
+LINKS = [
+    Link("m", "n1", 10.0),
+    Link("m", "n2", 40.0),
+    Link("m", "n3", 20.0),
+    Link("n1", "n2", 100.0),
+]
+PROFILE = {"n1": 50, "n2": 5, "pi3": 70}
+WEB = {"app": "web"}
+
+
+def cluster(links: list[Link] | None = None, residents: list[Pod] | None = None) -> ClusterView:
+    return view(
+        [MASTER, *WORKERS],
+        links=LINKS if links is None else links,
+        residents=residents or [],
+    )
+
+
+def wanted(
+    name: str = "web",
+    labels: Mapping[str, str] = WEB,
+    profile: Mapping[str, float] | None = PROFILE,
+    **annotations: str,
+) -> Pod:
+    given = {key.replace("_", "-"): text for key, text in annotations.items()}
+    if profile is not None:
+        given["profile-ms"] = json.dumps(profile)
+    return pod(name, labels=labels, annotations=given)
+
+
+def decided(seen: ClusterView, asked: Pod, **options: float) -> Decision:
+    return decide(seen, asked, FILTERS, build(ResponseTime, options), Random(0))
+
+
+def totals(decision: Decision) -> dict[str, float | None]:
+    return {name: total for name, (total, _) in decision.scores().items()}
+
+
+def test_lines_1_to_3_ping_from_the_master_plus_profile() -> None:
+    decision = decided(cluster(), wanted())
+    assert totals(decision) == {"n1": 60.0, "n2": 45.0, "n3": 90.0}
+    assert decision.scores()["n3"][1] == {"ping_ms": 20.0, "profiling_ms": 70.0}
+    assert decision.node == "n2"
+    assert decision.why == "45.0 ms predicted (ping 40.0, profiling 5.0)"
+
+
+def test_the_users_node_stands_for_the_master_where_the_pod_names_it() -> None:
+    # From n1: itself 0 + 50, n2 100 + 5; to n3 nothing was measured: the longest, 100 + 70.
+    decision = decided(cluster(), wanted(user_node="n1"))
+    assert totals(decision) == {"n1": 50.0, "n2": 105.0, "n3": 170.0}
+
+
+def test_without_a_master_the_mean_round_trip_counts() -> None:
+    links = [Link("n1", "n2", 10.0), Link("n2", "n3", 30.0), Link("n1", "n3", 50.0)]
+    decision = decided(view(WORKERS, links=links), wanted(profile=None))
+    assert totals(decision) == {"n1": 30.0, "n2": 20.0, "n3": 40.0}
+
+
+def test_a_master_that_takes_pods_is_no_way_from_itself() -> None:
+    open_master = node("m", labels={"node-role.kubernetes.io/control-plane": "true"})
+    decision = decided(view([open_master, *WORKERS], links=LINKS), wanted(profile=None))
+    assert totals(decision) == {"m": 0.0, "n1": 10.0, "n2": 40.0, "n3": 20.0}
+
+
+def test_with_two_masters_the_mean_of_both_counts() -> None:
+    second = node("m2", taints=MASTER.taints)
+    seen = view([MASTER, second, *WORKERS], links=[*LINKS, Link("m2", "n1", 30.0)])
+    assert totals(decided(seen, wanted(profile=None))) == {"n1": 20.0, "n2": 40.0, "n3": 20.0}
+
+
+@pytest.mark.parametrize(
+    ("threshold_ms", "left"),
+    [("90", {"n1", "n2", "n3"}), ("89.9", {"n1", "n2"}), ("60", {"n1", "n2"}), ("45", {"n2"})],
+)
+def test_lines_4_to_6_a_node_at_the_threshold_is_in(threshold_ms: str, left: set[str]) -> None:
+    decision = decided(cluster(), wanted(response_time_ms=threshold_ms))
+    assert set(totals(decision)) == left
+    assert decision.node == "n2"
+
+
+def test_with_every_node_over_the_threshold_the_pod_stays_pending() -> None:
+    decision = decided(cluster(), wanted(response_time_ms="44"))
+    assert decision.node is None
+    assert decision.why == "0 of 4 nodes fit: 1 TaintToleration, 4 ResponseTime"
+    assert decision.rejected()["n3"] == ["ResponseTime: needs 44 ms, predicted 90"]
+
+
+def test_what_is_unknown_can_not_be_promised() -> None:
+    seen = cluster(links=[Link("m", "n1", 10.0), Link("m", "n3", 1.0)])
+    asked = wanted(profile={"n1": 50, "n2": 5}, response_time_ms="1000")
+    decision = decided(seen, asked)
+    assert decision.node == "n1"
+    assert decision.rejected()["n2"] == ["ResponseTime: needs 1000 ms, its round trip is unknown"]
+    assert decision.rejected()["n3"] == [
+        "ResponseTime: needs 1000 ms, the pod's profile does not name it"
+    ]
+
+
+def test_a_threshold_without_a_profile_says_what_is_missing() -> None:
+    decision = decided(cluster(), wanted(profile=None, response_time_ms="1000"))
+    assert decision.node is None
+    assert "needs leadline.dev/profile-ms beside it" in decision.why
+
+
+def test_an_empty_profile_is_none() -> None:
+    assert decided(cluster(), wanted(profile={})).node == "n1"
+    assert decided(cluster(), wanted(profile={}, response_time_ms="1000")).node is None
+
+
+def test_other_strategies_know_no_threshold() -> None:
+    assert THRESHOLD not in FILTERS
+
+
+def test_an_unknown_round_trip_counts_as_the_longest_measured() -> None:
+    decision = decided(cluster(links=LINKS[:2]), wanted(profile=None))
+    assert totals(decision) == {"n1": 10.0, "n2": 40.0, "n3": 40.0}
+
+
+def test_without_any_round_trip_an_option_stands_in() -> None:
+    decision = decided(cluster(links=[]), wanted(), unknown_rtt=30)
+    assert totals(decision) == {"n1": 80.0, "n2": 35.0, "n3": 100.0}
+
+
+def test_a_node_that_the_profile_does_not_name_counts_as_its_slowest() -> None:
+    decision = decided(cluster(), wanted(profile={"n1": 50, "n2": 60}))
+    assert totals(decision) == {"n1": 60.0, "n2": 100.0, "n3": 80.0}
+
+
+@pytest.mark.parametrize(
+    ("prediction_ms", "replicas", "expected"),
+    [
+        ([60, 45, 90], [0, 0, 0], [1]),  # lines 8-11: the first one
+        ([60, 45, 90], [0, 1, 0], [0]),  # line 17: the least without one
+        ([60, 45, 90], [1, 1, 0], [2]),
+        ([60, 45, 90], [1, 1, 1], [1]),  # line 15: all have one
+        ([60, 45, 90], [1, 2, 1], [1]),  # and again the least, however many it has
+        ([60, 60, 60], [0, 1, 0], [0, 2]),
+    ],
+)
+def test_lines_8_to_19(
+    prediction_ms: list[float], replicas: list[int], expected: list[int]
+) -> None:
+    found = least_without_replica(np.array(prediction_ms, dtype=float), np.array(replicas))
+    assert found.tolist() == expected
+
+
+def test_replicas_of_one_service_go_round_and_then_to_the_first_node_again() -> None:
+    replicas = [wanted(f"web-{i}", {"app": "web", "pod-template-hash": "h"}) for i in range(5)]
+    turns = decide_in_turn(cluster(), replicas, FILTERS, ResponseTime(), Random(0))
+    decisions = [decision for decision, _ in turns]
+    assert [d.node for d in decisions] == ["n2", "n1", "n3", "n2", "n2"]
+    assert decisions[1].why.endswith(", the least of the nodes without a replica")
+    assert decisions[3].why.endswith("; every node that fits has a replica already")
+
+
+def test_a_node_over_the_threshold_gets_no_replica_in_any_round() -> None:
+    replicas = [wanted(f"web-{i}", response_time_ms="70") for i in range(4)]
+    turns = decide_in_turn(cluster(), replicas, FILTERS, ResponseTime(), Random(0))
+    assert [decision.node for decision, _ in turns] == ["n2", "n1", "n2", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("resident", "node_name"),
+    [
+        (pod("other", labels={"app": "db"}, nodeName="n2"), "n2"),
+        (pod("elsewhere", labels=WEB, namespace="shop", nodeName="n2"), "n2"),
+        (pod("same", labels=WEB, nodeName="n2"), "n1"),
+    ],
+)
+def test_only_pods_of_the_same_service_are_kept_apart(resident: Pod, node_name: str) -> None:
+    assert decided(cluster(residents=[resident]), wanted()).node == node_name
+
+
+def test_pods_without_labels_stand_alone() -> None:
+    resident = pod("bare", nodeName="n2")
+    assert decided(cluster(residents=[resident]), wanted(labels={})).node == "n2"
+
+
+def test_lines_20_to_24_the_newest_replica_goes_first() -> None:
+    replicas = [wanted(f"web-{i}") for i in range(3)]
+    gone = []
+    while len(replicas) > 1:
+        gone.append(replica_to_remove(replicas).name)
+        replicas.remove(replica_to_remove(replicas))
+    assert gone == ["web-2", "web-1"]
+    with pytest.raises(ValueError, match="one at least"):
+        replica_to_remove([])
+
+
+def test_a_user_node_that_is_gone_leaves_the_threshold_unmet() -> None:
+    asked = wanted(user_node="gone", response_time_ms="1000")
+    assert not ResponseTime().filters()[THRESHOLD](cluster(), asked).passes.any()
+
+
+def test_nodes_without_names_in_common_still_have_predictions() -> None:
+    nodes: list[Node] = [node("a"), node("b")]
+    decision = decided(view(nodes, links=[]), wanted())
+    assert totals(decision) == {"a": 170.0, "b": 170.0}

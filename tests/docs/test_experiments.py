@@ -1,0 +1,63 @@
+"""docs/experiments.md and its figures say what the experiments find today."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from leadline_controller.experiments import EXPERIMENTS, markdown, plots
+from leadline_controller.experiments.running import run
+
+from tests.docs import experiments
+from tests.docs.experiments import FOLDER, PAGE, overview, overview_on, part, with_part
+
+CURE = "run make experiments and look at what changed"
+
+
+@pytest.mark.experiment
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_page_has_what_comes_out(name: str, tmp_path: Path) -> None:
+    result = run(EXPERIMENTS[name], seed=0)
+    assert result.experiment == name
+    assert all(math.isfinite(row.ours) for row in result.rows)
+    assert [claim for claim in result.misses if not claim.why] == [], "a miss has its reason"
+    said = part(PAGE.read_text(encoding="utf-8"), name)
+    assert markdown.section(result, f"{FOLDER.name}/") == said, CURE
+    for figure in result.figures:
+        svg, png = plots.save(figure, tmp_path)
+        assert (FOLDER / svg.name).read_bytes() == svg.read_bytes(), f"{svg.name}: {CURE}"
+        assert (FOLDER / png.name).exists(), f"{png.name}: {CURE}"
+
+
+def test_the_overview_is_of_the_parts() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert overview_on(page) == overview(page), CURE
+
+
+def test_every_file_beside_the_page_is_shown_on_it() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    names = {file.stem for file in FOLDER.iterdir()}
+    assert names == {name for name in names if f"]({FOLDER.name}/{name}.svg)" in page}
+
+
+def test_what_is_written_by_hand_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# By hand\n\n" + with_part("", "overview", "stale\n") + "\nalso by hand\n")
+    folder = tmp_path / "page"
+    folder.mkdir()
+    for name in ("one", "two"):
+        text = f"## {name}\n**1 of 2 claims hold.**\n![A plot](a.svg)\n"
+        (folder / f"{name}.md").write_text(text)
+    monkeypatch.setattr(experiments, "PAGE", page)
+    monkeypatch.setattr(experiments, "FOLDER", folder)
+    monkeypatch.setattr(experiments, "EXPERIMENTS", {"one": "", "two": ""})
+    experiments.main()
+    made = page.read_text()
+    assert made.startswith("# By hand\n\n")
+    assert made.index("also by hand") < made.index("## one") < made.index("## two")
+    assert "| [one](#one) | 1 of 2 |" in made
+    assert "stale" not in made
+    assert "![A plot](page/a.svg)" in part(made, "two")
+    assert list(folder.iterdir()) == []

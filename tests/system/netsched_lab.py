@@ -1,0 +1,186 @@
+"""NetSched's trial (Fig. 7 and 8 of its paper) with real parts: four boards on shaped links, a
+real agent on each, mosquitto, iperf3, a real API server and the controller, which binds the
+pods. Beside it the stock kube-scheduler places the same pods.
+
+Only what pods would run is left out: there is no kubelet. `python -m tests.system.netsched_lab`
+plays it and prints what was measured and counted; it needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline_controller.lab import lab as labs
+from leadline_controller.lab.agents import AgentSettings, start_agents
+from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
+
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.objects import Object, node, pod
+from tests.kube.scheduler import kube_scheduler
+from tests.support.mosquitto import mosquitto
+from tests.support.ports import free_port
+from tests.system.daemons import Daemon, eventually, leadline
+
+BOARDS = (
+    BoardSpec("n1", rate_mbps=100),
+    BoardSpec("n2", rate_mbps=4),
+    BoardSpec("n3", rate_mbps=4),
+    BoardSpec("n4", rate_mbps=4),
+)
+FREE, *THROTTLED = NAMES = tuple(board.name for board in BOARDS)
+COUNTS = (90, 5, 10)
+SCHEDULERS = {"netsched": "leadline", "kube-scheduler": "default-scheduler"}
+_MODULE = "tests.system.netsched_lab"
+_CLUSTER, _PORT = "lab", 1883
+_PODS, _NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+_MASTER_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+_MEASURED = ("bandwidth_mbps", "packets_sent_per_s", "packets_received_per_s")
+_JUST_TESTED_S = 8.0
+_LONGEST_S = 280.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """What came out. measured: board -> metric -> value, as it was just before the 90 pods.
+    counts: scheduler -> number of pods -> how many of them on each board, in the order of NAMES."""
+
+    measured: Mapping[str, Mapping[str, float]]
+    counts: Mapping[str, Mapping[str, Sequence[int]]]
+
+    def table(self) -> str:
+        """For people."""
+        lines = ["board  " + "  ".join(f"{name:>22}" for name in _MEASURED)]
+        for board, values in self.measured.items():
+            lines.append(f"{board:5}  " + "  ".join(f"{values[name]:22.2f}" for name in _MEASURED))
+        for scheduler, placed in self.counts.items():
+            for pods, counts in placed.items():
+                lines.append(f"{pods:>3} pods by {scheduler:14}: {'/'.join(map(str, counts))}")
+        return "\n".join(lines)
+
+
+def play(name: str) -> Played:
+    """Build a lab of this name, play the trial on its server, and take the lab down."""
+    lab = labs.up(LabSpec(name, boards=BOARDS))
+    try:
+        start_agents(lab, AgentSettings(_CLUSTER, lab.address(), _PORT, interval_s=1))
+        for board in THROTTLED:
+            # The paper's throttled workers are under a high demand for the network.
+            argv = ["ping", "-q", "-i", "0.02", lab.address()]
+            lab.start(board, f"traffic-{board}", argv)
+        return _played_on_the_server(lab)
+    finally:
+        labs.down(name)
+
+
+def _played_on_the_server(lab: Lab) -> Played:
+    """The API server listens on its own loopback, so all that talks to it is a process there."""
+    argv = lab.command(SERVER, [sys.executable, "-m", _MODULE, lab.address()])
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_LONGEST_S)
+    assert done.returncode == 0, done.stderr
+    return Played(**json.loads(done.stdout))
+
+
+def _act(address: str) -> Played:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-trial-")))
+        stack.enter_context(mosquitto(host=address, port=_PORT))
+        plane = stack.enter_context(control_plane(folder))
+        api = Api(plane.kubeconfig)
+        for board in NAMES:
+            api.add_node(node(board, cpu="4", memory="971M"))
+        api.add_node(node(SERVER, cpu="8", memory="16G", taints=[_MASTER_TAINT]))
+        grpc = f"127.0.0.1:{free_port()}"
+        config = folder / "controller.toml"
+        config.write_text(_controller_toml(address, plane.kubeconfig, grpc))
+        controller = Daemon("leadline_controller", config, folder / "controller.log")
+        stack.callback(controller.stop)
+        controller.start()
+        measured: dict[str, dict[str, float]] = {}
+        netsched: dict[str, list[int]] = {}
+        for count in COUNTS:
+            now = _quiet(grpc)
+            measured = measured or now
+            netsched[str(count)] = _placed(api, SCHEDULERS["netsched"], count)
+        stack.enter_context(kube_scheduler(plane))
+        stock = {str(n): _placed(api, SCHEDULERS["kube-scheduler"], n) for n in COUNTS}
+        return Played(measured, {"netsched": netsched, "kube-scheduler": stock})
+
+
+def _controller_toml(address: str, kubeconfig: Path, grpc: str) -> str:
+    # Boards of a lab share one machine, so its CPU, memory and disk tell nothing apart.
+    return (
+        f'cluster = "{_CLUSTER}"\n'
+        f'[broker]\nhost = "{address}"\nport = {_PORT}\nplaintext = true\n'
+        f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n'
+        '[strategy]\nname = "netsched"\noptions = {cpu = 0, memory = 0, disk = 0}\n'
+        f'[grpc]\naddress = "{grpc}"\n'
+        f'[probe]\nanchors = ["{SERVER}"]\ninterval_s = 5\nduration_ms = 1500\n'
+    )
+
+
+def _quiet(grpc: str) -> dict[str, dict[str, float]]:
+    """Wait until every board is measured and the free one was tested just now, so that its next
+    test, whose packets count like any, is a round away; return what is measured."""
+
+    def known() -> dict[str, dict[str, Any]]:
+        answer = leadline("nodes", "-o", "json", "--address", grpc)
+        nodes = json.loads(answer.stdout)["nodes"] if answer.returncode == 0 else []
+        return {told["name"]: told["metrics"] for told in nodes if told["name"] in NAMES}
+
+    def right(metrics: dict[str, dict[str, Any]]) -> bool:
+        whole = len(metrics) == len(NAMES) and all(
+            set(_MEASURED) <= set(values) for values in metrics.values()
+        )
+        if not whole or metrics[FREE]["bandwidth_mbps"]["age_s"] > _JUST_TESTED_S:
+            return False
+        return all(
+            metrics[FREE][name]["value"] < metrics[board][name]["value"]
+            for name in ("packets_sent_per_s", "packets_received_per_s")
+            for board in THROTTLED
+        )
+
+    found = eventually(known, right, "the boards are measured", timeout_s=90, every_s=0.5)
+    return {name: {m: found[name][m]["value"] for m in _MEASURED} for name in NAMES}
+
+
+def _placed(api: Api, scheduler: str, count: int) -> list[int]:
+    """Have so many pods placed, count them on each board, and remove them."""
+    for number in range(count):
+        api.create(_PODS, _pod(f"{scheduler}-{number}", scheduler))
+    bound = eventually(
+        lambda: [each["spec"].get("nodeName") for each in api.get(_PODS)["items"]],
+        lambda nodes: len(nodes) == count and all(nodes),
+        f"{count} pods are bound by {scheduler}",
+    )
+    for number in range(count):
+        api.delete(f"{_PODS}/{scheduler}-{number}")
+    counts = Counter(bound)
+    assert set(counts) <= set(NAMES), counts
+    return [counts[name] for name in NAMES]
+
+
+def _pod(name: str, scheduler: str) -> Object:
+    return pod(name, cpu="1m", memory="10M", scheduler=scheduler)
+
+
+def main() -> None:
+    """Without an argument all of it; with the broker's address what is done on the server."""
+    if len(sys.argv) > 1:
+        print(json.dumps(asdict(_act(sys.argv[1]))))
+    else:
+        print(play("netsched").table())
+
+
+if __name__ == "__main__":
+    main()
