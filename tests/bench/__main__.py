@@ -18,6 +18,7 @@ PARTS = (
     "extender",
     "scheduling",
     "infrastructure_aware",
+    "optimum",
 )
 
 

@@ -1,37 +1,27 @@
 """kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Algorithms 1-8. The algorithms are in core/edge_decision.py and
-core/edge_packing.py; this file translates a cluster into their terms and back.
+Clusters", Algorithms 1-8, which are in core/edge_*.py.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.batch import Allowed, BatchPlan, Move, Running
+from leadline_controller.core.batch import Allowed, BatchPlan, Running
 from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.edge_decision import (
-    Board,
-    EdgePod,
-    Limits,
-    Outcome,
-    Quality,
-    immediate_schedule,
-    pod_size,
-    suggest,
-)
-from leadline_controller.core.edge_packing import NOWHERE, Edge, fits_in, packed
+from leadline_controller.core.edge_board import Board, EdgePod, Limits, Outcome
+from leadline_controller.core.edge_decision import immediate_schedule, suggest
+from leadline_controller.core.edge_packing import packed
+from leadline_controller.core.edge_scene import Goals, Scene
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import OptionError, option
-from leadline_controller.core.services import service_of
 from leadline_controller.core.tiers import free_share, is_cloud
-from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.core.view import ClusterView, Floats, Ints
 
-EXACT = "every possibility was weighed"
-BOUNDED = "bounded search, too many possibilities to weigh them all"
+_ALIKE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +38,10 @@ class KubeDsm:
     must fit; size (Eq. 11) and fragmentation look at CPU and memory. Replicas are told by their
     labels, see core/services.py. Q of a service is the largest `leadline.dev/qos-edge-ratio`
     of its pods, or `qos_target`.
+
+    A suggestion goes by the sum of what is free, and match may then leave out pods for which
+    others were sent away. The paper's program goes through with it; here one that would lower
+    QoS is made again for a pod less.
 
     One pod alone, without migration: an edge node before the cloud, the one whose product of
     used fractions grows most (Eq. 13).
@@ -110,7 +104,8 @@ class KubeDsm:
         allowed: Allowed,
     ) -> BatchPlan:
         """Immediate scheduling of the pending pods, then one suggestion."""
-        scene = _Scene(self, view, pending, running, allowed)
+        goals = Goals(self.a, self.b, self.gamma, self.qos_target)
+        scene = Scene(view, pending, running, allowed, goals, migrate=bool(self.suggest))
         placed = immediate_schedule(scene.board(movable=False), scene.new)
         if not self.suggest:
             return scene.told(placed, None)
@@ -118,158 +113,16 @@ class KubeDsm:
         board = scene.board(movable=True)
         for pod, node in placed.placed:
             board = board.with_pod(pod, node)
-        limits = Limits(int(self.m_c2e), int(self.m_er))
-        return scene.told(placed, suggest(board, waiting, limits))
+        return scene.told(placed, self._suggested(board, waiting))
 
-
-class _Scene:
-    """A cluster in the algorithms' terms, and their outcome in the cluster's."""
-
-    def __init__(
-        self,
-        options: KubeDsm,
-        view: ClusterView,
-        pending: Sequence[Pod],
-        running: Sequence[Running],
-        allowed: Allowed,
-    ) -> None:
-        self._view, self._allowed = view, allowed
-        self._pods = {pod.key: pod for pod in (*pending, *(pod for pod, _ in running))}
-        self._place = {pod.key: node for pod, node in running}
-        self._cloud = is_cloud(view)
-        asked = {name for pod in self._pods.values() for name in pod.requests}
-        self._resources = [CPU, MEMORY, *sorted(asked - {CPU, MEMORY})]
-        self._services: dict[Hashable, int] = {}
-        self._service = {key: self._number(pod) for key, pod in self._pods.items()}
-        candidates = self._pods.values() if options.suggest else pending
-        may = [allowed(pod) for pod in candidates]
-        open_to_some = np.any(may, axis=0) if may else view.table.none()
-        self._nodes = np.flatnonzero(open_to_some & ~self._cloud)
-        self._edge = Edge(*(self._columns(self._nodes)))
-        self._largest = self._edge.capacity.max(axis=0, initial=0)
-        self.quality, self.on_edge = self._counted(options)
-        self.new = [self._item(pod) for pod in pending]
-        there = [self._item(pod) for pod, _ in running] if options.suggest else []
-        self.on_nodes = tuple(item for item in there if item.at != NOWHERE)
-        self.in_cloud = [item for item in there if self._cloud[self._place[item.key]]]
-
-    def _number(self, pod: Pod) -> int:
-        service: Hashable = service_of(pod) or pod.key
-        return self._services.setdefault(service, len(self._services))
-
-    def _columns(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """Capacity and use of these nodes, shape (nodes, resources)."""
-        table = self._view.table
-        capacity = [table.allocatable(resource)[nodes] for resource in self._resources]
-        used = [self._view.requested_of(resource)[nodes] for resource in self._resources]
-        return np.array(capacity).T, np.array(used).T
-
-    def _counted(self, options: KubeDsm) -> tuple[Quality, Ints]:
-        count = len(self._services)
-        total, on_edge = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        stated = np.full(count, np.nan)
-        for key, pod in self._pods.items():
-            number = self._service[key]
-            total[number] += 1
-            if key in self._place and not self._cloud[self._place[key]]:
-                on_edge[number] += 1
-            if pod.hints.qos_edge_ratio is not None:
-                stated[number] = np.fmax(stated[number], pod.hints.qos_edge_ratio)
-        target = np.where(np.isnan(stated), options.qos_target, stated)
-        return Quality(total, target, options.a, options.b, options.gamma), on_edge
-
-    def _item(self, pod: Pod) -> EdgePod:
-        wants = self._wants(pod)
-        allowed, place = self._allowed(pod), self._place.get(pod.key)
-        at = np.flatnonzero(self._nodes == place) if place is not None else self._nodes[:0]
-        return EdgePod(
-            pod.key,
-            self._service[pod.key],
-            wants,
-            allowed[self._nodes],
-            pod_size(wants, self._largest),
-            leaves=bool((allowed & self._cloud).any()),
-            at=int(at[0]) if at.size else NOWHERE,
-        )
-
-    def _wants(self, pod: Pod) -> Ints:
-        return np.array([pod.requests.get(name, 0) for name in self._resources], dtype=np.int64)
-
-    def board(self, *, movable: bool) -> Board:
-        """The cluster as it is, with the running pods to move or without."""
-        return Board(self._edge, self.quality, self.on_edge, self.on_nodes if movable else ())
-
-    def told(self, placed: Outcome, suggested: Outcome | None) -> BatchPlan:
-        """Both outcomes as one plan: a pod that was placed and then moved is only placed."""
-        steps = [placed] if suggested is None else [placed, suggested]
-        method = EXACT if all(step.exact for step in steps) else BOUNDED
-        to_edge = {pod.key: int(self._nodes[n]) for step in steps for pod, n in step.placed}
-        moves = () if suggested is None else self._moves(suggested)
-        rooms = _CloudRooms(self._view, *self._columns(np.arange(len(self._view))))
-        for pod in (item for item, _ in steps[-1].placed if item.key in self._place):
-            rooms.add(self._place[pod.key], -pod.wants)
-        moves = tuple(self._to_cloud(move, rooms) for move in moves)
-        nodes = {item.key: to_edge.get(item.key) for item in self.new}
-        for item in self.new:
-            if nodes[item.key] is None:
-                nodes[item.key] = rooms.take(item.wants, self._allowed(self._pods[item.key]))
-        found = {key: node for key, node in nodes.items() if node is not None}
-        counts = steps[-1].board.on_edge
-        why = {key: self._why(key, node, counts, method) for key, node in found.items()}
-        return BatchPlan(found, moves, why, method)
-
-    def _why(self, key: str, node: int, on_edge: Ints, method: str) -> str:
-        service = self._service[key]
-        share = f"{on_edge[service]} of {self.quality.total[service]} pods of its service"
-        if self._cloud[node]:
-            return f"to the cloud, with {share} on the edge; {method}"
-        return f"on the edge, with {share}; {method}"
-
-    def _moves(self, outcome: Outcome) -> tuple[Move, ...]:
-        """The suggestion's migrations; those to the cloud have no target yet."""
-        wanted = tuple(pod.key for pod, _ in outcome.placed)
-        makes_room = f"makes room on the edge for {_few(wanted)}"
-        freed = [self._move(pod, NOWHERE, makes_room, wanted) for pod in outcome.freed]
-        less = "less fragmentation on the edge"
-        reordered = [self._move(pod, node, less) for pod, node in outcome.reordered]
-        comes = "room for it on the edge"
-        running = [(pod, node) for pod, node in outcome.placed if pod.key in self._place]
-        return (*freed, *reordered, *(self._move(pod, node, comes) for pod, node in running))
-
-    def _move(self, item: EdgePod, node: int, why: str, room_for: tuple[str, ...] = ()) -> Move:
-        target = NOWHERE if node == NOWHERE else int(self._nodes[node])
-        return Move(self._pods[item.key], self._place[item.key], target, why, room_for)
-
-    def _to_cloud(self, move: Move, rooms: "_CloudRooms") -> Move:
-        if move.target != NOWHERE:
-            return move
-        allowed = self._allowed(move.pod)
-        target = rooms.take(self._wants(move.pod), allowed)
-        # Where no cloud node has room the filters will say so, and the move is dropped.
-        chosen = int(np.flatnonzero(allowed & self._cloud)[0]) if target is None else target
-        return replace(move, target=chosen)
-
-
-class _CloudRooms:
-    """What the cloud nodes have left while a plan sends pods there."""
-
-    def __init__(self, view: ClusterView, capacity: Ints, used: Ints) -> None:
-        self._cloud, self._capacity, self._used = is_cloud(view), capacity, used
-
-    def add(self, node: int, wants: Ints) -> None:
-        """A pod comes to the node, or leaves it where `wants` is negative."""
-        self._used[node] += wants
-
-    def take(self, wants: Ints, allowed: Bools) -> int | None:
-        """The allowed cloud node with the largest free share that has room, which is taken."""
-        free = self._capacity - self._used
-        able = allowed & self._cloud & fits_in(wants, np.maximum(free, 0))
-        if not able.any():
-            return None
-        share = (free[:, :2] / np.maximum(self._capacity[:, :2], 1)).min(axis=1)
-        node = int(np.argmax(np.where(able, share, -np.inf)))
-        self.add(node, wants)
-        return node
+    def _suggested(self, board: Board, waiting: Sequence[EdgePod]) -> Outcome:
+        """The suggestion for as many pods as leave QoS no lower than it is."""
+        before = float(board.quality.of(board.on_edge))
+        for most in range(int(self.m_c2e), 0, -1):
+            outcome = suggest(board, waiting, Limits(most, int(self.m_er)))
+            if float(board.quality.of(outcome.board.on_edge)) >= before - _ALIKE:
+                return outcome
+        return suggest(board, waiting, Limits(0, int(self.m_er)))
 
 
 def _growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
@@ -280,8 +133,3 @@ def _growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
     wants = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
     growth = packed(capacity, used + wants) - packed(capacity, used)
     return np.where((capacity > 0).all(axis=1), growth, np.nan)
-
-
-def _few(keys: Sequence[str], most: int = 3) -> str:
-    left = len(keys) - most
-    return ", ".join(keys[:most]) + (f" and {left} more" if left > 0 else "")

@@ -82,6 +82,16 @@ def drop(*keys: str) -> Spoil:
     return spoil
 
 
+def of_tier(tier: str) -> Spoil:
+    """Makes every node one of this tier."""
+
+    def spoil(document: Document) -> None:
+        for node in document["nodes"]:
+            node["tier"] = tier
+
+    return spoil
+
+
 def scored(
     capsys: Capture, folder: Path, strategy: str, spoil: Spoil, *arguments: str
 ) -> tuple[int, str, str]:
@@ -110,6 +120,8 @@ def no_constant(text: str) -> None:
         nothing,
         drop("metrics"),
         drop("tier"),
+        of_tier("cloud"),
+        of_tier("edge"),
         drop("bandwidth_mbps", "bandwidth_requested_mbps"),
         drop("registry_mbps", "pulling_mb", "image_layers"),
         put([], "links"),
@@ -123,7 +135,16 @@ def no_constant(text: str) -> None:
         put("unheard-of:1", "pods", 1, "spec", "containers", 0, "image"),
     ],
     ids=[
-        *("nothing wrong", "no metrics", "no tiers", "no bandwidth", "no layers", "no links"),
+        *(
+            "nothing wrong",
+            "no metrics",
+            "no tiers",
+            "no edge",
+            "no cloud",
+            "no bandwidth",
+            "no layers",
+            "no links",
+        ),
         *("no images", "next to nothing", "a node without metrics", "a link without values"),
         *("a dead link", "a dead registry link", "an empty layer", "an unknown image"),
     ],

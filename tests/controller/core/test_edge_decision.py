@@ -7,18 +7,13 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.core import edge_decision
+from leadline_controller.core.edge_board import Board, Choice, EdgePod, Limits, Quality, pod_size
 from leadline_controller.core.edge_decision import (
-    Board,
-    Choice,
-    EdgePod,
-    Limits,
-    Quality,
     apply_decision,
     best_fit,
     free_edge_as_needed,
     immediate_schedule,
     make_decision,
-    pod_size,
     suggest,
 )
 from leadline_controller.core.edge_packing import NOWHERE, Edge, fits_in

@@ -1,8 +1,10 @@
 """The DACS paper's experiments: its counts, and the times that are worked out by hand."""
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments import dacs
@@ -19,6 +21,7 @@ from leadline_controller.experiments.dacs.scenarios import (
 )
 from leadline_controller.experiments.dacs.trials import LAMBDA_S, PHI, place, run_trial, simulate
 from leadline_controller.experiments.result import Result
+from leadline_controller.sim.snapshot import load_snapshot
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog
 from leadline_controller.strategies.kcss import Kcss
@@ -54,6 +57,31 @@ def test_fig_3a_and_4a_whatever_chance_does(
 ) -> None:
     assert counts(SCENARIO_1, strategy, seed) == first
     assert counts(SCENARIO_2, strategy, seed) == second
+
+
+@pytest.mark.parametrize(
+    ("phi", "lambda_s", "expected"),
+    [
+        *((phi, 0.005, True) for phi in (0.21, 0.3)),
+        *((0.25, lambda_s, True) for lambda_s in (0.0038, 0.0056)),
+        *((phi, 0.005, False) for phi in (0.2, 0.31)),
+        *((0.25, lambda_s, False) for lambda_s in (0.0037, 0.0057)),
+    ],
+)
+def test_how_far_dacs_counts_hold(phi: float, lambda_s: float, expected: bool) -> None:
+    def found(scenario: Scenario, alpha: float) -> str:
+        return counts(scenario, Dacs(alpha=alpha, phi=phi, lambda_s=lambda_s), 0)
+
+    first = [found(SCENARIO_1, alpha) for alpha in (0.25, 0.5)]
+    second = [found(SCENARIO_2, alpha) for alpha in (0.25, 0.5, 0.75)]
+    even = sorted(found(SCENARIO_1, 0.75)) == sorted("4/3/3")
+    held = first == ["3/4/3"] * 2 and second == ["3/1/2", "3/2/1", "3/2/1"] and even
+    assert held is expected
+
+
+def test_by_the_default_phi_nine_pods_fill_scenario_1() -> None:
+    with pytest.raises(AssertionError, match="0 of 4 nodes fit"):
+        place(SCENARIO_1, Dacs(), Random(0))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -92,6 +120,25 @@ def test_the_scenarios_are_the_papers(scenario: Scenario) -> None:
     }
     assert averages == pytest.approx(printed[scenario.title], abs=0.05)
     assert view.links.rtt_ms_from(view.table.index["n2"])[view.table.index["n3"]] == 10.0
+
+
+def test_the_example_is_scenario_2() -> None:
+    snapshot = load_snapshot(Path(__file__).parents[3] / "docs/examples/dacs-scenario2.yaml")
+    view, pods = cluster(SCENARIO_2)
+    for theirs, ours in zip(snapshot.pods, pods, strict=True):
+        assert (theirs.key, theirs.requests, theirs.limits) == (
+            ours.key,
+            ours.requests,
+            ours.limits,
+        )
+        assert (theirs.hints, theirs.labels) == (ours.hints, ours.labels)
+    for name, at in view.table.index.items():
+        there = snapshot.view.table.index[name]
+        theirs_ms = snapshot.view.links.rtt_ms_from(there)
+        ours_ms = view.links.rtt_ms_from(at)
+        assert np.array_equal(theirs_ms, ours_ms, equal_nan=True)
+        assert snapshot.view.nodes[there].allocatable == view.nodes[at].allocatable
+        assert snapshot.view.nodes[there].taints == view.nodes[at].taints
 
 
 def test_the_printed_gains_are_those_of_the_printed_times() -> None:

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.core.batch import BatchPlan, Running, decide_batch
 from leadline_controller.core.cycle import Decision, decide
+from leadline_controller.core.edge_scene import BOUNDED, EXACT
 from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.view import ClusterView, NodeTable
+from leadline_controller.core.view import Bools, ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
-from leadline_controller.strategies.kubedsm import BOUNDED, EXACT, KubeDsm
+from leadline_controller.strategies.kubedsm import KubeDsm
 
 from tests.contracts.clusters import Case, cases, fingerprint
 from tests.controller.builders import node, pod, view
@@ -105,6 +106,26 @@ def test_without_suggestions_and_with_no_migrations_allowed_nothing_moves() -> N
     assert run([], running, suggest=0)[1] == []
     assert run([], running, m_c2e=0, m_er=0)[1] == []
     assert run([], running)[1] == [("web", "far", "e1")]
+
+
+def test_nobody_is_sent_away_for_a_pod_that_then_finds_no_node() -> None:
+    # Free are 2 GiB on e1 and 1 on e2; with x gone it is 4 in all, what p wants, but 3 on e1. x's
+    # service wants nothing of the edge, so QoS would only fall from 10.1 to 10 for it.
+    running = [
+        (asks("x", 1, 1, annotations={"qos-edge-ratio": "0"}), 0),
+        (asks("z", 1, 1, nodeSelector={"on": "e1"}), 0),
+        (asks("y", 1, 3, nodeSelector={"on": "e2"}), 1),
+        (asks("p", 1, 4), 2),
+    ]
+    cluster = view(NODES)
+    for pod_, at in running:
+        cluster = cluster.with_placement(pod_, at)
+    mine = {"z": [True, False, False], "y": [False, True, False]}
+
+    def allowed(pod_: Pod) -> Bools:
+        return np.array(mine.get(pod_.name, [True] * 3))
+
+    assert KubeDsm(m_er=0).plan(cluster, [], running, allowed).moves == ()
 
 
 def test_a_pod_is_brought_only_where_the_filters_let_it() -> None:

@@ -36,7 +36,11 @@ _SENDING_S = DATA_MB * 8 / POD_MBPS
 
 
 CALIBRATION: Mapping[str, str] = {
-    "DACS": f"phi {PHI:g}, lambda {LAMBDA_S:g} s, all else as by default",
+    "DACS": (
+        f"phi {PHI:g}, lambda {LAMBDA_S:g} s, all else as by default; the counts of Fig. 3(a) and "
+        "4(a) come out for phi from 0.21 to 0.30 and lambda from 0.0038 to 0.0056 s. A larger phi "
+        "charges a node's first pods more (Eq. 14), and by 0.5 ten of them fit no more"
+    ),
     "FFT": (
         f"{CORE_S_AN_ITERATION:g} core-seconds an iteration, on one thread; fitted to ElasticFog's "
         "104.03 s of Table 6 (high load)"

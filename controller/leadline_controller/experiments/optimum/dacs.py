@@ -10,9 +10,10 @@ programme leaves open:
   is placed here; where that can't be, the answer is "infeasible".
 - D_p depends on r_i, what is left of a node's CPU (Eq. 8-9), which falls as Algorithm 1 places
   pod after pod (Eq. 14). A programme chooses all places at once and knows no order, and with
-  r_i taken as it was at the start, everything would best be heaped on the largest node. So
-  pods that share a node share what was left of it: each of k pods gets A(c, l, r_i / k), which
-  for k = 1 is Eq. 9 to the letter, as kernels share processors among programs at work.
+  r_i as it was at the start for everyone, all pods would best be heaped on the largest node. So
+  the pods that share a node share what was left of it: beside Eq. 9's limits, each of k pods can
+  have no more than r_i / k, that is A = max{c, min{phi * r_i, l, r_i / k}}, as a kernel shares
+  processors among programs at work. For k = 1 this is Eq. 9 to the letter.
 - Eq. 6 holds for the pods on a node together, with their requests, which is what a cluster
   promises (c, "the minimum guaranteed number").
 
@@ -75,7 +76,7 @@ def delays(view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> Delays:
     every = np.arange(len(view))
     own = np.zeros((len(pods), len(pods), len(view)))
     for k in counts + 1:
-        crowded = _with_free_cpu(view, view.free(CPU) // k)
+        crowded = _shared(view, int(k), dacs.phi)
         for j, pod in enumerate(pods):
             parts = dacs.score(crowded, pod, every).parts
             own[k - 1, j] = (
@@ -87,8 +88,12 @@ def delays(view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> Delays:
     return Delays(own, np.concatenate((none, np.cumsum(gamma, axis=0))))
 
 
-def _with_free_cpu(view: ClusterView, free: Ints) -> ClusterView:
-    return replace(view, requested={**view.requested, CPU: view.table.allocatable(CPU) - free})
+def _shared(view: ClusterView, pods: int, phi: float) -> ClusterView:
+    """A view in which phi times the CPU that is left is min{phi * r, r / k}, in whole thousandths
+    of a core, so that the strategy's own Eq. 9 comes to each pod's part."""
+    free = view.free(CPU)
+    part = np.floor(free / max(1.0, pods * phi)).astype(np.int64)
+    return replace(view, requested={**view.requested, CPU: view.table.allocatable(CPU) - part})
 
 
 def average_delay_s(
@@ -96,8 +101,12 @@ def average_delay_s(
 ) -> float:
     """Eq. 3's objective, with Gamma, of a placement of all the pods, in seconds. placement:
     pod's key -> node's name. Raises KeyError for a pod or node that is missing."""
-    nodes = [view.table.index[placement[pod.key]] for pod in pods]
-    return delays(view, pods, dacs).of(np.array(nodes, dtype=np.int64))
+    return delays(view, pods, dacs).of(nodes_of(view, pods, placement))
+
+
+def nodes_of(view: ClusterView, pods: Sequence[Pod], placement: Mapping[str, str]) -> Ints:
+    """The index of each pod's node, shape (pods,). Raises KeyError."""
+    return np.array([view.table.index[placement[pod.key]] for pod in pods], dtype=np.int64)
 
 
 def best(

@@ -25,7 +25,7 @@ import numpy as np
 
 from leadline_controller.core.batch import Running
 from leadline_controller.core.cycle import Filter
-from leadline_controller.core.edge_decision import Quality
+from leadline_controller.core.edge_board import Quality
 from leadline_controller.core.model import Pod
 from leadline_controller.core.nodes import Bools, Floats, Ints
 from leadline_controller.core.services import service_of
@@ -125,6 +125,8 @@ def best(
     """The placement with the most QoS, and of those the fewest migrations. Its `placement` names
     the pods on the edge; the others are in the cloud. Running pods that are terminating, or
     that could not be placed again, stay where they are."""
+    if not pending and not running:
+        return Optimum(0.0, {}, "optimal", 0.0)
     problem = stuck(view, pending)
     if problem:
         return Optimum.infeasible(problem)

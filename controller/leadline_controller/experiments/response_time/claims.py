@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from leadline_controller.experiments.response_time.testbed import (
     LEVELS,
     THRESHOLD_MS,
-    WORKERS,
     Service,
 )
 from leadline_controller.experiments.result import (
@@ -37,7 +36,19 @@ class Shown:
     removed: Sequence[str]
 
 
-def placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -> Iterator[Claim]:
+def all_claims(
+    web: tuple[Service, Mapping[str, Shown]], detection: tuple[Service, Mapping[str, Shown]]
+) -> Sequence[Claim]:
+    """All that the paper says, of what each service showed."""
+    return [
+        *_placement_claims("Fig. 3", *web),
+        *_web_claims(web[1]),
+        *_placement_claims("Fig. 4", *detection),
+        *_detection_claims(detection[1]),
+    ]
+
+
+def _placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -> Iterator[Claim]:
     """How many replicas there are, where they go, and which go first (Sections 3.2, 4.2, 5)."""
     ours, default = shown[OURS], shown[DEFAULT]
     for name in (OURS, DEFAULT):
@@ -48,7 +59,7 @@ def placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -
             LEVELS,
             [len(nodes) for nodes in shown[name].nodes],
         )
-    predicted = {w.name: w.ping_ms + service.profile_ms[w.name] for w in WORKERS}
+    predicted = service.predicted_ms
     group = sorted(
         (n for n in predicted if predicted[n] <= THRESHOLD_MS), key=predicted.__getitem__
     )
@@ -56,7 +67,7 @@ def placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -
         table,
         OURS,
         "replicas go to the nodes under the threshold, the fastest first, then to the first again",
-        (*group, group[0]),
+        (*group, *group[:1] * max(LEVELS))[: max(LEVELS)],
         ours.nodes[PEAK],
     )
     yield _same(
@@ -70,7 +81,7 @@ def placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -
         table,
         DEFAULT,
         "the default spreads its replicas over all nodes",
-        sorted(w.name for w in WORKERS),
+        sorted(predicted),
         sorted(default.nodes[PEAK]),
     )
     yield order_claim(
@@ -82,7 +93,7 @@ def placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -
     )
 
 
-def web_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
+def _web_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
     """Section 5.1."""
     ours, default = shown[OURS], shown[DEFAULT]
     response, throughput = "Fig. 5", "Fig. 6"
@@ -129,7 +140,7 @@ def web_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
     )
 
 
-def detection_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
+def _detection_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
     """Section 5.2."""
     ours, default = shown[OURS], shown[DEFAULT]
     response, throughput = "Fig. 7", "Fig. 8"

@@ -6,8 +6,9 @@ the profiles or the thresholds. The stand-ins keep to what the text says: eight 
 the laptop had; and the node with the most room is the one that breaks the threshold.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
 
 import numpy as np
 
@@ -34,33 +35,6 @@ class Worker:
     ping_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A deployment and its load. profile_ms: what one request alone takes on each worker.
-    habit, users_a_step: what its users do, and how many more come with each step up.
-    target_requests: what one replica is meant to take at a time."""
-
-    name: str
-    profile_ms: Mapping[str, float]
-    habit: Habit
-    users_a_step: int
-    target_requests: int
-    step_s: float
-
-    @property
-    def scaling(self) -> Scaling:
-        """From one replica to as many as there are workers, soon after each step."""
-        soon_s = self.step_s / 20
-        return Scaling(
-            self.target_requests, maximum=len(WORKERS), poll_s=soon_s, stabilisation_s=soon_s
-        )
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Four steps up and three down (Fig. 3 and 4)."""
-        return tuple(Step(self.users_a_step * level, self.step_s) for level in LEVELS)
-
-
 LEVELS = (1, 2, 3, 4, 3, 2, 1)
 WORKERS = (
     Worker("w1", cores=1, memory_gib=2, ping_ms=50.0),
@@ -69,6 +43,42 @@ WORKERS = (
     Worker("w4", cores=3, memory_gib=4, ping_ms=300.0),
 )
 THRESHOLD_MS = 250.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A deployment and its load. profile_ms: what one request alone takes on each worker.
+    habit, users_a_step: what its users do, and how many more come with each step up.
+    target_requests: what one replica is meant to take at a time. workers: the nodes that it
+    may be put on."""
+
+    name: str
+    profile_ms: Mapping[str, float]
+    habit: Habit
+    users_a_step: int
+    target_requests: int
+    step_s: float
+    workers: tuple[Worker, ...] = WORKERS
+
+    @property
+    def predicted_ms(self) -> Mapping[str, float]:
+        """Ping and profile of each worker (Algorithm 1, line 3)."""
+        return {each.name: each.ping_ms + self.profile_ms[each.name] for each in self.workers}
+
+    @property
+    def scaling(self) -> Scaling:
+        """From one replica to as many as there are workers, soon after each step."""
+        soon_s = self.step_s / 20
+        return Scaling(
+            self.target_requests, maximum=len(self.workers), poll_s=soon_s, stabilisation_s=soon_s
+        )
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Four steps up and three down (Fig. 3 and 4)."""
+        return tuple(Step(self.users_a_step * level, self.step_s) for level in LEVELS)
+
+
 WEB = Service(
     name="web",
     profile_ms={"w1": 2.6, "w2": 4.0, "w3": 4.0, "w4": 5.6},
@@ -87,11 +97,11 @@ DETECTION = Service(
 )
 
 
-def cluster() -> ClusterView:
-    """The master and the four workers, with nothing on them but Kind's own pods."""
-    table = NodeTable([_master(), *map(_node, WORKERS)])
+def cluster(workers: Sequence[Worker]) -> ClusterView:
+    """The master and the workers, with nothing on them but Kind's own pods."""
+    table = NodeTable([_master(), *map(_node, workers)])
     count = len(table)
-    links = [Link(MASTER, worker.name, worker.ping_ms) for worker in WORKERS]
+    links = [Link(MASTER, worker.name, worker.ping_ms) for worker in workers]
     return ClusterView(
         table=table,
         requested={name: np.full(count, amount) for name, amount in _KINDNET.items()},
@@ -100,6 +110,24 @@ def cluster() -> ClusterView:
         bandwidth_requested_mbps=np.zeros(count),
         placed_in_run=np.zeros(count, dtype=np.int64),
     )
+
+
+def drawn(services: Iterable[Service], random: Random, spread: float) -> Sequence[Service]:
+    """The services on workers that differ: every delay and profile within `spread`, as a share,
+    of what it is."""
+
+    def near(value: float) -> float:
+        return value * random.uniform(1 - spread, 1 + spread)
+
+    workers = tuple(replace(each, ping_ms=near(each.ping_ms)) for each in WORKERS)
+    return [
+        replace(
+            service,
+            workers=workers,
+            profile_ms={name: near(ms) for name, ms in service.profile_ms.items()},
+        )
+        for service in services
+    ]
 
 
 def replica(service: Service, number: int) -> Pod:

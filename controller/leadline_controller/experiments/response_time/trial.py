@@ -16,7 +16,6 @@ from leadline_controller.core.model import Pod
 from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.response_time.testbed import (
     MASTER,
-    WORKERS,
     Service,
     cluster,
     replica,
@@ -71,7 +70,7 @@ class Deployment:
         self._service = service
         self._method = method
         self._random = random
-        self._empty = cluster()
+        self._empty = cluster(service.workers)
         self._nodes: Sequence[str] = ()
 
     @property
@@ -150,8 +149,8 @@ def run_trial(service: Service, method: Method, seed: int) -> Outcome:
 def best_placement(service: Service, replicas: int) -> Sequence[str]:
     """The workers from which answers come soonest, of every placement of so many replicas,
     several on one worker or not and the threshold aside, under the load that the autoscaler
-    has them for. Each placement is tried for half a step."""
-    step = Step(service.users_a_step * replicas, service.step_s / 2)
+    has them for. Each placement is tried for a quarter of a step."""
+    step = Step(service.users_a_step * replicas, service.step_s / 4)
 
     def response_s(nodes: Sequence[str]) -> float:
         env = simpy.Environment()
@@ -160,7 +159,7 @@ def best_placement(service: Service, replicas: int) -> Sequence[str]:
         env.run(until=step.length_s)
         return fmean(each.response_s for each in users.answered)
 
-    workers = [worker.name for worker in WORKERS]
+    workers = [worker.name for worker in service.workers]
     return min(combinations_with_replacement(workers, replicas), key=response_s)
 
 
@@ -185,8 +184,8 @@ def _users(
 ) -> Users:
     """The service's users, at the master. Chance decides to which replica a request goes, as
     kube-proxy has it; it waits for the way there and back, and for its share of the cores."""
-    cores = {worker.name: Processors(env, worker.cores) for worker in WORKERS}
-    away_s = {worker.name: worker.ping_ms / 1000 for worker in WORKERS}
+    cores = {worker.name: Processors(env, worker.cores) for worker in service.workers}
+    away_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
     work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
 
     def serve(_: str) -> ProcessGenerator:

@@ -16,12 +16,13 @@ from leadline_controller.strategies.dacs import Dacs
 from tests.controller.builders import GIB, node, view
 
 RTT_MS = {(0, 1): 40.0, (0, 2): 90.0, (1, 2): 200.0}
+CORES = (1.2, 2.1, 3.0)  # that any six pods can share in whole thousandths
 DACS = Dacs(alpha=0.6, beta_cs=0.01, beta_rc=0.02)
 
 
 def cluster(random: Random) -> ClusterView:
     nodes = [
-        node(f"n{i}", cores=random.choice([1, 2, 4]), gib=random.choice([1, 2]), bandwidth_mbps=50)
+        node(f"n{i}", cores=random.choice(CORES), gib=random.choice([1, 2]), bandwidth_mbps=50)
         for i in range(3)
     ]
     links = [Link(f"n{a}", f"n{b}", rtt_ms) for (a, b), rtt_ms in RTT_MS.items()]
@@ -64,8 +65,8 @@ def delay_s(nodes: tuple[Node, ...], pods: list[Pod], places: tuple[int, ...]) -
         mean = sum(rtts) / 2
         sigma = sqrt(sum(ms**2 for ms in rtts) / 2 - mean**2)
         for beside, pod in enumerate(here):
-            residual = each.allocatable[CPU] // len(here)
-            limit = pod.limits.get(CPU, inf)
+            residual = each.allocatable[CPU]
+            limit = min(pod.limits.get(CPU, inf), residual / len(here))
             cores = max(pod.requests[CPU], min(DACS.phi * residual, limit)) / 1000
             data_mb = pod.hints.data_mb or 0
             processing = data_mb / cores
