@@ -86,8 +86,8 @@ def test_the_papers_claims() -> None:
     ours = {(r.strategy, r.metric): r.ours for r in result.rows if r.option != "queue=wait"}
     average = [ours[name, "provision_avg_s"] for name in (INFRA, LAYER, IMAGE, KUBE)]
     assert average == sorted(average)
+    assert average[0] < average[1] < average[3]
     held = {claim.says for claim in result.claims if claim.holds}
-    assert "The more a method knows, the sooner." in held
     assert "Infrastructure Aware against kube." in held
     assert all(claim.why for claim in result.misses)
     # What kube-scheduler comes to depends on network and images alone: the stand-ins are sound.

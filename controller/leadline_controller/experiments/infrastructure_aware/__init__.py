@@ -149,7 +149,7 @@ def _rows(table: Mapping[str, Mapping[str, float]]) -> list[Row]:
 def _provision_figure(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     shares = np.linspace(0, 100, 201)
     return Figure(
-        "infrastructure-aware-fig-2",
+        "infrastructure-aware-fig2",
         "Provision time by scheduling algorithm (Fig. 2)",
         "provision time, s",
         "share of the replicas, %",
@@ -165,7 +165,7 @@ def _provision_figure(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
 def _storage_figure(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     shares = np.linspace(0, 100, 21)
     return Figure(
-        "infrastructure-aware-fig-3",
+        "infrastructure-aware-fig3",
         "Storage used on the nodes by scheduling algorithm (Fig. 3)",
         "percentile of the nodes",
         "storage, MB",
