@@ -25,7 +25,7 @@ import numpy as np
 
 from leadline_controller.core.batch import Running
 from leadline_controller.core.cycle import Filter
-from leadline_controller.core.edge_decision import Quality
+from leadline_controller.core.edge_board import Quality
 from leadline_controller.core.model import Pod
 from leadline_controller.core.nodes import Bools, Floats, Ints
 from leadline_controller.core.services import service_of
