@@ -9,14 +9,15 @@ from importlib import import_module
 
 PARTS = (
     "decision",
-    "batch",
     "experiments",
+    "batch",
     "predicates",
     "decisions_db",
     "ingest",
     "agent_memory",
     "extender",
     "scheduling",
+    "optimum",
 )
 
 

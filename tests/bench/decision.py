@@ -12,8 +12,9 @@ from statistics import median
 
 import numpy as np
 from leadline_controller.core.cycle import Filter, Strategy, decide
+from leadline_controller.core.images import ImageTable
 from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod, Taint
+from leadline_controller.core.model import CPU, MEMORY, PODS, Image, Layer, Link, Node, Pod, Taint
 from leadline_controller.core.options import build
 from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.filters import FILTERS
@@ -22,6 +23,10 @@ from leadline_controller.strategies import STRATEGIES
 SIZES = (100, 1000, 10_000)
 PEERS = 5
 GIB = 1024**3
+IMAGES = [
+    Image(f"app-{i}:1", (Layer("base", 30.0), *(Layer(f"{i}-{j}", 5.0 * j) for j in range(1, 5))))
+    for i in range(5)
+]
 
 
 def cluster(size: int) -> ClusterView:
@@ -48,6 +53,7 @@ def cluster(size: int) -> ClusterView:
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=draw.uniform(0, 50, size),
         placed_in_run=draw.integers(0, 3, size),
+        images=ImageTable.of(IMAGES),
     )
 
 
@@ -61,6 +67,8 @@ def _node(random: Random, number: int) -> Node:
         taints=taints,
         tier="cloud" if number % 20 == 0 else "edge",
         bandwidth_mbps=random.choice([None, 100.0, 1000.0]),
+        image_layers=frozenset(layer.digest for layer in random.choice(IMAGES).layers),
+        registry_mbps=random.choice([None, 20.0, 100.0]),
     )
 
 
@@ -82,7 +90,10 @@ def pods(size: int) -> list[Pod]:
                 "spec": {
                     "nodeSelector": {"board": "pi5"} if i % 4 == 0 else {},
                     "containers": [
-                        {"resources": {"requests": {"cpu": f"{100 + i}m", "memory": "64Mi"}}}
+                        {
+                            "image": f"app-{i % 5}:1",
+                            "resources": {"requests": {"cpu": f"{100 + i}m", "memory": "64Mi"}},
+                        }
                     ],
                 },
             }

@@ -1,13 +1,14 @@
 """What every strategy keeps to, whatever paper it is from."""
 
 import math
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.core.cycle import Strategy, decide
+from leadline_controller.core.cycle import Strategy, decide, filters_with
 from leadline_controller.core.model import Link
 from leadline_controller.core.options import build, options_of, values_of
 from leadline_controller.core.view import METRICS, ClusterView, Ints
@@ -43,9 +44,26 @@ def test_says_what_it_is(name: str) -> None:
 def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -> None:
     for option in options_of(STRATEGIES[name]):
         assert option.help
-        assert option.minimum <= option.default <= option.maximum
+        if option.choices:
+            assert option.default in option.choices
+        else:
+            assert option.minimum <= float(option.default) <= option.maximum
         made = build(STRATEGIES[name], {option.name: str(option.default)})
         assert values_of(made) == values_of(make(name))
+
+
+@every_strategy
+@given(case=cases())
+def test_filters_of_its_own_have_their_own_names_and_a_verdict_on_every_node(
+    name: str, case: Case
+) -> None:
+    own = filters_with({}, make(name))
+    assert not own.keys() & FILTERS.keys()
+    strict = replace(case.wanted, hints=replace(case.wanted.hints, response_time_ms=50.0))
+    for test in own.values():
+        verdict = test(case.cluster, strict)
+        assert verdict.passes.shape == (len(case.cluster),)
+        assert all(verdict.reason(int(i)).strip() for i in np.flatnonzero(~verdict.passes))
 
 
 def test_the_default_is_one_of_them() -> None:
@@ -181,7 +199,7 @@ def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
         known = with_metric(cluster, metric, column.tolist())
         outcomes.append(make(name).score(known, wanted, everyone(cluster)))
     sign = 1 if STRATEGIES[name].better == "higher" else -1
-    good = max(outcomes, key=lambda outcome: sign * np.nan_to_num(outcome.total[0], nan=-np.inf))
+    good = max(outcomes, key=lambda outcome: np.nan_to_num(sign * outcome.total[0], nan=-np.inf))
     assert 0 not in scores.finalists or 0 in good.finalists
 
 

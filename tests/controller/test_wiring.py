@@ -93,6 +93,15 @@ async def test_every_filter_can_be_asked_for() -> None:
         assert how.own.keys() == {"NodeBandwidthFit"}
 
 
+@pytest.mark.parametrize("every", [True, False])
+async def test_a_strategys_own_filter_also_holds_where_kube_scheduler_asks(every: bool) -> None:
+    extender = ExtenderSettings("127.0.0.1:0", every_filter=every)
+    settings = Settings(strategy="response-time", extender=extender)
+    how = wiring.advising(settings, wiring.placing(settings))
+    assert "ResponseTime" in how.filters
+    assert how.own.keys() == {"NodeBandwidthFit", "ResponseTime"}
+
+
 # Probing.
 
 

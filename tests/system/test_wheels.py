@@ -170,3 +170,11 @@ def test_without_the_demo_the_lab_says_what_to_install(server: Environment) -> N
     assert told.returncode == 1
     assert told.stderr.endswith("pip install 'leadline-controller[demo]'\n")
     assert "Traceback" not in told.stderr
+
+
+def test_without_the_extra_experiments_say_what_to_install(server: Environment) -> None:
+    assert not server.distributions() & {"matplotlib", "simpy", "highspy", "networkx"}
+    told = server("leadline", "experiment", "netsched")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.endswith("pip install 'leadline-controller[experiments]'\n")
+    assert told.stderr.count("\n") == 1

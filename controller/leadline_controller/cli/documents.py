@@ -9,6 +9,8 @@ from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
 
+from leadline_controller.core.options import value_of_text
+
 Document = dict[str, Any]
 AGES = ("report", "bandwidth", "rtt")
 
@@ -98,7 +100,7 @@ def explanation(response: pb.ExplainPodResponse) -> Document:
     return {
         **placement(response.placement),
         "better": response.better,
-        "options": {name: float(value) for name, value in sorted(response.options.items())},
+        "options": {name: value_of_text(value) for name, value in sorted(response.options.items())},
         "rejected": {each.node: list(each.reasons) for each in response.rejected},
         "scores": {each.node: score(each) for each in response.scores},
         "scored_nodes": response.scored_nodes,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from leadline_controller.cli.errors import BadInput, Failed
-from leadline_controller.cli.output import Format, emit, output_option, progress
+from leadline_controller.cli.output import Format, clean, emit, output_option, progress
 from leadline_controller.experiments import EXPERIMENTS
 from leadline_controller.experiments.result import Claim, Result
 from leadline_controller.experiments.running import missing_libraries, run, run_all
@@ -96,21 +96,26 @@ def _shown(result: Result, *, wide: bool) -> Iterator["RenderableType"]:
         yield Text(f"\n{title}", style="bold")
         yield _table(columns, rows)
     yield Text("\nclaims", style="bold")
-    yield _claims(result.claims, wide=wide)
-    for claim in result.misses:
-        case = f", {claim.case}" if claim.case else ""
-        yield Text(f"\n{claim.table}{case} misses: {claim.why}")
+    yield _claims_in_full(result.claims) if wide else _claims(result.claims)
     if wide:
         yield Text("\nset once, the same for every method", style="bold")
         yield _table(("number", "value"), list(result.calibration.items()))
     yield Text(f"\n{tally(result)}\n", style="bold")
 
 
-def _claims(claims: Sequence[Claim], *, wide: bool) -> "RenderableType":
-    columns = ("table", "case", *(("claim",) if wide else ()), "the paper", "here", "")
-    rows = [
-        (c.table, c.case, *((c.says,) if wide else ()), c.paper, c.ours, _held(c)) for c in claims
-    ]
+def _claims(claims: Sequence[Claim]) -> "RenderableType":
+    """What is said and what came out below each other, as both can be long."""
+    rows = []
+    for claim in claims:
+        why = f"\n{claim.why}" if claim.why else ""
+        told = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
+        rows.append((_held(claim), told))
+    return _table(("result", "claim"), rows)
+
+
+def _claims_in_full(claims: Sequence[Claim]) -> "RenderableType":
+    columns = ("result", "table", "case", "claim", "the paper", "here", "why")
+    rows = [(_held(c), c.table, c.case, c.says, c.paper, c.ours, c.why) for c in claims]
     return _table(columns, rows)
 
 
@@ -119,7 +124,7 @@ def _held(claim: Claim) -> str:
 
 
 def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
-    from leadline_controller.cli.render.tables import cell, table
+    from leadline_controller.cli.render.tables import table
 
     headed = [name.upper() for name in columns]
     made = table(
@@ -128,5 +133,11 @@ def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
         folding=headed,
     )
     for row in rows:
-        made.add_row(*(cell(each) for each in row))
+        made.add_row(*(_lines(each) for each in row))
     return made
+
+
+def _lines(text: str) -> "RenderableType":
+    from rich.text import Text
+
+    return Text("\n").join(Text(clean(line)) for line in text.split("\n"))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline_controller.cli.output import Format, emit, output_option, table
-from leadline_controller.core.options import Option, options_of
+from leadline_controller.core.options import Option, options_of, value_text
 from leadline_controller.strategies import STRATEGIES
 
 _BEST = {"lower": "lowest", "higher": "highest"}
@@ -34,6 +34,13 @@ def _listed() -> list[dict[str, Any]]:
 
 
 def _option(option: Option) -> dict[str, Any]:
+    if option.choices:
+        return {
+            "name": option.name,
+            "default": option.default,
+            "choices": list(option.choices),
+            "help": option.help,
+        }
     return {
         "name": option.name,
         "default": option.default,
@@ -61,7 +68,7 @@ def _options_in_full() -> Any:
     return table(
         ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING"),
         [
-            (name, o.name, f"{o.default:g}", _range(o), o.unit, o.help)
+            (name, o.name, value_text(o.default), _range(o), o.unit, o.help)
             for name, strategy in STRATEGIES.items()
             for o in options_of(strategy)
         ],
@@ -74,11 +81,17 @@ def _options_in_brief() -> Any:
     for name, strategy in STRATEGIES.items():
         if options := options_of(strategy):
             rows.append((name, "", "", ""))
-            rows += [(f"  {o.name}", f"{o.default:g}", o.unit, o.help) for o in options]
+            rows += [(f"  {o.name}", value_text(o.default), o.unit, _help(o)) for o in options]
     return table(("OPTIONS OF", "DEFAULT", "UNIT", "MEANING"), rows)
 
 
+def _help(option: Option) -> str:
+    return f"{option.help} ({_range(option)})" if option.choices else option.help
+
+
 def _range(option: Option) -> str:
+    if option.choices:
+        return " or ".join(option.choices)
     if math.isinf(option.maximum):
         return f"from {option.minimum:g}"
     return f"{option.minimum:g} to {option.maximum:g}"

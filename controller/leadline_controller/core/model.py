@@ -70,12 +70,30 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of container images. size_mb: what is pulled, MB (10^6 bytes)."""
+
+    digest: str
+    size_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A container image. The same digest is the same layer in every image."""
+
+    name: str
+    layers: tuple[Layer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node as the cluster describes it.
 
     allocatable: resource name -> base units. bandwidth_mbps: capacity of the node's link,
     Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "". features: what its kubelet
-    declares that it can do.
+    declares that it can do. image_layers: digests of the layers that it has. images: those
+    that it lists itself. pulling_mb: its download queue, MB; registry_mbps: bandwidth between
+    it and the registry, Mbit/s; None when nobody stated them.
     """
 
     name: str
@@ -87,6 +105,9 @@ class Node:
     tier: str = ""
     bandwidth_mbps: float | None = None
     image_layers: frozenset[str] = frozenset()
+    images: tuple[Image, ...] = ()
+    pulling_mb: float | None = None
+    registry_mbps: float | None = None
     features: frozenset[str] = frozenset()
 
     def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:

@@ -3,13 +3,13 @@
 Every array has one entry a node, in the order of `NodeTable.nodes`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.core.model import Node, Pod, Toleration
+from leadline_controller.core.model import Layer, Node, Pod, Toleration
 from leadline_controller.core.selectors import Requirement, Selector, Terms
 
 Floats = NDArray[np.float64]
@@ -169,7 +169,24 @@ class NodeTable:
     @cached_property
     def bandwidth_mbps(self) -> Floats:
         """Stated capacity of each node's link, Mbit/s, NaN where unknown."""
-        return np.array(
-            [np.nan if n.bandwidth_mbps is None else n.bandwidth_mbps for n in self.nodes],
-            dtype=np.float64,
-        )
+        return _column(node.bandwidth_mbps for node in self.nodes)
+
+    @cached_property
+    def registry_mbps(self) -> Floats:
+        """Stated bandwidth between each node and the registry, Mbit/s, NaN where unknown."""
+        return _column(node.registry_mbps for node in self.nodes)
+
+    @cached_property
+    def pulling_mb(self) -> Floats:
+        """Stated size of each node's download queue, MB, shape (n,), NaN where unknown."""
+        return _column(node.pulling_mb for node in self.nodes)
+
+    @cached_property
+    def images(self) -> Mapping[str, tuple[Layer, ...]]:
+        """The layers of the images that nodes list, by name; the first node's word counts."""
+        listed = (image for node in reversed(self.nodes) for image in node.images)
+        return {image.name: image.layers for image in listed}
+
+
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

@@ -14,17 +14,21 @@ class OptionError(ValueError):
     """An option that the strategy does not have, or a value that it can't take."""
 
 
+OptionValue = float | str
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as it is shown to people. Every option is a number."""
+    """One option as it is shown to people: a number in a range, or one of `choices`."""
 
     name: str
     attribute: str
-    default: float
+    default: OptionValue
     unit: str
     minimum: float
     maximum: float
     help: str
+    choices: tuple[str, ...] = ()
 
 
 def option(
@@ -39,7 +43,19 @@ def option(
     """Declare a field as an option. `name` where the field's name is not the option's."""
     return field(
         default=default,
-        metadata={"option": (name, default, unit, minimum, maximum, help)},
+        metadata={"option": (name, float(default), unit, minimum, maximum, help)},
+    )
+
+
+def choice(
+    default: str,
+    *choices: str,
+    help: str,  # noqa: A002  # as above
+) -> Any:
+    """Declare a field as an option that is one of some words; `default` is the first of them."""
+    words = (default, *choices)
+    return field(
+        default=default, metadata={"option": (None, default, "", 0.0, math.inf, help, words)}
     )
 
 
@@ -48,10 +64,8 @@ def options_of(strategy: type) -> tuple[Option, ...]:
     found = []
     for each in fields(strategy):
         if "option" in each.metadata:
-            name, default, unit, minimum, maximum, text = each.metadata["option"]
-            found.append(
-                Option(name or each.name, each.name, float(default), unit, minimum, maximum, text)
-            )
+            name, *declared = each.metadata["option"]
+            found.append(Option(name or each.name, each.name, *declared))
     return tuple(found)
 
 
@@ -67,12 +81,30 @@ def build(strategy: type, given: Mapping[str, object]) -> Any:
     return strategy(**values)
 
 
-def values_of(strategy: Any) -> dict[str, float]:
+def values_of(strategy: Any) -> dict[str, OptionValue]:
     """The options that are in force, by name."""
     return {each.name: getattr(strategy, each.attribute) for each in options_of(type(strategy))}
 
 
-def _checked(option: Option, value: object) -> float:
+def value_text(value: OptionValue) -> str:
+    """An option's value as people and the wire read it."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def value_of_text(text: str) -> OptionValue:
+    """The value that `value_text` was made from: a number, else the word."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _checked(option: Option, value: object) -> OptionValue:
+    if option.choices:
+        if value not in option.choices:
+            listed = " or ".join(option.choices)
+            raise OptionError(f"option {option.name}: expected {listed}, got {value!r}")
+        return str(value)
     try:
         number = math.nan if isinstance(value, bool) else float(str(value))
     except ValueError:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from leadline_controller.core.images import ImageTable
 from leadline_controller.core.model import HostPort, Link, Node, Pod
 from leadline_controller.core.nodes import Bools as Bools
 from leadline_controller.core.nodes import Floats as Floats
@@ -128,6 +129,7 @@ class ClusterView:
     host_ports: node index -> ports taken there.
     residents: the pods that are on the nodes. mounts: node index -> those of them that bring
     claims or disks. storage: claims, volumes and what else decides where a volume can be.
+    images: their layers, and what the nodes still have to pull.
     """
 
     table: NodeTable
@@ -143,6 +145,7 @@ class ClusterView:
     mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
     namespaces: Namespaces = field(default_factory=Namespaces)
     storage: Storage = field(default_factory=Storage)
+    images: ImageTable = field(default_factory=ImageTable)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -169,6 +172,12 @@ class ClusterView:
     def bandwidth_free_mbps(self) -> Floats:
         """Each link's capacity less what pods asked for, Mbit/s, shape (n,); NaN is unknown."""
         return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
+
+    def registry_mbps(self) -> Floats:
+        """Bandwidth between each node and the registry, Mbit/s, shape (n,): as stated, else what
+        was measured of the node's link, else NaN."""
+        stated = self.table.registry_mbps
+        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
 
     def with_placement(
         self,
@@ -205,6 +214,7 @@ class ClusterView:
             residents=self.residents.with_pods([(pod, node)]),
             mounts=mounts,
             storage=self.storage if volumes is None else self.storage.assuming(volumes),
+            images=self.images.with_pull(self.table, pod, node),
         )
 
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":

@@ -6,6 +6,9 @@ Named as modules, so that listing them imports none of the libraries that only t
 from collections.abc import Mapping
 
 EXPERIMENTS: Mapping[str, str] = {
-    "kubedsm": "leadline_controller.experiments.kubedsm",
     "netsched": "leadline_controller.experiments.netsched",
+    "dacs": "leadline_controller.experiments.dacs",
+    "kubedsm": "leadline_controller.experiments.kubedsm",
+    "infrastructure-aware": "leadline_controller.experiments.infrastructure_aware",
+    "response-time": "leadline_controller.experiments.response_time",
 }

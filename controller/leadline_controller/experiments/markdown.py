@@ -36,14 +36,14 @@ def _claims(claims: Sequence[Claim]) -> Iterator[str]:
 
 
 def _misses(misses: Sequence[Claim]) -> Iterator[str]:
+    """By reason, as several may have the same."""
     if misses:
         yield "\n### What misses, and why\n"
-    for claim in misses:
-        case = f", {claim.case}" if claim.case else ""
-        yield (
-            f"- **{claim.table}{case}**: {claim.says} The paper has {claim.paper}, "
-            f"ours is {claim.ours}. {claim.why}"
-        )
+    for why in dict.fromkeys(claim.why for claim in misses):
+        yield f"- {why}"
+        for claim in misses:
+            if claim.why == why:
+                yield f"  - {claim.where}: {claim.says} Paper {claim.paper}, here {claim.ours}."
 
 
 def _image(figure: Figure, folder: str) -> str:

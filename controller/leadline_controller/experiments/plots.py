@@ -36,6 +36,7 @@ _STYLE: Mapping[str, Any] = {
 }
 _INCHES = (7.2, 3.6)
 _DPI = 110
+_LETTERS_IN_A_ROW = 60
 _GROUP = 0.8  # how much of its place a group of bars fills
 
 
@@ -80,6 +81,10 @@ def _bars(axes: Axes, series: Sequence[Series]) -> None:
             edgecolor="white",
         )
     axes.set_xticks(range(len(groups)), groups)
+    if sum(map(len, groups)) > _LETTERS_IN_A_ROW:
+        axes.tick_params("x", rotation=30)
+        for group in axes.get_xticklabels():
+            group.set_horizontalalignment("right")
 
 
 def _lines(axes: Axes, series: Sequence[Series]) -> None:

@@ -50,6 +50,11 @@ class Claim:
     holds: bool
     why: str = ""
 
+    @property
+    def where(self) -> str:
+        """Table and case, to be read by people."""
+        return f"{self.table}, {self.case}" if self.case else self.table
+
 
 class Series(NamedTuple):
     """A line, or a group of bars."""

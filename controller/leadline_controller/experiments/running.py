@@ -8,6 +8,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from ctypes import c_double
@@ -74,6 +75,15 @@ def _begin(shares: Any) -> None:
     global _shares
     _shares = shares
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the terminal's Ctrl-C ends it without a word
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    """A worker would go on computing for nobody."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # noqa: S101  # only workers run this
+    parent.join()
+    os._exit(1)
 
 
 def _run_counted(module: str, seed: int, number: int) -> Result:

@@ -13,7 +13,8 @@ Cells = Sequence[str]
 
 
 class Table(NamedTuple):
-    """One table or figure of the paper: the columns' names and the cells below them."""
+    """One table or figure of the paper. title: which, and what holds for all its rows. columns:
+    their names, and below them the cells of `rows`."""
 
     title: str
     columns: Cells
@@ -27,10 +28,11 @@ _COLUMNS = (
     "metric",
     "paper",
     "ours",
-    "difference",
+    "diff",
     "optimum",
     "gap",
 )
+_LABELS = range(4)
 NUMBERS = frozenset(_COLUMNS[4:])
 
 
@@ -38,12 +40,23 @@ def tables(result: Result) -> Iterator[Table]:
     """The rows by table, in the order in which the tables first appear."""
     order = list(dict.fromkeys(row.table for row in result.rows))
     rows = sorted(result.rows, key=lambda row: order.index(row.table))
-    for title, group in groupby(rows, key=lambda row: row.table):
-        cells = [_cells(row) for row in group]
-        kept = [at for at, _ in enumerate(_COLUMNS) if any(row[at] for row in cells)]
-        yield Table(
-            title, [_COLUMNS[at] for at in kept], [[row[at] for at in kept] for row in cells]
-        )
+    for name, group in groupby(rows, key=lambda row: row.table):
+        yield _table(name, list(group))
+
+
+def _table(name: str, rows: Sequence[Row]) -> Table:
+    """What is the same in all rows stands in the title, once."""
+    cells = [_cells(row) for row in rows]
+    common = {at for at in _LABELS if len(rows) > 1 and len({row[at] for row in cells}) == 1}
+    said = [cells[0][at] for at in sorted(common) if cells[0][at]]
+    kept = [
+        at for at, _ in enumerate(_COLUMNS) if at not in common and any(row[at] for row in cells)
+    ]
+    return Table(
+        ": ".join([name, *said]),
+        [_COLUMNS[at] for at in kept],
+        [[row[at] for at in kept] for row in cells],
+    )
 
 
 def _cells(row: Row) -> Cells:

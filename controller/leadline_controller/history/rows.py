@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from leadline_controller.core.account import Account
 from leadline_controller.core.cycle import Better
+from leadline_controller.core.options import OptionValue, value_of_text
 from leadline_controller.history.codec import decode
 from leadline_controller.history.times import Moment, Now
 from leadline_controller.state.decisions import Told
@@ -85,20 +86,20 @@ def _account(data: bytes) -> Account:
         return Account()
 
 
-def _options(text: str) -> dict[str, float]:
+def _options(text: str) -> dict[str, OptionValue]:
     try:
-        return {name: float(value) for name, value in json.loads(text).items()}
+        return {name: value_of_text(str(value)) for name, value in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError):
         return {}
 
 
-def rule(strategy: str, better: str, options: Mapping[str, float]) -> Rule:
+def rule(strategy: str, better: str, options: Mapping[str, OptionValue]) -> Rule:
     """The rule of a decision, the same text for the same options."""
     return _rule(strategy, better, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=16)
-def _rule(strategy: str, better: str, options: tuple[tuple[str, float], ...]) -> Rule:
+def _rule(strategy: str, better: str, options: tuple[tuple[str, OptionValue], ...]) -> Rule:
     return Rule(strategy, better, json.dumps(dict(options)))
 
 

@@ -9,6 +9,7 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.core.account import Account
 from leadline_controller.core.model import Pod
+from leadline_controller.core.options import value_text
 from leadline_controller.core.view import Floats
 from leadline_controller.serve.nodes import in_order
 from leadline_controller.serve.source import InspectionSource
@@ -64,7 +65,7 @@ def explanation(told: Sequence[Told]) -> pb.ExplainPodResponse:
     return pb.ExplainPodResponse(
         placement=placement(last),
         better=last.better,
-        options={name: f"{value:g}" for name, value in last.options.items()},
+        options={name: value_text(value) for name, value in last.options.items()},
         scores=list(_scores(account)),
         rejected=[
             pb.NodeRejection(node=node, reasons=account.reasons[node])

@@ -14,8 +14,9 @@ import numpy as np
 from leadline_controller.core.amounts import read_amounts
 from leadline_controller.core.batch import Running
 from leadline_controller.core.fields import FieldError, Fields
+from leadline_controller.core.images import ImageTable, full_name
 from leadline_controller.core.manifest import read_pod, read_taints
-from leadline_controller.core.model import PODS, HostPort, Link, Node, Pod, Taint
+from leadline_controller.core.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
 from leadline_controller.core.quantity import MAX_AMOUNT
 from leadline_controller.core.residents import Residents
 from leadline_controller.core.storage import Storage
@@ -77,17 +78,18 @@ def read_snapshot(document: object) -> Snapshot:
     table = NodeTable([_node(entry) for entry in entries])
     _refuse_twice(entries, table.names, "name")
     links = LinkTable(table.index, _links(root, table))
-    _check_images(root)
+    images = ImageTable.of(_images(root))
     pods = _pods(root, table)
     residents = [pod for pod in pods if pod.node_name is not None and not pod.finished]
     pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
+    running = tuple((pod, table.index[pod.node_name or ""]) for pod in residents)
     resources = read_resources(root)
     view = replace(
         _view(table, entries, links, residents),
         namespaces=known_namespaces(resources, pods),
         storage=Storage.of(resources),
+        images=images.with_running(table, running),
     )
-    running = tuple((pod, table.index[pod.node_name or ""]) for pod in residents)
     return Snapshot(view, tuple(pending), running)
 
 
@@ -95,8 +97,6 @@ def _node(entry: Fields) -> Node:
     entry.only(*_NODE_FIELDS)
     if entry.has("tier") and entry.raw("tier") not in ("edge", "cloud"):
         raise entry.error("tier", "edge or cloud")
-    entry.number("pulling_mb", _MOST)
-    entry.number("registry_mbps", _MOST)
     name = _name(entry, "name")
     return Node(
         name=name,
@@ -108,6 +108,8 @@ def _node(entry: Fields) -> Node:
         tier=entry.text("tier", ""),
         bandwidth_mbps=entry.number("bandwidth_mbps", _MOST),
         image_layers=frozenset(entry.texts("image_layers")),
+        pulling_mb=entry.number("pulling_mb", _MOST),
+        registry_mbps=entry.number("registry_mbps", _MOST),
     )
 
 
@@ -140,17 +142,32 @@ def _links(root: Fields, table: NodeTable) -> list[Link]:
     return found
 
 
-def _check_images(root: Fields) -> None:
-    """Images are for the strategies that look at layers; a file must be right even so."""
+def _images(root: Fields) -> list[Image]:
     entries = list(root.objects("images"))
     _refuse_twice(entries, [entry.text("name") for entry in entries], "name")
-    for entry in entries:
-        entry.only("name", "layers")
-        for layer in entry.objects("layers"):
-            layer.only("digest", "size_mb")
-            layer.text("digest")
-            if layer.number("size_mb", _MOST) is None:
-                raise layer.error("size_mb", "a number")
+    sizes_mb: dict[str, tuple[float, str]] = {}
+    images = [_image(entry, sizes_mb) for entry in entries]
+    _refuse_twice(entries, [full_name(image.name) for image in images], "name")
+    return images
+
+
+def _image(entry: Fields, sizes_mb: dict[str, tuple[float, str]]) -> Image:
+    """sizes_mb: digest -> the layer's size and where it was read, of all images so far."""
+    entry.only("name", "layers")
+    layers: dict[str, Layer] = {}
+    for layer in entry.objects("layers"):
+        layer.only("digest", "size_mb")
+        digest, size_mb = layer.text("digest"), layer.number("size_mb", _MOST)
+        if size_mb is None:
+            raise layer.error("size_mb", "a number")
+        if digest in layers:
+            raise FieldError(f"{layer.at('digest')}: layer {digest!r} comes twice in one image")
+        known_mb, place = sizes_mb.setdefault(digest, (size_mb, layer.path))
+        if known_mb != size_mb:
+            where = f"{layer.at('size_mb')}: layer {digest!r}"
+            raise FieldError(f"{where} has {size_mb:g} MB here and {known_mb:g} MB in {place}")
+        layers[digest] = Layer(digest, size_mb)
+    return Image(entry.text("name"), tuple(layers.values()))
 
 
 def _pods(root: Fields, table: NodeTable) -> list[Pod]:

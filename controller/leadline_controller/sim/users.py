@@ -31,20 +31,22 @@ class Answered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Habit:
-    """What a user does: keeps `parallel` requests going, each time with a pause.
+    """What a user does: keeps `parallel` requests going, with a pause before each next one.
 
-    In a closed loop the pause is between an answer and the next request; else requests come
-    every `pause_s`, answered or not. Raises ValueError.
+    pause_s: the shortest and the longest pause; chance decides between them, as with Locust's
+    `between`. In a closed loop the pause begins with the answer, else with the request, answered
+    or not. Raises ValueError.
     """
 
     parallel: int = 1
-    pause_s: float = 0.0
+    pause_s: tuple[float, float] = (0.0, 0.0)
     closed: bool = True
 
     def __post_init__(self) -> None:
-        if self.parallel < 1 or self.pause_s < 0:
-            raise ValueError("parallel: expected 1 or more; pause_s: 0 or more")
-        if not self.closed and self.pause_s == 0:
+        shortest_s, longest_s = self.pause_s
+        if self.parallel < 1 or not 0 <= shortest_s <= longest_s:
+            raise ValueError("parallel: expected 1 or more; pause_s: 0 or more, shortest first")
+        if not self.closed and shortest_s == 0:
             raise ValueError("pause_s: expected more than 0 where nobody waits for the answer")
 
 
@@ -55,8 +57,8 @@ class Users:
     """Users who come and go by steps; the last to come is the first to go, after its answer.
 
     serve(node): a process that ends when a request of a user at this node is answered. nodes:
-    where users log in, one after the other and round again. random: when within a pause each
-    begins, so that they do not march in step.
+    where users log in, one after the other and round again. random: decides how long pauses
+    are, and when within the longest one each request begins, so that they do not march in step.
     """
 
     def __init__(
@@ -95,13 +97,13 @@ class Users:
     def _stream(self, stream: int) -> ProcessGenerator:
         habit, env = self._habit, self._env
         node = self._nodes[stream // habit.parallel % len(self._nodes)]
-        yield env.timeout(self._random.uniform(0, habit.pause_s))
+        yield env.timeout(self._random.uniform(0, habit.pause_s[1]))
         while stream < self.asking:
             if habit.closed:
                 yield from self._request(node)
             else:
                 env.process(self._request(node))
-            yield env.timeout(habit.pause_s)
+            yield env.timeout(self._random.uniform(*habit.pause_s))
         self._busy.discard(stream)
 
     def _request(self, node: str) -> ProcessGenerator:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leadline_controller.core.account import Account, account
 from leadline_controller.core.cycle import Better, Decision
+from leadline_controller.core.options import OptionValue
 
 BOUND = "bound"
 PENDING = "pending"
@@ -28,7 +29,7 @@ class Record:
     decision: Decision
     at_s: float
     outcome: str
-    options: Mapping[str, float]
+    options: Mapping[str, OptionValue]
     number: int
 
 
@@ -48,7 +49,7 @@ class Told:
     strategy: str
     better: Better
     outcome: str
-    options: Mapping[str, float]
+    options: Mapping[str, OptionValue]
     age_s: float
     first_age_s: float
     times: int = 1
@@ -125,7 +126,7 @@ class DecisionLog:
         self._make_room()
 
     def add(
-        self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, float]
+        self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, OptionValue]
     ) -> None:
         """Remember a decision in place of any earlier one about the pod."""
         for known in (self._records, self._open):

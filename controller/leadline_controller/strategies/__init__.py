@@ -8,9 +8,12 @@ from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.cloud_first import CloudFirst
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog
+from leadline_controller.strategies.image_locality import ImageLocality
+from leadline_controller.strategies.infrastructure_aware import InfrastructureAware
 from leadline_controller.strategies.kcss import Kcss
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.layer_locality import LayerLocality
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.strategies.response_time import ResponseTime
@@ -22,12 +25,15 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "netsched": NetSched,
     "dacs": Dacs,
     "kubedsm": KubeDsm,
+    "infrastructure-aware": InfrastructureAware,
     "response-time": ResponseTime,
     "kube-default": KubeDefault,
     "elasticfog": ElasticFog,
     "tsra": Tsra,
     "nas": Nas,
     "kcss": Kcss,
+    "image-locality": ImageLocality,
+    "layer-locality": LayerLocality,
     "bef": BiggestEdgeFirst,
     "sef": SmallestEdgeFirst,
     "cloud-first": CloudFirst,

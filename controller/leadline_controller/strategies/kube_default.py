@@ -11,7 +11,9 @@ import numpy as np
 
 from leadline_controller.core.cycle import Better, Scores, best
 from leadline_controller.core.model import CPU, MEMORY, Pod
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.core.options import choice
+from leadline_controller.core.spreading import free_share, least_requested, whole_points
+from leadline_controller.core.view import ClusterView, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,9 @@ class KubeDefault:
     Requests are those of the pods already on the node, as the paper has it; today's
     kube-scheduler adds the incoming pod's. Needs nothing measured. A node that has none of
     a resource has no share of it: its score is unknown, and it is chosen only when all are.
+
+    rounding=whole rounds down to whole points, as kube-scheduler does, so that nodes that are
+    nearly as empty tie; Eq. 1 does not.
     """
 
     name: ClassVar[str] = "kube-default"
@@ -29,11 +34,15 @@ class KubeDefault:
     paper: ClassVar[str] = "DACS, Eq. 1-2 (kube-scheduler)"
     needs: ClassVar[tuple[str, ...]] = ()
 
+    rounding: str = choice("exact", "whole", help="points as they are, or rounded down")
+
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """Eq. 1 with Eq. 2 for every candidate."""
-        cpu_share = _free_share(view, CPU, candidates)
-        memory_share = _free_share(view, MEMORY, candidates)
-        total = (cpu_share + memory_share) / 2 * 10
+        cpu_share = free_share(view, CPU, candidates)
+        memory_share = free_share(view, MEMORY, candidates)
+        total = least_requested(view, candidates)
+        if self.rounding == "whole":
+            total = whole_points(total)
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
@@ -46,9 +55,3 @@ class KubeDefault:
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
         """The pod's requests."""
         return pod.requests
-
-
-def _free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
-    capacity = view.table.allocatable(resource)[candidates].astype(np.float64)
-    capacity[capacity == 0] = np.nan
-    return view.free(resource)[candidates] / capacity

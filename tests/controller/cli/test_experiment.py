@@ -87,11 +87,16 @@ def test_tables_claims_and_reasons_fit_80_columns(
     text = told(capsys, "fake", "-o", output)
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "5 pods  netsched             pods_n1      2     3          +1" in lines
-    assert next(line.split() for line in lines if "missed" in line)[:2] == ["Table", "2"]
-    assert "Table 2, low load misses: The load differs." in lines
+    assert ["netsched", "2", "3", "+1"] in [line.split() for line in lines]
+    assert " ".join(text.split()).count("The load differs.") == 1
+    assert "1 Mbit/s" in text or output == "table"
+    if output == "table":
+        at = lines.index("missed  Table 2, low load: DACS waits less.")
+        assert lines[at + 1 :][:2] == [
+            "        paper 50.0 %, here 37.5 %",
+            "        The load differs.",
+        ]
     assert [line for line in lines if line][-1] == "1 of 2 claims hold"
-    assert ("1 Mbit/s" in text) == (output == "wide")
 
 
 @pytest.mark.usefixtures("fakes")

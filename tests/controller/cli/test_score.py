@@ -80,7 +80,51 @@ def test_kube_default_spreads_two_on_each(capsys: Capture, seed: int) -> None:
         *("--strategy", "kube-default", "--seed", str(seed)),
     )
     assert spread(result) == {"n1": 2, "n2": 2, "n3": 2}
-    assert result["options"] == {}
+    assert result["options"] == {"rounding": "exact"}
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+@pytest.mark.parametrize(
+    ("strategy", "options", "expected"),
+    [
+        ("elasticfog", [], (2, 2, 2)),
+        ("kube-default", [], (2, 2, 2)),
+        ("tsra", [], (4, 1, 1)),
+        ("kcss", [], (0, 3, 3)),
+        ("dacs", ["alpha=0.25", "phi=0.25", "lambda=0.005"], (3, 1, 2)),
+        ("dacs", ["alpha=0.5", "phi=0.25", "lambda=0.005"], (3, 2, 1)),
+        ("dacs", ["alpha=0.75", "phi=0.25", "lambda=0.005"], (3, 2, 1)),
+    ],
+)
+def test_figure_4a_of_the_dacs_paper(
+    capsys: Capture, strategy: str, options: list[str], expected: tuple[int, ...], seed: str
+) -> None:
+    given = [part for option in options for part in ("--option", option)]
+    file = EXAMPLES / "dacs-scenario2.yaml"
+    placed = spread(score(capsys, file, "--strategy", strategy, "--seed", seed, *given))
+    assert tuple(placed[node] for node in ("n1", "n2", "n3")) == expected
+
+
+@pytest.mark.parametrize("alpha", ["2", "-0.1", "nan", "half"])
+def test_alpha_is_a_share(capsys: Capture, alpha: str) -> None:
+    file = str(EXAMPLES / "dacs-scenario2.yaml")
+    assert run(["score", "--snapshot", file, "--option", f"alpha={alpha}"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"leadline: option alpha: expected a number from 0 to 1, got '{alpha}'"
+
+
+@pytest.mark.parametrize("strategy", ["dacs", "tsra", "nas", "elasticfog", "kcss", "random"])
+def test_a_user_at_an_unknown_node_leaves_that_pod_pending(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
+    document = yaml.safe_load((EXAMPLES / "dacs-scenario2.yaml").read_text())
+    document["pods"][0]["metadata"]["annotations"]["leadline.dev/user-node"] = "nowhere"
+    file = tmp_path / "unknown.json"
+    file.write_text(json.dumps(document))
+    first, *others = score(capsys, file, "--strategy", strategy, code=1)["decisions"]
+    assert first["node"] is None
+    assert first["why"] == "annotation leadline.dev/user-node: the cluster has no node 'nowhere'"
+    assert all(decision["node"] for decision in others)
 
 
 def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture) -> None:

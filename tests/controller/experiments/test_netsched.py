@@ -35,12 +35,19 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
     assert times["Fig. 10", "netsched"].optimum == pytest.approx(8000 / 94)
 
 
-def test_chance_plays_no_part_where_nothing_ties(result: Result) -> None:
+def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
-    assert other.claims == result.claims
-    assert [row for row in other.rows if "idle" not in row.case] == [
-        row for row in result.rows if "idle" not in row.case
+    assert [(c.case, c.ours, c.holds) for c in other.claims] == [
+        (c.case, c.ours, c.holds) for c in result.claims
     ]
+
+
+def test_with_whole_points_chance_gives_the_papers_counts_now_and_then(result: Result) -> None:
+    drawn = {row.case: row.ours for row in result.rows if row.option == "rounding=whole"}
+    assert drawn.keys() == {"90 pods", "5 pods, 500 MB", "10 pods, 1 GB"}
+    assert 0 < drawn["5 pods, 500 MB"] < 50
+    (miss,) = result.misses
+    assert f"{drawn['5 pods, 500 MB']:g} of 100 draws" in miss.why
 
 
 def test_the_best_placement_is_searched_and_not_assumed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ import multiprocessing
 import pytest
 from leadline_controller.experiments.running import run, run_all
 
+from tests.support.ports import wait_until
+
 HERE = "tests.controller.experiments"
 BOTH = {"another": f"{HERE}.another", "fake": f"{HERE}.fakes"}
 
@@ -21,6 +23,4 @@ def test_all_come_back_in_order_and_alike(workers: int) -> None:
 def test_one_that_fails_ends_the_others() -> None:
     with pytest.raises(ValueError, match="no such load"):
         run_all({**BOTH, "broken": f"{HERE}.broken"}, 0, lambda _: None)
-    for child in multiprocessing.active_children():
-        child.join(10)
-    assert multiprocessing.active_children() == []
+    wait_until(lambda: not multiprocessing.active_children(), "no worker is left")

@@ -1,7 +1,9 @@
 """Users at nodes, with a service that takes exactly two seconds."""
 
 from collections import Counter
+from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 import simpy
@@ -33,14 +35,22 @@ def test_in_a_closed_loop_a_user_waits_for_the_answer() -> None:
 
 
 def test_parallel_requests_and_pauses() -> None:
-    users = play(Habit(parallel=3, pause_s=2.0), [Step(2, 40.0)])
+    users = play(Habit(parallel=3, pause_s=(2.0, 2.0)), [Step(2, 40.0)])
     # Six streams, each a request every 4 s, which begin within the first pause.
     assert len(users.answered) == 60
     assert len({a.sent_s for a in users.answered if a.sent_s < 2}) == 6
 
 
+def test_pauses_are_between_the_shortest_and_the_longest() -> None:
+    users = play(Habit(pause_s=(1.0, 3.0)), [Step(1, 400.0)])
+    sent_s = [a.sent_s for a in users.answered]
+    pauses_s = [after - before - 2.0 for before, after in pairwise(sent_s)]
+    assert 1.0 <= min(pauses_s) < 1.3
+    assert 2.7 < max(pauses_s) <= 3.0
+
+
 def test_in_an_open_loop_nobody_waits() -> None:
-    users = play(Habit(pause_s=0.5, closed=False), [Step(1, 5.0)])
+    users = play(Habit(pause_s=(0.5, 0.5), closed=False), [Step(1, 5.0)])
     assert len(users.answered) == 10
     assert {a.response_s for a in users.answered} == {2.0}
 
@@ -62,7 +72,9 @@ def test_users_log_in_at_the_nodes_in_turn() -> None:
     assert Counter(a.node for a in users.answered) == {"n1": 4, "n2": 2}
 
 
-@pytest.mark.parametrize("bad", [{"parallel": 0}, {"pause_s": -1}, {"closed": False}])
-def test_impossible_habits_are_refused(bad: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "bad", [{"parallel": 0}, {"pause_s": (-1, 0)}, {"pause_s": (2, 1)}, {"closed": False}]
+)
+def test_impossible_habits_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
-        Habit(**bad)  # type: ignore[arg-type]  # that is the test
+        Habit(**bad)

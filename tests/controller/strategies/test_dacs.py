@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from leadline_controller.core.contention import contention_s
 from leadline_controller.core.cycle import Scores
 from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod
 from leadline_controller.core.options import build
@@ -59,14 +58,6 @@ def test_eq_9_what_a_pod_is_granted(
     request_: float, limit: float, residual: float, phi: float, expected: float
 ) -> None:
     assert granted(request_, limit, np.array([residual]), phi).tolist() == [expected]
-
-
-def test_eq_18_contention() -> None:
-    placed = np.array([0, 1, 2, 5, 10**6])
-    gamma = contention_s(placed, beta_cs=0.1, beta_rc=0.01)
-    assert gamma[:4].tolist() == pytest.approx([0.0, 0.11, 0.12, 0.26])
-    assert math.isfinite(gamma[4])
-    assert contention_s(placed, 0.1, 0.0).tolist() == [0.0, 0.1, 0.1, 0.1, 0.1]
 
 
 def test_algorithm_2_line_7_worked_example() -> None:

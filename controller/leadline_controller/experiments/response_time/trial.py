@@ -1,0 +1,210 @@
+"""One run of the paper's test: a deployment that is scaled and placed while users load it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from random import Random
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+import simpy
+from simpy.events import ProcessGenerator
+
+from leadline_controller.core.cycle import Strategy, decide
+from leadline_controller.core.model import Pod
+from leadline_controller.core.view import ClusterView
+from leadline_controller.experiments.response_time.testbed import (
+    MASTER,
+    Service,
+    cluster,
+    replica,
+)
+from leadline_controller.filters import FILTERS
+from leadline_controller.sim.autoscaler import autoscale
+from leadline_controller.sim.processors import Processors
+from leadline_controller.sim.users import Answered, Step, Users
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.response_time import replica_to_remove
+
+
+class Replica(NamedTuple):
+    """A pod, and the worker that it is on."""
+
+    pod: Pod
+    node: str
+
+
+Removal = Callable[[ClusterView, Sequence[Replica]], Replica]
+
+
+def newest(_: ClusterView, replicas: Sequence[Replica]) -> Replica:
+    """The paper's: Algorithm 1, lines 20-24."""
+    pod = replica_to_remove([each.pod for each in replicas])
+    return next(each for each in replicas if each.pod is pod)
+
+
+def on_the_fullest(view: ClusterView, replicas: Sequence[Replica]) -> Replica:
+    """The default's, by Section 5.1: the one on the node with the least resources left. Of
+    equals the newest."""
+    at = np.array([view.table.index[each.node] for each in replicas])
+    room = KubeDefault().score(view, replicas[0].pod, at).total
+    return replicas[int(np.flatnonzero(room == room.min())[-1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How replicas are placed and taken away."""
+
+    strategy: Strategy
+    removal: Removal
+
+
+class Deployment:
+    """A service's replicas, in the order of their creation."""
+
+    def __init__(self, service: Service, method: Method, random: Random) -> None:
+        self.replicas: list[Replica] = []
+        self.created: list[Replica] = []
+        self.removed: list[Replica] = []
+        self._service = service
+        self._method = method
+        self._random = random
+        self._empty = cluster(service.workers)
+        self._nodes: Sequence[str] = ()
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Where the replicas are."""
+        return self._nodes
+
+    def scale(self, count: int) -> None:
+        """Place new replicas, or take some away, one after the other. One that no node takes
+        stays away."""
+        while len(self.replicas) > count:
+            gone = self._method.removal(self._view(), self.replicas)
+            self.replicas.remove(gone)
+            self.removed.append(gone)
+        for _ in range(count - len(self.replicas)):
+            self._add(replica(self._service, len(self.created) + 1))
+        self._nodes = tuple(each.node for each in self.replicas)
+
+    def _add(self, pod: Pod) -> None:
+        decision = decide(self._view(), pod, FILTERS, self._method.strategy, self._random)
+        if decision.node is not None:
+            self.replicas.append(Replica(pod, decision.node))
+            self.created.append(self.replicas[-1])
+
+    def _view(self) -> ClusterView:
+        view = self._empty
+        for pod, node in self.replicas:
+            at = view.table.index[node]
+            view = view.with_placement(pod, at, self._method.strategy.charge(view, pod, at))
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run showed; all per step. response_s: of the requests sent in the step.
+    throughput: requests answered a second. nodes: of the replicas halfway through the step, in
+    the order of their creation. removed: nodes of the replicas taken away, in that order."""
+
+    response_s: Sequence[Sequence[float]]
+    throughput: Sequence[float]
+    nodes: Sequence[Sequence[str]]
+    removed: Sequence[str]
+
+
+def run_trial(service: Service, method: Method, seed: int) -> Outcome:
+    """Follow the steps up and down once."""
+    random = Random(seed)  # noqa: S311  # a simulation, no secrets
+    env = simpy.Environment()
+    deployment = Deployment(service, method, random)
+    deployment.scale(service.scaling.minimum)
+    nodes: list[Sequence[str]] = []
+
+    def watch() -> ProcessGenerator:
+        for step in service.steps:
+            yield env.timeout(step.length_s / 2)
+            nodes.append(deployment.nodes)
+            yield env.timeout(step.length_s / 2)
+
+    users = _users(env, service, lambda: deployment.nodes, random)
+    env.process(users.follow(service.steps))
+    env.process(watch())
+    env.process(
+        autoscale(
+            env,
+            service.scaling,
+            metric=lambda: users.asking,
+            replicas=lambda: len(deployment.nodes),
+            scale=deployment.scale,
+        )
+    )
+    env.run(until=service.step_s * len(service.steps))
+    removed = [each.node for each in deployment.removed]
+    return _outcome(users.answered, service.step_s, nodes, removed)
+
+
+def best_placement(service: Service, replicas: int) -> Sequence[str]:
+    """The workers from which answers come soonest, of every placement of so many replicas,
+    several on one worker or not and the threshold aside, under the load that the autoscaler
+    has them for. Each placement is tried for a quarter of a step."""
+    step = Step(service.users_a_step * replicas, service.step_s / 4)
+
+    def response_s(nodes: Sequence[str]) -> float:
+        env = simpy.Environment()
+        users = _users(env, service, lambda: nodes, Random(0))  # noqa: S311  # a simulation
+        env.process(users.follow([step]))
+        env.run(until=step.length_s)
+        return fmean(each.response_s for each in users.answered)
+
+    workers = [worker.name for worker in service.workers]
+    return min(combinations_with_replacement(workers, replicas), key=response_s)
+
+
+def run_best(service: Service, placements: Sequence[Sequence[str]], seed: int) -> Outcome:
+    """Follow the steps once with the best placement always there at once. placements: of one
+    replica, two and so on."""
+    random = Random(seed)  # noqa: S311  # a simulation, no secrets
+    env = simpy.Environment()
+
+    def nodes() -> Sequence[str]:
+        return placements[users.asking // service.target_requests - 1]
+
+    users = _users(env, service, nodes, random)
+    env.process(users.follow(service.steps))
+    env.run(until=service.step_s * len(service.steps))
+    held = [placements[step.users // service.users_a_step - 1] for step in service.steps]
+    return _outcome(users.answered, service.step_s, held, ())
+
+
+def _users(
+    env: simpy.Environment, service: Service, nodes: Callable[[], Sequence[str]], random: Random
+) -> Users:
+    """The service's users, at the master. Chance decides to which replica a request goes, as
+    kube-proxy has it; it waits for the way there and back, and for its share of the cores."""
+    cores = {worker.name: Processors(env, worker.cores) for worker in service.workers}
+    away_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
+    work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
+
+    def serve(_: str) -> ProcessGenerator:
+        node = random.choice(nodes())
+        yield env.timeout(away_s[node])
+        yield cores[node].run(work_s[node], limit_cores=1.0)
+
+    return Users(env, serve, service.habit, (MASTER,), random)
+
+
+def _outcome(
+    answered: Sequence[Answered],
+    step_s: float,
+    nodes: Sequence[Sequence[str]],
+    removed: Sequence[str],
+) -> Outcome:
+    response_s: list[list[float]] = [[] for _ in nodes]
+    done = [0] * len(nodes)
+    for each in answered:
+        response_s[int(each.sent_s // step_s)].append(each.response_s)
+        done[min(int(each.done_s // step_s), len(nodes) - 1)] += 1
+    return Outcome(response_s, [count / step_s for count in done], nodes, removed)

@@ -1,0 +1,316 @@
+"""What a snapshot can have wrong, under every strategy: one clear line, or a pod that stays
+pending and says why; never a traceback, and nothing half done."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.cli.__main__ import run
+from leadline_controller.core.options import options_of
+from leadline_controller.strategies import STRATEGIES
+
+Capture = pytest.CaptureFixture[str]
+Document = dict[str, Any]
+Spoil = Callable[[Document], None]
+
+every_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
+
+
+def pod(name: str, **annotations: str) -> Document:
+    given = {f"leadline.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    resources = {"requests": {"cpu": "500m", "memory": "256Mi"}}
+    return {
+        "metadata": {"name": name, "labels": {"app": "web"}, "annotations": given},
+        "spec": {"containers": [{"name": "app", "image": "web:1", "resources": resources}]},
+    }
+
+
+GOOD: Document = {
+    "apiVersion": "leadline.dev/v1",
+    "kind": "ClusterSnapshot",
+    "nodes": [
+        {
+            "name": name,
+            "tier": tier,
+            "allocatable": {"cpu": "4", "memory": "4Gi"},
+            "requested": {"cpu": "1", "memory": "1Gi", "pods": 1},
+            "bandwidth_mbps": 100,
+            "bandwidth_requested_mbps": 10,
+            "metrics": {"cpu_percent": 20.0, "bandwidth_mbps": 90.0},
+            "image_layers": ["sha256:a"],
+            "pulling_mb": 10,
+            "registry_mbps": 50,
+        }
+        for name, tier in (("n1", "edge"), ("n2", "edge"), ("n3", "cloud"))
+    ],
+    "links": [{"a": "n1", "b": "n2", "rtt_ms": 5, "bandwidth_mbps": 90}],
+    "images": [{"name": "web:1", "layers": [{"digest": "sha256:a", "size_mb": 30}]}],
+    "pods": [
+        {
+            **pod("running"),
+            "spec": {**pod("running")["spec"], "nodeName": "n1"},
+        },
+        pod("web-1", user_node="n1", profile_ms='{"n1": 5}'),
+        pod("web-2"),
+    ],
+}
+
+
+def put(value: object, *path: str | int) -> Spoil:
+    """Sets what is at this path to the value."""
+
+    def spoil(document: Document) -> None:
+        place: Any = document
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = value
+
+    return spoil
+
+
+def drop(*keys: str) -> Spoil:
+    """Takes these fields off every node."""
+
+    def spoil(document: Document) -> None:
+        for node in document["nodes"]:
+            for key in keys:
+                node.pop(key)
+
+    return spoil
+
+
+def of_tier(tier: str) -> Spoil:
+    """Makes every node one of this tier."""
+
+    def spoil(document: Document) -> None:
+        for node in document["nodes"]:
+            node["tier"] = tier
+
+    return spoil
+
+
+def scored(
+    capsys: Capture, folder: Path, strategy: str, spoil: Spoil, *arguments: str
+) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    document = copy.deepcopy(GOOD)
+    spoil(document)
+    file = folder / "cluster.json"
+    file.write_text(json.dumps(document))
+    code = run(["score", "--snapshot", str(file), "--strategy", strategy, "-o", "json", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def nothing(_: Document) -> None:
+    pass
+
+
+def no_constant(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+@every_strategy
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        nothing,
+        drop("metrics"),
+        drop("tier"),
+        of_tier("cloud"),
+        of_tier("edge"),
+        drop("bandwidth_mbps", "bandwidth_requested_mbps"),
+        drop("registry_mbps", "pulling_mb", "image_layers"),
+        put([], "links"),
+        put([], "images"),
+        drop("metrics", "tier", "bandwidth_mbps", "registry_mbps", "requested"),
+        put({}, "nodes", 1, "metrics"),
+        put({"a": "n1", "b": "n2"}, "links", 0),
+        put(0, "nodes", 0, "bandwidth_mbps"),
+        put(0, "nodes", 0, "registry_mbps"),
+        put(0, "images", 0, "layers", 0, "size_mb"),
+        put("unheard-of:1", "pods", 1, "spec", "containers", 0, "image"),
+    ],
+    ids=[
+        *(
+            "nothing wrong",
+            "no metrics",
+            "no tiers",
+            "no edge",
+            "no cloud",
+            "no bandwidth",
+            "no layers",
+            "no links",
+        ),
+        *("no images", "next to nothing", "a node without metrics", "a link without values"),
+        *("a dead link", "a dead registry link", "an empty layer", "an unknown image"),
+    ],
+)
+def test_what_is_missing_is_unknown_and_every_pod_is_placed(
+    capsys: Capture, tmp_path: Path, strategy: str, spoil: Spoil
+) -> None:
+    code, out, err = scored(capsys, tmp_path, strategy, spoil)
+    assert (code, err) == (0, "")
+    decisions = json.loads(out, parse_constant=no_constant)["decisions"]
+    assert [decision["pod"] for decision in decisions] == ["default/web-1", "default/web-2"]
+    assert all(decision["node"] for decision in decisions)
+
+
+BAD: dict[str, tuple[Spoil, str]] = {
+    "a link to an unknown node": (put("n9", "links", 0, "b"), "links[0].b"),
+    "a pod on an unknown node": (put("n9", "pods", 0, "spec", "nodeName"), "pods[0].spec.nodeName"),
+    "a link to itself": (put("n1", "links", 0, "b"), "links[0].b"),
+    "the same node twice": (put("n1", "nodes", 1, "name"), "nodes[1].name"),
+    "a pod twice": (put("web-1", "pods", 2, "metadata", "name"), "pods[2].metadata.name"),
+    "negative CPU": (put("-1", "nodes", 0, "allocatable", "cpu"), "nodes[0].allocatable"),
+    "negative use": (put("-1", "nodes", 0, "requested", "memory"), "nodes[0].requested"),
+    "negative bandwidth": (put(-1, "nodes", 0, "bandwidth_mbps"), "nodes[0].bandwidth_mbps"),
+    "negative promise": (
+        put(-1, "nodes", 0, "bandwidth_requested_mbps"),
+        "nodes[0].bandwidth_requested_mbps",
+    ),
+    "a negative metric": (
+        put(-1, "nodes", 0, "metrics", "cpu_percent"),
+        "nodes[0].metrics.cpu_percent",
+    ),
+    "more than all of the CPU": (
+        put(101, "nodes", 0, "metrics", "cpu_percent"),
+        "nodes[0].metrics.cpu_percent",
+    ),
+    "an unknown metric": (put(1, "nodes", 0, "metrics", "cpus"), "nodes[0].metrics"),
+    "a negative round trip": (put(-1, "links", 0, "rtt_ms"), "links[0].rtt_ms"),
+    "a negative queue": (put(-1, "nodes", 0, "pulling_mb"), "nodes[0].pulling_mb"),
+    "a negative registry": (put(-1, "nodes", 0, "registry_mbps"), "nodes[0].registry_mbps"),
+    "a negative layer": (
+        put(-1, "images", 0, "layers", 0, "size_mb"),
+        "images[0].layers[0].size_mb",
+    ),
+    "an unknown tier": (put("fog", "nodes", 0, "tier"), "nodes[0].tier"),
+    "a number that is none": (put("much", "links", 0, "rtt_ms"), "links[0].rtt_ms"),
+    "a negative request": (
+        put("-1", "pods", 1, "spec", "containers", 0, "resources", "requests", "cpu"),
+        "pods[1].spec.containers[0].resources.requests",
+    ),
+    "no nodes at all": (lambda document: document.pop("nodes"), "nodes"),
+}
+
+
+@every_strategy
+@pytest.mark.parametrize("case", BAD)
+def test_a_wrong_snapshot_is_one_line_and_exit_code_2(
+    capsys: Capture, tmp_path: Path, strategy: str, case: str
+) -> None:
+    spoil, field = BAD[case]
+    code, out, err = scored(capsys, tmp_path, strategy, spoil)
+    assert (code, out) == (2, ""), "nothing half done"
+    assert err.startswith(f"leadline: {tmp_path / 'cluster.json'}: {field}")
+    assert err.count("\n") == 1
+
+
+PENDING: dict[str, tuple[Spoil, str]] = {
+    "no room anywhere": (
+        put("64", "pods", 1, "spec", "containers", 0, "resources", "requests", "cpu"),
+        "0 of 3 nodes fit: 3 NodeResourcesFit",
+    ),
+    "no bandwidth anywhere": (
+        put("500", "pods", 1, "metadata", "annotations", "leadline.dev/bandwidth-mbps"),
+        "0 of 3 nodes fit: 3 NodeBandwidthFit",
+    ),
+    "a user at an unknown node": (
+        put("n9", "pods", 1, "metadata", "annotations", "leadline.dev/user-node"),
+        "annotation leadline.dev/user-node: the cluster has no node 'n9'",
+    ),
+    "negative data": (
+        put("-1", "pods", 1, "metadata", "annotations", "leadline.dev/data-mb"),
+        "annotation leadline.dev/data-mb: expected a number from 0 to 1e+12, got",
+    ),
+    "a negative profile": (
+        put('{"n1": -5}', "pods", 1, "metadata", "annotations", "leadline.dev/profile-ms"),
+        "annotation leadline.dev/profile-ms: 'n1': expected a number from 0",
+    ),
+    "a threshold that is none": (
+        put("soon", "pods", 1, "metadata", "annotations", "leadline.dev/response-time-ms"),
+        "annotation leadline.dev/response-time-ms: expected a number from 0",
+    ),
+    "a share above 1": (
+        put("1.5", "pods", 1, "metadata", "annotations", "leadline.dev/qos-edge-ratio"),
+        "annotation leadline.dev/qos-edge-ratio: expected a share between 0 and 1",
+    ),
+}
+
+
+@every_strategy
+@pytest.mark.parametrize("case", PENDING)
+def test_a_pod_that_can_not_be_placed_stays_pending_and_the_others_are_placed(
+    capsys: Capture, tmp_path: Path, strategy: str, case: str
+) -> None:
+    spoil, why = PENDING[case]
+    code, out, err = scored(capsys, tmp_path, strategy, spoil)
+    assert (code, err) == (1, "")
+    stuck, other = json.loads(out)["decisions"]
+    assert (stuck["pod"], stuck["node"]) == ("default/web-1", None)
+    assert why in stuck["why"]
+    assert "\n" not in stuck["why"]
+    assert other["node"] is not None
+
+
+@every_strategy
+def test_a_cluster_without_nodes_leaves_every_pod_pending(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
+    def empty(document: Document) -> None:
+        document |= {"nodes": [], "links": [], "pods": [pod("web-1"), pod("web-2")]}
+
+    code, out, err = scored(capsys, tmp_path, strategy, empty)
+    assert (code, err) == (1, "")
+    decisions = json.loads(out)["decisions"]
+    assert [(d["node"], d["why"]) for d in decisions] == [(None, "no nodes are known")] * 2
+
+
+@every_strategy
+def test_a_cluster_that_is_cordoned_leaves_every_pod_pending(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
+    def cordon(document: Document) -> None:
+        for node in document["nodes"]:
+            node["schedulable"] = False
+
+    code, out, err = scored(capsys, tmp_path, strategy, cordon)
+    assert (code, err) == (1, "")
+    decisions = json.loads(out)["decisions"]
+    assert {d["why"] for d in decisions} == {"0 of 3 nodes fit: 3 NodeUnschedulable"}
+
+
+OUT_OF_RANGE = [
+    (name, option.name, value)
+    for name, strategy in STRATEGIES.items()
+    for option in options_of(strategy)
+    for value in (option.minimum - 1, option.maximum * 2 + 1, "nan", "inf", "", "half", "True")
+]
+
+
+@pytest.mark.parametrize(("strategy", "option", "value"), OUT_OF_RANGE)
+def test_an_option_out_of_its_range_is_one_line_and_exit_code_2(
+    capsys: Capture, tmp_path: Path, strategy: str, option: str, value: object
+) -> None:
+    code, out, err = scored(capsys, tmp_path, strategy, nothing, "--option", f"{option}={value}")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"leadline: option {option}: expected ")
+    assert err.count("\n") == 1
+
+
+def test_alpha_is_among_them() -> None:
+    assert {("dacs", "alpha", -1.0), ("dacs", "alpha", 3.0)} <= set(OUT_OF_RANGE)
+
+
+@every_strategy
+def test_an_unknown_option_is_one_line_and_exit_code_2(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
+    code, out, err = scored(capsys, tmp_path, strategy, nothing, "--option", "unheard=1")
+    assert (code, out) == (2, "")
+    assert err.startswith("leadline: option 'unheard': unknown; this strategy has: ")
+    assert err.count("\n") == 1

@@ -1,0 +1,21 @@
+"""random: chance and nothing else."""
+
+from collections import Counter
+from random import Random
+
+from leadline_controller.core.cycle import decide
+from leadline_controller.core.model import CPU
+from leadline_controller.filters import FILTERS
+from leadline_controller.strategies.chance import Chance
+
+from tests.controller.builders import node, pod, view
+
+
+def test_each_node_that_fits_comes_up_about_as_often() -> None:
+    cluster = view([node("a"), node("b"), node("full")], requested={CPU: [3000, 0, 4000]})
+    wanted = pod(requests={"cpu": "1"})
+    random = Random(0)
+    found = Counter(decide(cluster, wanted, FILTERS, Chance(), random).node for _ in range(600))
+    # 300 each; five standard deviations are 61.
+    assert set(found) == {"a", "b"}
+    assert abs(found["a"] - 300) < 61

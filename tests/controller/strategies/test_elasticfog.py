@@ -1,0 +1,81 @@
+"""ElasticFog with numbers worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from leadline_controller.core.model import Pod
+from leadline_controller.strategies.elasticfog import ElasticFog
+
+from tests.controller.builders import node, pod, view
+
+NODES = [node("n1"), node("n2"), node("n3")]
+METRICS = {
+    "packets_received_per_s": [40.0, 20.0, 10.0],
+    "packets_sent_per_s": [10.0, 5.0, 15.0],
+}
+
+
+def with_replicas(*counts: int) -> list[Pod]:
+    places = [at for at, count in enumerate(counts, start=1) for _ in range(count)]
+    return [
+        pod(f"p{number}", nodeName=f"n{at}", labels={"app": "web"})
+        for number, at in enumerate(places)
+    ]
+
+
+def test_a_node_is_short_of_its_share_of_the_traffic_less_what_it_has() -> None:
+    cluster = view(NODES, metrics=METRICS, residents=with_replicas(2, 1, 2))
+    scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
+    # Traffic 50, 25 and 25 of 100; six pods with this one: 3, 1.5 and 1.5 are due.
+    assert scores.parts["traffic_share"].tolist() == [0.5, 0.25, 0.25]
+    assert scores.total.tolist() == [1.0, 0.5, -0.5]
+    assert scores.finalists.tolist() == [0]
+    assert scores.why(0) == "50% of the traffic, 2 of 3.00 pods that it is due"
+
+
+def test_every_node_gets_one_first() -> None:
+    cluster = view(NODES, metrics=METRICS, residents=with_replicas(1, 0, 0))
+    scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
+    # Two pods: 1, 0.5 and 0.5 are due.
+    assert scores.total.tolist() == [0.0, 0.5, 0.5]
+    assert scores.finalists.tolist() == [1, 2]
+    # Even one that has no traffic goes before one that is short.
+    quiet = {"packets_received_per_s": [9.0, 0.0, 0.0], "packets_sent_per_s": [9.0, 0.0, 0.0]}
+    busy = view(NODES, metrics=quiet, residents=with_replicas(1, 1, 0))
+    scores = ElasticFog().score(busy, pod(labels={"app": "web"}), np.arange(3))
+    assert scores.total.tolist() == [2.0, -1.0, 0.0]
+    assert scores.finalists.tolist() == [2]
+
+
+def test_pods_of_another_service_do_not_count() -> None:
+    cluster = view(NODES, metrics=METRICS, residents=with_replicas(2, 1, 1))
+    scores = ElasticFog().score(cluster, pod(labels={"app": "other"}), np.arange(3))
+    assert scores.parts["replicas"].tolist() == [0.0, 0.0, 0.0]
+    assert scores.finalists.tolist() == [0]
+
+
+def test_a_pod_of_no_service_counts_what_this_run_has_placed() -> None:
+    cluster = view(NODES, metrics=METRICS, placed=[1, 1, 0], residents=with_replicas(0, 0, 3))
+    scores = ElasticFog().score(cluster, pod(), np.arange(3))
+    assert scores.parts["replicas"].tolist() == [1.0, 1.0, 0.0]
+    assert scores.finalists.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("received", "sent", "share"),
+    [
+        ([40.0, 20.0, math.nan], [10.0, 5.0, 15.0], [0.5, 0.25, 0.25]),  # as the least known
+        ([40.0, 20.0, 10.0], [math.nan] * 3, [1 / 3] * 3),
+        ([0.0] * 3, [0.0] * 3, [1 / 3] * 3),
+    ],
+)
+def test_what_is_not_known(received: list[float], sent: list[float], share: list[float]) -> None:
+    cluster = view(NODES, metrics={"packets_received_per_s": received, "packets_sent_per_s": sent})
+    scores = ElasticFog().score(cluster, pod(), np.arange(3))
+    assert scores.parts["traffic_share"].tolist() == pytest.approx(share)
+
+
+def test_shares_are_among_the_candidates() -> None:
+    scores = ElasticFog().score(view(NODES, metrics=METRICS), pod(), np.array([1, 2]))
+    assert scores.parts["traffic_share"].tolist() == [0.5, 0.5]

@@ -1,0 +1,57 @@
+"""NAS with numbers worked by hand."""
+
+import numpy as np
+import pytest
+from leadline_controller.core.model import Link
+from leadline_controller.core.options import build
+from leadline_controller.strategies.nas import Nas
+
+from tests.controller.builders import node, pod, view
+
+NODES = [node("n1"), node("n2"), node("n3")]
+# Table 4 of the DACS paper, ms.
+LINKS = [Link("n1", "n2", 50.0), Link("n1", "n3", 60.0), Link("n2", "n3", 10.0)]
+
+
+@pytest.mark.parametrize(
+    ("preferred", "total", "nearest"),
+    [("n1", [0, 50, 60], 1), ("n2", [50, 0, 10], 2), ("n3", [60, 10, 0], 1)],
+)
+def test_the_preferred_node_and_then_the_nearest_to_it(
+    preferred: str, total: list[float], nearest: int
+) -> None:
+    cluster = view(NODES, links=LINKS)
+    wanted = pod(annotations={"user-node": preferred})
+    scores = Nas().score(cluster, wanted, np.arange(3))
+    assert scores.total.tolist() == total
+    at = int(preferred[1]) - 1
+    assert scores.finalists.tolist() == [at]
+    assert scores.why(at) == f"{preferred} is the preferred node"
+    others = np.array([i for i in range(3) if i != at])  # it can no longer serve pods
+    scores = Nas().score(cluster, wanted, others)
+    assert others[scores.finalists].tolist() == [nearest]
+
+
+def test_says_how_near() -> None:
+    wanted = pod(annotations={"user-node": "n1"})
+    scores = Nas().score(view(NODES, links=LINKS), wanted, np.array([1]))
+    assert scores.why(0) == "nearest to the preferred node n1: 50 ms"
+
+
+def test_without_a_preferred_node_nothing_tells_them_apart() -> None:
+    scores = Nas().score(view(NODES, links=LINKS), pod(), np.arange(3))
+    assert np.isnan(scores.total).all()
+    assert scores.finalists.tolist() == [0, 1, 2]
+    assert scores.why(0) == "the pod prefers no node"
+
+
+def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
+    cluster = view(NODES, links=[Link("n1", "n2", 50.0), Link("n2", "n3", 80.0)])
+    scores = Nas().score(cluster, pod(annotations={"user-node": "n1"}), np.arange(3))
+    assert scores.total.tolist() == [0, 50, 80]
+
+
+def test_without_any_an_option_stands_in_and_is_never_zero() -> None:
+    wanted = pod(annotations={"user-node": "n1"})
+    scores = build(Nas, {"unknown_rtt": 30}).score(view(NODES), wanted, np.arange(3))
+    assert scores.total.tolist() == [0, 30, 30]
