@@ -19,8 +19,8 @@ CALIBRATION = {
     "service, in whole pods (rounded down), at least one",
     "scale-down": "any pod of the service, each as likely. With Kubernetes' own order (of the node "
     "with most of them the newest) mostly cloud pods go and the edge stays full by itself: rows "
-    "'as a ReplicaSet', where KubeDSM gains 3 % over the best baseline and the best possible placement "
-    "5 %, less than the paper's 13.4 %",
+    "'as a ReplicaSet', where KubeDSM gains 3 % over the best baseline and the best possible "
+    "placement 5 %, less than the paper's 13.4 %",
     "suggestions": "one every 15 s of a cycle of 90 s; edge ratios are means over the time",
     "migration": "2 s, the paper's 'couple of seconds', in which the pod is not on the edge",
     "runs": f"{REPLICATES} of 12 cycles for each scenario, where the paper has one",
