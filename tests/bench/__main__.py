@@ -17,6 +17,7 @@ PARTS = (
     "agent_memory",
     "extender",
     "scheduling",
+    "infrastructure_aware",
     "optimum",
 )
 

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from leadline_controller.core.demands import ClaimUse
-from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod, Taint
+from leadline_controller.core.images import ImageTable
+from leadline_controller.core.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    HostPort,
+    Image,
+    Layer,
+    Link,
+    Node,
+    Pod,
+    Taint,
+)
 from leadline_controller.core.resources import Resource
 from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 
@@ -30,6 +42,9 @@ STORAGE: Sequence[Resource] = (
     volume("v", labels={"topology.kubernetes.io/zone": "a"}),
 )
 
+LAYERS = (Layer("base", 400.0), Layer("web", 90.0))
+IMAGES = ImageTable.of([Image("web:1", LAYERS)])
+
 # Drawn from a seed and not value by value: a hundred clusters then take a moment, and a
 # failure names the seed.
 
@@ -46,6 +61,9 @@ def _node(random: Random, name: str) -> Node:
         unschedulable=random.random() < 0.3,
         ready=random.random() < 0.8,
         bandwidth_mbps=random.choice([None, 0.0, 10.0, 100.0]),
+        image_layers=frozenset(random.choice([(), ("base",), ("base", "web")])),
+        pulling_mb=random.choice([None, 0.0, 80.0]),
+        registry_mbps=random.choice([None, None, 0.0, 50.0]),
     )
 
 
@@ -59,7 +77,7 @@ def _cluster(random: Random, count: int) -> ClusterView:
     def column(values: Sequence[Any]) -> list[Any]:
         return [random.choice(values) for _ in range(count)]
 
-    return view(
+    made = view(
         [_node(random, f"n{i}") for i in range(count)],
         requested={
             CPU: column([0, 500, 2000, 5000]),
@@ -77,6 +95,9 @@ def _cluster(random: Random, count: int) -> ClusterView:
         residents=[_resident(random, f"r{i}", count) for i in range(random.randrange(4))],
         resources=STORAGE,
     )
+    queued = {layer.digest: frozenset({random.randrange(count)}) for layer in LAYERS}
+    images = replace(IMAGES, queued=queued, queue_mb={random.randrange(count): 30.0})
+    return replace(made, images=images)
 
 
 def _resident(random: Random, name: str, nodes: int) -> Pod:
@@ -117,7 +138,9 @@ def _pod(random: Random, users: int) -> Pod:
         **_social(random, shy=0.2),
     )
     claims = random.choice([(), (), (ClaimUse("c"),), (ClaimUse("w"),), (ClaimUse("none"),)])
-    return replace(made, host_ports=random.choice([(), PORTS[:1], PORTS]), claims=claims)
+    images = random.choice([(), ("web:1",), ("web:1", "strange:1"), ("strange:1",)])
+    ports = random.choice([(), PORTS[:1], PORTS])
+    return replace(made, host_ports=ports, claims=claims, images=images)
 
 
 @dataclass(frozen=True)
@@ -154,7 +177,8 @@ def fingerprint(cluster: ClusterView) -> list[Any]:
     residents = cluster.residents.rows.tolist()
     storage = [cluster.storage.claims, cluster.storage.volumes, cluster.storage.classes]
     held = [dict(cluster.host_ports), dict(cluster.mounts), residents]
-    return [table.nodes, known, held, [dict(part) for part in storage]]
+    images = [dict(cluster.images.queued), dict(cluster.images.queue_mb)]
+    return [table.nodes, known, held, [dict(part) for part in storage], images]
 
 
 def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
@@ -180,6 +204,14 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
         host_ports={order.index(at): held for at, held in cluster.host_ports.items()},
         mounts={order.index(at): held for at, held in cluster.mounts.items()},
         residents=replace(cluster.residents, rows=rows),
+        images=replace(
+            cluster.images,
+            queued={
+                digest: frozenset(order.index(at) for at in nodes)
+                for digest, nodes in cluster.images.queued.items()
+            },
+            queue_mb={order.index(at): mb for at, mb in cluster.images.queue_mb.items()},
+        ),
     )
 
 

@@ -4,8 +4,9 @@ What a pod would have to pull is a column over the nodes, made from the few laye
 images have, so it costs as much over many images as over few.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -109,6 +110,28 @@ class ImageTable:
         for layer in self.layers_of(table, pod):
             total += layer.size_mb * where(table, layer)
         return total
+
+
+def read_listed_images(listed: object) -> Iterator[Image]:
+    """The images of a v1 Node's status, which names them but not their layers: each stands for
+    one layer. Only a help to strategies, so what can't be read is passed over."""
+    for entry in listed if isinstance(listed, list) else ():
+        names = entry.get("names") if isinstance(entry, Mapping) else None
+        size = entry.get("sizeBytes") if isinstance(entry, Mapping) else None
+        if not isinstance(names, list) or not isinstance(size, int) or size < 0:
+            continue
+        known = tuple(name for name in names if isinstance(name, str))
+        yield from _one_layer_each(known, size)
+
+
+@lru_cache(maxsize=4096)  # many nodes list the same images; they share what is made of them
+def _one_layer_each(names: tuple[str, ...], size_bytes: int) -> tuple[Image, ...]:
+    if not names:
+        return ()
+    # A node may know an image by several names; the digest is the same on all nodes.
+    digest = next((name for name in names if "@" in name), names[0])
+    layers = (Layer(full_name(digest), size_bytes / 1e6),)
+    return tuple(Image(full_name(name), layers) for name in names)
 
 
 def full_name(name: str) -> str:

@@ -15,6 +15,7 @@ from leadline_controller.core.amounts import (
 )
 from leadline_controller.core.fields import Fields
 from leadline_controller.core.hints import HintError, read_hints
+from leadline_controller.core.images import read_listed_images
 from leadline_controller.core.model import (
     PODS,
     Hints,
@@ -51,6 +52,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
     metadata, spec, status = node.object("metadata"), node.object("spec"), node.object("status")
     conditions = {c.text("type"): c.text("status") for c in status.objects("conditions")}
     labels = metadata.text_map("labels")
+    images = tuple(read_listed_images(status.raw("images")))
     return Node(
         name=metadata.text("name"),
         allocatable=read_amounts(status.object("allocatable")),
@@ -60,6 +62,8 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
         ready=conditions.get("Ready") == "True",
         tier=labels.get("leadline.dev/tier", ""),
         bandwidth_mbps=_label_number(labels, "leadline.dev/bandwidth-mbps"),
+        image_layers=frozenset(layer.digest for image in images for layer in image.layers),
+        images=images,
         features=frozenset(status.texts("declaredFeatures")),
     )
 

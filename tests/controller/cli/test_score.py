@@ -139,6 +139,23 @@ def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture)
     assert first["rejected"]["n4"] == ["ResponseTime: needs 200 ms, predicted 230"]
 
 
+@pytest.mark.parametrize(
+    ("queue", "times_s"), [("wait", [15.0, 40.0, 20.0]), ("literal", [10.0, 40.0, 20.0])]
+)
+def test_infrastructure_aware_waits_for_the_queue_or_not(
+    capsys: Capture, queue: str, times_s: list[float]
+) -> None:
+    result = score(
+        capsys,
+        EXAMPLES / "infrastructure-aware.yaml",
+        *("--strategy", "infrastructure-aware", "--option", f"queue={queue}"),
+    )
+    assert result["options"] == {"w": 10, "queue": queue}
+    scores = result["decisions"][0]["scores"]
+    assert [scores[node]["parts"]["time_s"] for node in ("n1", "n2", "n3")] == times_s
+    assert spread(result) == {"n1": 2}
+
+
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 @pytest.mark.parametrize("output", ["table", "wide", "yaml"])
 def test_every_example_is_shown_in_every_format(capsys: Capture, file: Path, output: str) -> None:

@@ -46,6 +46,14 @@ def test_reads_a_node() -> None:
     )
 
 
+def test_what_a_node_lists_of_its_images_is_known_and_no_reason_to_refuse_it() -> None:
+    names = ["docker.io/library/web@sha256:1", "docker.io/library/web:1"]
+    listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": 7}]
+    node = read_node({"metadata": {"name": "n"}, "status": {"images": listed}})
+    assert [image.name for image in node.images] == names
+    assert node.image_layers == {names[0]}
+
+
 @pytest.mark.parametrize("status", ["False", "Unknown", None])
 def test_only_ready_true_is_ready(status: str | None) -> None:
     conditions = [] if status is None else [{"type": "Ready", "status": status}]

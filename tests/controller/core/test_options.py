@@ -1,7 +1,16 @@
 from dataclasses import dataclass
 
 import pytest
-from leadline_controller.core.options import OptionError, build, option, options_of, values_of
+from leadline_controller.core.options import (
+    OptionError,
+    build,
+    choice,
+    option,
+    options_of,
+    value_of_text,
+    value_text,
+    values_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +44,27 @@ def test_an_unbounded_option_is_finite_even_so() -> None:
 def test_an_unknown_option_is_refused_with_those_there_are() -> None:
     with pytest.raises(OptionError, match="option 'speed': unknown; this strategy has: share, p"):
         build(Sample, {"speed": 1})
+
+
+@dataclass(frozen=True, slots=True)
+class Choosy:
+    queue: str = choice("wait", "literal", help="a word")
+
+
+def test_an_option_may_be_one_of_some_words_the_first_by_default() -> None:
+    (queue,) = options_of(Choosy)
+    assert (queue.default, queue.choices) == ("wait", ("wait", "literal"))
+    assert values_of(build(Choosy, {})) == {"queue": "wait"}
+    assert values_of(build(Choosy, {"queue": "literal"})) == {"queue": "literal"}
+
+
+@pytest.mark.parametrize("value", ["", "WAIT", 1, None, True, ["wait"]])
+def test_another_word_is_refused(value: object) -> None:
+    with pytest.raises(OptionError, match="option queue: expected wait or literal, got"):
+        build(Choosy, {"queue": value})
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.5, "0.5"), (10.0, "10"), ("wait", "wait")])
+def test_values_as_text_and_back(value: float | str, text: str) -> None:
+    assert value_text(value) == text
+    assert value_of_text(text) == value

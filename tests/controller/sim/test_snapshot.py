@@ -185,7 +185,6 @@ def put(path: str, value: Any) -> Change:
         (put("nodes/0/metrics/cpu_percent", math.nan), "nodes[0].metrics.cpu_percent: expected"),
         (put("nodes/0/metrics/cpu", 5), "nodes[0].metrics.cpu: unknown field; known: cpu_percent"),
         (put("nodes/0/image_layers", [1]), "nodes[0].image_layers[0]: expected text, got 1"),
-        (put("nodes/0/pulling_mb", -1), "nodes[0].pulling_mb: expected a finite number"),
         (put("nodes/0/registry_mbps", "x"), "nodes[0].registry_mbps: expected a number"),
         (put("links/0/a", "n9"), "links[0].a: expected the name of a node in this file, got text"),
         (put("links/0/b", None), "links[0].b: expected text, got nothing"),
@@ -200,6 +199,21 @@ def put(path: str, value: Any) -> Change:
         (put("images/0/name", None), "images[0].name: expected text, got nothing"),
         (put("images/1", {"name": "web:1"}), "images[1].name: 'web:1' is taken by images[0]"),
         (put("images/0/layers/0/size_mb", None), "images[0].layers[0].size_mb: expected a number"),
+        (put("images/0/layers/0/size_mb", -1), "images[0].layers[0].size_mb: expected a finite"),
+        (
+            put("images/0/layers/1", {"digest": "sha256:a", "size_mb": 30}),
+            "images[0].layers[1].digest: layer 'sha256:a' comes twice in one image",
+        ),
+        (
+            put("images/1", {"name": "db:1", "layers": [{"digest": "sha256:a", "size_mb": 3}]}),
+            "images[1].layers[0].size_mb: layer 'sha256:a' has 3 MB here and 30 MB in "
+            "images[0].layers[0]",
+        ),
+        (
+            put("images/1", {"name": "docker.io/library/web:1"}),
+            "images[1].name: 'docker.io/library/web:1' is taken by images[0]",
+        ),
+        (put("nodes/0/pulling_mb", -1), "nodes[0].pulling_mb: expected a finite number"),
         (put("images/0/layers/0/digest", 1), "images[0].layers[0].digest: expected text, got 1"),
         (put("images/0/size", 1), "images[0].size: unknown field; known: name, layers"),
         (put("pods/0/kind", "Deployment"), "pods[0].kind: expected Pod, got text 'Deployment'"),
@@ -331,3 +345,27 @@ def test_two_resources_of_one_name_are_refused() -> None:
     document["claims"] *= 2
     with pytest.raises(FieldError, match=r"claims\[1\]: default/data is taken by claims\[0\]"):
         read_snapshot(document)
+
+
+def test_images_and_queues_are_in_the_view() -> None:
+    document = whole()
+    document["images"].append(
+        {
+            "name": "db:1",
+            "layers": [
+                {"digest": "sha256:a", "size_mb": 30},
+                {"digest": "sha256:b", "size_mb": 50},
+            ],
+        }
+    )
+    document["nodes"][0]["pulling_mb"] = 9
+    container = {"name": "c", "image": "db:1"}
+    document["pods"] = [
+        {"metadata": {"name": "waits"}, "spec": {"containers": [container]}},
+        {"metadata": {"name": "runs"}, "spec": {"containers": [container], "nodeName": "n2"}},
+    ]
+    snapshot = read_snapshot(document)
+    view, pod = snapshot.view, snapshot.pods[0]
+    assert view.images.missing_mb(view.table, pod).tolist() == [50.0, 0.0]
+    assert view.images.waiting_mb(view.table).tolist() == [9.0, 80.0]
+    np.testing.assert_array_equal(view.registry_mbps(), [50.0, math.nan])

@@ -30,7 +30,7 @@ from leadline_controller.strategies.infrastructure_aware import InfrastructureAw
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.layer_locality import LayerLocality
 
-DRAWS = 3
+DRAWS = 6
 _METRICS = (
     *("provision_avg_s", "provision_99_s", "provision_max_s", "cache_hits", "cache_misses"),
     *("storage_min_mb", "storage_avg_mb", "storage_max_mb"),

@@ -1,0 +1,108 @@
+"""Algorithm 1 with numbers worked by hand.
+
+An image of 100 MB, 60 of them a base. fast has 80 Mbit/s and 50 MB in its queue, slow has 8
+Mbit/s and the base, none has 40 Mbit/s. Missing: 100, 40, 100 MB.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from leadline_controller.core.cycle import Scores, decide
+from leadline_controller.core.images import ImageTable
+from leadline_controller.core.model import CPU, MEMORY, Image, Layer, Pod
+from leadline_controller.core.options import build
+from leadline_controller.core.view import ClusterView
+from leadline_controller.filters import FILTERS
+from leadline_controller.strategies.infrastructure_aware import (
+    InfrastructureAware,
+    rescaled,
+    time_to_instantiate_s,
+)
+
+from tests.controller.builders import GIB, node, view
+
+NAN = math.nan
+POD = Pod("default", "p", images=("app:1",))
+
+
+def cluster(mbps: Sequence[float | None] = (80.0, 8.0, 40.0)) -> ClusterView:
+    nodes = [
+        node("fast", registry_mbps=mbps[0], pulling_mb=50.0),
+        node("slow", registry_mbps=mbps[1], image_layers=frozenset({"base"})),
+        node("none", registry_mbps=mbps[2]),
+    ]
+    images = ImageTable.of([Image("app:1", (Layer("base", 60.0), Layer("own", 40.0)))])
+    return replace(view(nodes), images=images)
+
+
+def score(cluster: ClusterView, pod: Pod = POD, **options: object) -> Scores:
+    strategy: InfrastructureAware = build(InfrastructureAware, options)
+    return strategy.score(cluster, pod, np.arange(len(cluster)))
+
+
+def test_as_printed_the_queue_plays_no_part() -> None:
+    # 800 Mbit / 80 = 10 s, 320 / 8 = 40 s, 800 / 40 = 20 s; 10 - 10 * (t - 10) / 30.
+    scores = score(cluster(), queue="literal")
+    assert scores.parts["missing_mb"].tolist() == [100.0, 40.0, 100.0]
+    assert scores.parts["time_s"].tolist() == [10.0, 40.0, 20.0]
+    assert scores.parts["speed"].tolist() == pytest.approx([10.0, 0.0, 20 / 3])
+    assert scores.total.tolist() == pytest.approx([20.0, 10.0, 10 + 20 / 3])
+    assert scores.finalists.tolist() == [0]
+    assert scores.why(0) == "10 s to pull 100 MB behind 50 MB: 10 points, 10 for spreading"
+
+
+def test_as_the_text_says_the_queue_has_to_be_waited_for() -> None:
+    # (100 + 50) * 8 / 80 = 15 s.
+    scores = score(cluster())
+    assert scores.parts["time_s"].tolist() == [15.0, 40.0, 20.0]
+    assert scores.parts["speed"].tolist() == pytest.approx([10.0, 0.0, 8.0])
+
+
+def test_a_layer_in_the_queue_is_not_missing_any_more() -> None:
+    after = cluster().with_placement(POD, 2, charge={})
+    assert score(after, queue="literal").parts["time_s"].tolist() == [10.0, 40.0, 0.0]
+    assert score(after).parts["time_s"].tolist() == [15.0, 40.0, 20.0]
+
+
+def test_w_is_the_most_that_the_time_gives() -> None:
+    assert score(cluster(), w=3).parts["speed"].tolist() == pytest.approx([3.0, 0.0, 2.4])
+    assert score(cluster(), w=0).finalists.tolist() == [0, 1, 2]
+
+
+def test_all_equal_is_w_for_all() -> None:
+    assert rescaled(np.array([7.0, 7.0]), 10).tolist() == [10.0, 10.0]
+    assert score(cluster(), Pod("default", "q", images=("strange:1",))).total.tolist() == [20.0] * 3
+
+
+def test_spreading_is_added() -> None:
+    crowded = replace(
+        cluster(), requested={CPU: np.array([4000, 0, 0]), MEMORY: np.array([8 * GIB, 0, 0])}
+    )
+    scores = score(crowded)
+    assert scores.parts["spread"].tolist() == [0.0, 10.0, 10.0]
+    assert scores.finalists.tolist() == [2]
+
+
+def test_an_unknown_bandwidth_counts_as_the_slowest_known() -> None:
+    times_s = time_to_instantiate_s(np.array([10.0, 10.0, 10.0]), np.array([NAN, 8.0, 80.0]))
+    assert times_s.tolist() == [10.0, 10.0, 1.0]
+
+
+def test_where_no_bandwidth_is_known_the_missing_layers_decide() -> None:
+    assert score(cluster((None, None, None)), queue="literal").finalists.tolist() == [1]
+
+
+def test_a_link_that_is_down_is_the_worst_but_finite() -> None:
+    total = score(cluster((80.0, 0.0, 40.0))).total
+    assert np.isfinite(total).all()
+    assert total.argmin() == 1
+
+
+def test_what_the_agent_measured_stands_in_for_what_is_not_stated() -> None:
+    measured = view([node("a"), node("b")], metrics={"bandwidth_mbps": [10.0, 90.0]})
+    known = replace(measured, images=cluster().images)
+    assert decide(known, POD, FILTERS, InfrastructureAware(), Random(0)).node == "b"

@@ -1,0 +1,91 @@
+"""image-locality and layer-locality, worked by hand.
+
+Four empty nodes have 10 points for spreading. The image is 600 MB: a base of 400 MB that three
+nodes have, and 200 MB of its own that two of them have.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from leadline_controller.core.cycle import Scores, Strategy
+from leadline_controller.core.images import ImageTable
+from leadline_controller.core.locality import locality_points, spread_mb
+from leadline_controller.core.model import CPU, MEMORY, Image, Layer, Pod
+from leadline_controller.core.options import build
+from leadline_controller.core.view import ClusterView
+from leadline_controller.strategies import STRATEGIES
+
+from tests.controller.builders import GIB, node, view
+
+BASE, OWN = Layer("base", 400.0), Layer("own", 200.0)
+HELD = (frozenset[str](), frozenset({"base"}), frozenset({"base", "own"}))
+POD = Pod("default", "p", images=("app:1",))
+
+
+def cluster(*, busy: int = 0) -> ClusterView:
+    nodes = [node(f"n{i}", image_layers=HELD[min(i, 2)]) for i in range(4)]
+    requested = {CPU: [0, 0, 0, busy * 400], MEMORY: [0, 0, 0, busy * 8 * GIB // 10]}
+    images = ImageTable.of([Image("app:1", (BASE, OWN))])
+    return replace(view(nodes, requested=requested), images=images)
+
+
+def score(name: str, view: ClusterView, pod: Pod = POD, **options: float) -> Scores:
+    strategy: Strategy = build(STRATEGIES[name], options)
+    return strategy.score(view, pod, np.arange(len(view)))
+
+
+def test_kubes_thresholds() -> None:
+    sizes_mb = np.array([0.0, 23.0, 120.0, 121.0, 511.5, 999.0, 1000.0, 5000.0])
+    assert locality_points(sizes_mb, 1).tolist() == [0, 0, 0, 1, 5, 9, 10, 10]
+    # Two containers: from 23 to 2000 MB, and 1011.5 is half way.
+    assert locality_points(np.array([1011.4, 1011.5]), 2).tolist() == [4, 5]
+
+
+def test_what_few_nodes_have_counts_less() -> None:
+    held = np.array([True, False, False, True])
+    assert spread_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
+
+
+def test_only_whole_images_count_for_image_locality() -> None:
+    # 600 MB on 2 of 4 nodes: 300 MB, (300 - 23) / 977 of 10 points = 2.8.
+    scores = score("image-locality", cluster())
+    assert scores.parts["locality"].tolist() == [0.0, 0.0, 2.0, 2.0]
+    assert scores.total.tolist() == [10.0, 10.0, 12.0, 12.0]
+    assert scores.finalists.tolist() == [2, 3]
+    assert scores.why(2) == "600 MB of its layers are there: 2 points, 10 for spreading"
+
+
+def test_every_layer_counts_for_layer_locality() -> None:
+    # base: 400 * 3 / 4 = 300 MB; own: 200 * 2 / 4 = 100 MB. 277 and 377 of 977: 2.8 and 3.9.
+    scores = score("layer-locality", cluster())
+    assert scores.parts["locality"].tolist() == [0.0, 2.0, 3.0, 3.0]
+    assert scores.parts["cached_mb"].tolist() == [0.0, 400.0, 600.0, 600.0]
+    assert scores.total.tolist() == [10.0, 12.0, 13.0, 13.0]
+
+
+@pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
+def test_spreading_outweighs_locality_where_a_node_is_full_enough(name: str) -> None:
+    # Half of n3 is asked for: 5 points for spreading.
+    scores = score(name, cluster(busy=5))
+    assert scores.parts["spread"].tolist() == pytest.approx([10.0, 10.0, 10.0, 5.0])
+    assert scores.finalists.tolist() == [2]
+    # With five times the weight the two points that n3 has for its layers are ten.
+    assert score(name, cluster(busy=5), w=50.0).total[3] > 10.0
+
+
+@pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
+def test_an_image_that_nobody_knows_leaves_spreading_alone(name: str) -> None:
+    strange = Pod("default", "p", images=("strange:1",))
+    scores = score(name, cluster(busy=5), strange)
+    assert scores.total.tolist() == pytest.approx([10.0, 10.0, 10.0, 5.0])
+    assert scores.why(0) == "no layers of its images are known; 10 points for spreading"
+
+
+@pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
+def test_what_a_node_only_waits_for_does_not_count(name: str) -> None:
+    before = cluster()
+    waiting = before.with_placement(POD, 0, charge={})
+    np.testing.assert_array_equal(
+        score(name, waiting).parts["locality"], score(name, before).parts["locality"]
+    )
