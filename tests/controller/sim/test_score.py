@@ -36,7 +36,7 @@ def test_says_what_the_interfaces_promise() -> None:
     result = place("kube-default", document([SMALL, {**LARGE, "ready": False}], ["p1", "p2"]))
     assert result == {
         "strategy": "kube-default",
-        "options": {},
+        "options": {"rounding": "exact"},
         "better": "higher",
         "decisions": [
             {
