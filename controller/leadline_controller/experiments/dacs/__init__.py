@@ -7,12 +7,13 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes".
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from leadline_controller.experiments.dacs import scenarios, trials
+from leadline_controller.experiments.dacs import distance, scenarios, trials
 from leadline_controller.experiments.dacs.claims import NAMES, claims, label, shown_counts
 from leadline_controller.experiments.dacs.methods import LISTED, RUNS, Found, run_methods
 from leadline_controller.experiments.dacs.printed import COMPLETION_S, COUNTS
 from leadline_controller.experiments.dacs.scenarios import WORKERS
 from leadline_controller.experiments.dacs.trials import ITERATIONS
+from leadline_controller.experiments.optimum import study
 from leadline_controller.experiments.result import Figure, Progress, Result, Row, Series
 
 _PAPER = "DACS, Section 7"
@@ -29,12 +30,16 @@ def run(seed: int, progress: Progress) -> Result:
     both = []
     for number, scenario in enumerate((scenarios.SCENARIO_1, scenarios.SCENARIO_2), start=1):
         both.append(run_methods(scenario, seed))
-        progress(number / 2)
+        progress(number / 4)
+    distances = [
+        *distance.rows(seed),
+        *study.dacs_rows(seed, lambda share: progress(0.5 + share / 2)),
+    ]
     return Result(
         "dacs",
         _PAPER,
         CALIBRATION,
-        [row for found in both for row in _rows(found)],
+        [*(row for found in both for row in _rows(found)), *distances],
         [claim for found in both for claim in claims(found)],
         [figure for found in both for figure in _figures(found)],
     )

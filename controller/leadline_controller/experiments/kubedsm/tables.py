@@ -2,8 +2,9 @@
 stands beside ours."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from leadline_controller.experiments.kubedsm.methods import KUBEDSM, SETTINGS, VARIANTS
+from leadline_controller.experiments.kubedsm.methods import K8S, KUBEDSM, SETTINGS, VARIANTS
 from leadline_controller.experiments.kubedsm.runs import ALL, AS_REPLICA_SET, COMPARED, Runs
 from leadline_controller.experiments.kubedsm.setting import (
     BY_LOAD,
@@ -11,8 +12,10 @@ from leadline_controller.experiments.kubedsm.setting import (
     SERVICES,
     Scenario,
 )
-from leadline_controller.experiments.result import Figure, Row, Series
+from leadline_controller.experiments.result import Figure, Row, Series, gain_percent
 
+GAIN = "gain_percent"
+BASELINES = (K8S, "sef", "bef", "cloud-first")
 RATIO, DEVIATION, MIGRATIONS = "edge_ratio_percent", "edge_ratio_deviation_points", "migrations"
 _BY_FIGURE = (
     ("Fig. 4", "Fig. 8", BY_LOAD, 80.0),
@@ -22,7 +25,13 @@ _BY_FIGURE = (
 
 def rows(runs: Runs) -> Sequence[Row]:
     """All values."""
-    return (*_compared(runs), *_variants(runs), *_settings(runs), *_replica_set(runs))
+    return (
+        *_compared(runs),
+        *_variants(runs),
+        *_settings(runs),
+        *_replica_set(runs),
+        *_gains(runs),
+    )
 
 
 def _compared(runs: Runs) -> Iterator[Row]:
@@ -37,6 +46,42 @@ def _compared(runs: Runs) -> Iterator[Row]:
             for each in scenarios:
                 ours = runs.deviation_percent(each, name)
                 yield Row(deviations, each.name, name, "", DEVIATION, None, ours)
+
+
+class Gain(NamedTuple):
+    """How much more `better` has on the edge than `worse`, in percent of the latter's."""
+
+    table: str
+    better: str
+    worse: str
+    paper: float
+    ours: float
+
+
+def gains(runs: Runs) -> Iterator[Gain]:
+    """Every gain that the paper prints."""
+    for table, scenarios, paper in (("Fig. 4", BY_LOAD, 13.4), ("Fig. 5", BY_SPREAD, 18.9)):
+        best = max(BASELINES, key=lambda name: runs.ratio_percent(scenarios, name))
+        yield _gain(runs, table, scenarios, (KUBEDSM, best), paper)
+    yield _gain(runs, "Fig. 10", ALL, ("NoMig", K8S), 8.0)
+    yield _gain(runs, "Fig. 10", ALL, ("Original", "NoMig"), 14.9)
+    yield _gain(runs, "Fig. 10", ALL, ("MidMig", "Original"), 5.1)
+    ranked = sorted(VARIANTS, key=lambda name: runs.ratio_percent(ALL, name))
+    yield _gain(runs, "Fig. 10", ALL, (ranked[-1], ranked[0]), 20.8)
+
+
+def _gain(
+    runs: Runs, table: str, scenarios: Sequence[Scenario], names: tuple[str, str], paper: float
+) -> Gain:
+    better, worse = (runs.ratio_percent(scenarios, name) for name in names)
+    return Gain(table, *names, paper, -gain_percent(better, worse))
+
+
+def _gains(runs: Runs) -> Iterator[Row]:
+    for gain in gains(runs):
+        option = limits_of(gain.better) if gain.better in VARIANTS else ""
+        case = f"average, over {gain.worse}"
+        yield Row(gain.table, case, KUBEDSM, option, GAIN, gain.paper, gain.ours)
 
 
 def limits_of(variant: str) -> str:

@@ -48,7 +48,7 @@ def cloud_assisted(
     boards = [_board(random, f"n{i}", "edge") for i in range(nodes - 1)]
     share = sum(board.allocatable[CPU] for board in boards) / pods * 1.3
     services = [_service(random, share) for _ in range(_SERVICES)]
-    amounts = {CPU: 1000 * pods, MEMORY: 4096 * _MIB * pods, PODS: 4 * pods}
+    amounts = {CPU: 4000 * pods, MEMORY: 4096 * _MIB * pods, PODS: 4 * pods}
     view = _view(random, [*boards, Node("cloud", amounts, tier="cloud")], [])
     made = [_replica(random.randrange(_SERVICES), number, services, None) for number in range(pods)]
     running: list[Running] = []

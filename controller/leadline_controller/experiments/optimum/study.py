@@ -24,7 +24,7 @@ from leadline_controller.strategies.kubedsm import KubeDsm
 
 TABLE = "Optimum, random clusters"
 SIZES = ((5, 10), (10, 20), (20, 40))  # nodes, pods
-CLUSTERS = 3  # of each size
+CLUSTERS = 6  # of each size
 DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
 
 
