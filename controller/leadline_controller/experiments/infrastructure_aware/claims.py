@@ -39,8 +39,8 @@ _WHY_CACHE = (
 )
 _WHY_TIE = (
     "Only Image Locality and kube tie. kube-scheduler's ImageLocality counts a size times the "
-    "share of the nodes that have it; for a whole image this never comes to the first point (121 MB) "
-    "here, so chance decides alike for both. The other methods are in the paper's order."
+    "share of the nodes that have it; for a whole image this never comes to the first point "
+    "(121 MB) here, so chance decides alike for both. The other methods are in the paper's order."
 )
 _WHY_EVEN = (
     "kube-default is the continuous score of DACS Eq. 1-2 and levels the nodes to within one "
