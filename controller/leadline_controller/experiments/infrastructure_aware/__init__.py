@@ -84,8 +84,8 @@ _CALIBRATION = {
         "its gain against kube-default is fitted in part"
     ),
     "priorities": (
-        "spreading by DACS Eq. 1-2 and, with w = 10 points each, the paper's own; chosen by looking "
-        "from some fifteen combinations of spreading, rounding and locality score, as the nearest "
+        "spreading by DACS Eq. 1-2 and, with w = 10 points each, the paper's own; chosen by "
+        "looking from some fifteen combinations of spreading, rounding and locality score, as the nearest "
         "to the provision times. Algorithm 1 as printed (queue=literal) stands for the paper's "
         "line, as it is nearer than queue=wait"
     ),
