@@ -86,8 +86,8 @@ _CALIBRATION = {
     "priorities": (
         "spreading by DACS Eq. 1-2 and, with w = 10 points each, the paper's own; chosen by "
         "looking from some fifteen combinations of spreading, rounding and locality score, as the "
-        "nearest to the provision times. Algorithm 1 as printed (queue=literal) stands for the paper's "
-        "line, as it is nearer than queue=wait"
+        "nearest to the provision times. Algorithm 1 as printed (queue=literal) stands for the "
+        "paper's line, as it is nearer than queue=wait"
     ),
     "pulls": f"{PARALLEL_PULLS} layers at once on a node, the others in its queue",
     "bandwidth(c)": "what one download to the node gets on the empty network, Mbit/s",
