@@ -12,8 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from leadline_controller.core.cycle import Strategy
-from leadline_controller.experiments.infrastructure_aware.claims import claims
+from leadline_controller.experiments.infrastructure_aware.claims import (
+    TO_THE_LETTER,
+    WITH_LAYERS,
+    claims,
+)
 from leadline_controller.experiments.infrastructure_aware.ipe import draw_topology
+from leadline_controller.experiments.infrastructure_aware.letter import NothingSubtracted
 from leadline_controller.experiments.infrastructure_aware.simulation import (
     NODE_PODS,
     Outcome,
@@ -68,6 +73,10 @@ _METHODS: Mapping[str, _Method] = {
         (13.47, 90.69, 136.04, 3913, 6248, 0.00, 584.31, 1490.30, 5.46, 0, 16, 150),
     ),
     "infrastructure-aware, waiting": _Method(InfrastructureAware(), "queue=wait", None),
+    TO_THE_LETTER: _Method(NothingSubtracted(KubeDefault()), "nothing subtracted", None),
+    WITH_LAYERS: _Method(
+        NothingSubtracted(LayerLocality()), "nothing subtracted, layer-locality beside it", None
+    ),
 }
 _CALIBRATION = {
     "network": (

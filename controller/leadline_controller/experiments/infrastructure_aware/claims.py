@@ -22,20 +22,15 @@ _KUBE, _IMAGE, _LAYER, _INFRA = (
     *("layer-locality", "infrastructure-aware"),
 )
 _BY_SPEED = (_INFRA, _LAYER, _IMAGE, _KUBE)
+TO_THE_LETTER = "infrastructure-aware, nothing subtracted"
+WITH_LAYERS = "infrastructure-aware, nothing subtracted, with layers"
 
 _WHY_LOCALITY = (
     "The paper prints neither the score of the localities nor its weight. Here it is "
-    "kube-scheduler's ImageLocality, which gives its first point at 121 MB (a size times the share "
-    "of the nodes that have it), so it decides seldom, and for whole images never. Scored by the "
-    "share of the image that is there, layers gain 60 to 70 % and images 70 to 80 %, which is "
-    "further off."
-)
-_WHY_CACHE = (
-    "Algorithm 1 gives a node that has or awaits all layers the full w, so most replicas go where "
-    "nothing is left to pull. With half the weight, or bandwidth as a snapshot of what is free, "
-    "four fifths of the layers are hits still; only SelectorSpreadPriority with all replicas of an "
-    "image as one service brings it down, to a quarter. The paper does not say which priorities "
-    "ran beside Algorithm 1."
+    "kube-scheduler's ImageLocality in whole points of 10, which gives the first at 121 MB (a size "
+    "times the share of the nodes that have it), so it decides seldom, and for whole images never. "
+    "In points of 100, as kube-scheduler has them since release 1.17, or by the share of the "
+    "image that is there, both gain far more than in the paper."
 )
 _WHY_TIE = (
     "Only Image Locality and kube tie. kube-scheduler's ImageLocality counts a size times the "
@@ -97,6 +92,7 @@ def _gains(table: Table) -> list[Claim]:
         ours = gain_percent(table[pair[0]][metric], table[pair[1]][metric])
         return gain_claim(where, metric, says, paper, ours, why)
 
+    why_cache = _why_cache(table)
     average, last = "provision_avg_s", "provision_99_s"
     image, layer = (_IMAGE, _KUBE), (_LAYER, _KUBE)
     infra, beside_layer = (_INFRA, _KUBE), (_INFRA, _LAYER)
@@ -108,13 +104,13 @@ def _gains(table: Table) -> list[Claim]:
             _TABLE, average, layer, "Layer Locality against kube, by Table II.", 20.8, _WHY_LOCALITY
         ),
         claim(_TEXT, average, layer, "Layer Locality against kube, as said.", 25.0, _WHY_TEXT),
-        claim(_TEXT, average, infra, "Infrastructure Aware against kube.", 52.0, _WHY_CACHE),
+        claim(_TEXT, average, infra, "Infrastructure Aware against kube.", 52.0, why_cache),
         claim(_TEXT, average, beside_layer, "Against Layer Locality.", 37.0, _WHY_LOCALITY),
         claim("Abstract", average, beside_layer, "Against Layer Locality.", 40.0, _WHY_LOCALITY),
-        claim(_TABLE, last, infra, "Against kube, 99 %.", 56.2, _WHY_CACHE),
-        claim(_TABLE, last, beside_layer, "Against Layer Locality, 99 %.", 52.8, _WHY_CACHE),
+        claim(_TABLE, last, infra, "Against kube, 99 %.", 56.2, why_cache),
+        claim(_TABLE, last, beside_layer, "Against Layer Locality, 99 %.", 52.8, why_cache),
         gain_claim(_TEXT, less, "kube pulls more than Layer Locality.", 25.0, more, _WHY_LOCALITY),
-        claim(_TABLE, less, beside_layer, "Less stored than Layer Locality.", 1.9, _WHY_CACHE),
+        claim(_TABLE, less, beside_layer, "Less stored than Layer Locality.", 1.9, why_cache),
         *(
             gain_claim(
                 _TEXT, rate, f"Hits of all layers, {name}.", paper, _hit_rate(table[name]), why
@@ -122,7 +118,7 @@ def _gains(table: Table) -> list[Claim]:
             for name, paper, why in (
                 (_KUBE, 20.0, _WHY_LOCALITY),
                 (_LAYER, 37.29, _WHY_LOCALITY),
-                (_INFRA, 38.31, _WHY_CACHE),
+                (_INFRA, 38.31, why_cache),
             )
         ),
     ]
@@ -132,6 +128,21 @@ _WHY_TEXT = (
     "The text's 25 % is not Table II's: 28.03 s and 22.20 s are 20.8 % apart, and kube's 28.03 s "
     "are 26 % above. " + _WHY_LOCALITY
 )
+
+
+def _why_cache(table: Table) -> str:
+    letter, layers = table[TO_THE_LETTER], table[WITH_LAYERS]
+    return (
+        "Algorithm 1 gives a node that has or awaits all layers the full w, so most replicas go "
+        "where nothing is left to pull. To the letter, though, its lines 9 and 13 keep sizes by "
+        "application and by image, so that line 14 subtracts nothing and bandwidth alone "
+        f"decides: then {_hit_rate(letter):.0f} % of the layers are hits, nodes store "
+        f"{letter['storage_avg_mb']:.0f} MB and {letter['used_nodes']:.0f} are used; with "
+        "layer-locality beside it, which the paper's conclusion speaks of, "
+        f"{_hit_rate(layers):.0f} %, {layers['storage_avg_mb']:.0f} MB and "
+        f"{layers['used_nodes']:.0f}, in {layers['provision_avg_s']:.1f} s on average. That is "
+        "so near to the paper's whole line that its program may well have done this."
+    )
 
 
 def _hit_rate(row: Mapping[str, float]) -> float:
@@ -146,7 +157,7 @@ def _counts(table: Table) -> list[Claim]:
         return count_claim(_TABLE, metric, says, paper, ours, why)
 
     return [
-        claim("used_nodes", "Nodes with a replica.", (168, 168, 168, 150), _WHY_CACHE),
+        claim("used_nodes", "Nodes with a replica.", (168, 168, 168, 150), _why_cache(table)),
         claim("replicas_min", "The fewest replicas on a node.", (2, 2, 2, 0), _WHY_EVEN),
         claim("replicas_max", "The most replicas on a node.", (12, 12, 16, 16), _WHY_EVEN),
     ]
