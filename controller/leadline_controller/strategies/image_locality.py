@@ -28,8 +28,9 @@ class ImageLocality:
 
     ImageLocality is kube-scheduler's: each image that the node has whole counts with its size
     in MB times the share of the nodes that have it; 23 MB or less are 0 points, 1000 MB a
-    container are 10, rounded down to whole points (of 100 since release 1.17). The paper adds its priorities to the
-    spreading with weights and prints none; w = 10 weighs both alike.
+    container are 10, rounded down to whole points (of 100 since release 1.17). The paper
+    adds its priorities to the spreading with weights and prints none; w = 10 weighs both
+    alike.
 
     Unknown: an image that neither the catalogue nor any node knows counts for nothing on all
     nodes. A node without CPU or memory has no total and is chosen only when none has.
