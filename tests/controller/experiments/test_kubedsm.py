@@ -103,8 +103,19 @@ def test_shares_are_those_of_the_pods_on_the_edge_and_not_just_moving() -> None:
     course = start(STEADY, METHODS["bef"], 0)
     for number, (service, node) in enumerate([("A", 0), ("A", 3), ("B", 1), ("D", 3)]):
         course.running.append((make_pod(service, number), node))
+    course.wanted = {"A": 2, "B": 1, "C": 1, "D": 1}
     assert course.edge_shares().tolist() == [0.5, 1.0, 0.0, 0.0]
     assert course.edge_shares(frozenset({"default/b-2"})).tolist() == [0.5, 0.0, 0.0, 0.0]
+
+
+def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_is_asked_for_again() -> None:
+    course = start(STEADY, METHODS["bef"], 0)
+    # Of 950 MiB the edge holds 5 + 4 + 5 and the cloud 18.
+    wanted = {"A": 35, "B": 1, "C": 1, "D": 1}
+    course.place(course.scale(wanted).pending)
+    assert counts(course) == {"A": 32, "B": 0, "C": 0, "D": 0}
+    assert course.edge_shares().tolist() == [14 / 35, 0.0, 0.0, 0.0]
+    assert [pod.labels["app"] for pod in course.scale(wanted).pending] == list("AAABCD")
 
 
 def test_what_fits_the_edge_is_all_on_the_edge() -> None:
@@ -168,7 +179,12 @@ def test_the_whole_experiment() -> None:
 
 def assert_rows(result: Result) -> None:
     tables: Sequence[str] = [row.table for row in result.rows]
-    assert set(tables) == {f"Fig. {number}" for number in (4, 5, 8, 9, 10, 11)}
+    figures = {f"Fig. {number}" for number in (4, 5, 8, 9, 10, 11)}
+    assert set(tables) == {*figures, "Optimum, Eq. 9", "Optimum, random clusters"}
+    for row in result.rows:
+        if row.metric == "qos" or row.table in ("Fig. 4", "Fig. 5"):
+            assert (row.optimum is None) == (row.metric == "gain_percent"), row
+        assert row.optimum is None or row.ours <= row.optimum + 1e-9, row
     ratios = [row.ours for row in result.rows if row.metric == "edge_ratio_percent"]
     assert all(0 <= ratio <= 100 for ratio in ratios)
     assert len(

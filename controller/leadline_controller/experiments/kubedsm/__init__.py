@@ -5,6 +5,7 @@ over the services (Fig. 8-9), the variants (Fig. 10) and the QoS settings (Fig. 
 Clusters", Section 6.
 """
 
+from leadline_controller.experiments.kubedsm import distance
 from leadline_controller.experiments.kubedsm.claims import claims
 from leadline_controller.experiments.kubedsm.course import Moment as Moment
 from leadline_controller.experiments.kubedsm.course import moments as moments
@@ -12,6 +13,7 @@ from leadline_controller.experiments.kubedsm.runs import REPLICATES, Runs
 from leadline_controller.experiments.kubedsm.setting import BY_LOAD as BY_LOAD
 from leadline_controller.experiments.kubedsm.setting import BY_SPREAD as BY_SPREAD
 from leadline_controller.experiments.kubedsm.tables import figures, rows
+from leadline_controller.experiments.optimum import study
 from leadline_controller.experiments.result import Progress, Result
 
 CALIBRATION = {
@@ -32,13 +34,17 @@ CALIBRATION = {
 
 def run(seed: int, progress: Progress) -> Result:
     """All of it."""
-    runs = Runs(seed, progress)
+    runs = Runs(seed, lambda share: progress(share * 0.75))
+    distances = [
+        *distance.rows(seed),
+        *study.kubedsm_rows(seed, lambda share: progress(0.8 + share / 5)),
+    ]
     return Result(
         "kubedsm",
         "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted "
         "Edge Clusters",
         CALIBRATION,
-        rows(runs),
+        [*rows(runs), *distances],
         claims(runs),
         figures(runs),
     )

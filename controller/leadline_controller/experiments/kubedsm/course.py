@@ -2,6 +2,7 @@
 them, and where they are is counted.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -58,12 +59,13 @@ class Course:
     as_replica_set: bool = False
     view: ClusterView = field(default_factory=empty_cluster)
     running: list[Running] = field(default_factory=list)
+    wanted: Mapping[str, int] = field(default_factory=dict)
     made: int = 0
     migrations: int = 0
 
     def scale(self, wanted: Mapping[str, int]) -> Moment:
         """Take away what is too much, and ask for what is missing."""
-        pending = []
+        pending, self.wanted = [], wanted
         for service, count in wanted.items():
             there = [one for one in self.running if one[0].labels["app"] == service]
             for _ in range(len(there) - count):
@@ -87,7 +89,7 @@ class Course:
         return make_pod(service, self.made, self.method.targets.get(service))
 
     def place(self, pending: Sequence[Pod]) -> None:
-        """Place the new pods; one that fits nowhere is given up."""
+        """Place the new pods; one that fits nowhere is asked for again in the next cycle."""
         new = self.method.new
         if isinstance(new, BatchStrategy):
             decisions, _, self.view = decide_batch(
@@ -115,14 +117,14 @@ class Course:
 
     def edge_shares(self, moving: frozenset[str] = frozenset()) -> Floats:
         """The share of each service's pods that is on the edge and not just moving, shape
-        (services,)."""
+        (services,); a pod that fits nowhere is not on the edge."""
         cloud = is_cloud(self.view)
-        shares = []
-        for service in SERVICES:
-            there = [one for one in self.running if one[0].labels["app"] == service]
-            near = [not cloud[node] and pod.key not in moving for pod, node in there]
-            shares.append(float(np.mean(near)) if near else 0.0)
-        return np.array(shares)
+        near = Counter(
+            pod.labels["app"]
+            for pod, node in self.running
+            if not cloud[node] and pod.key not in moving
+        )
+        return np.array([near[service] / self.wanted[service] for service in SERVICES])
 
     def cycle_shares(self) -> Floats:
         """The time mean of the shares over a cycle whose new pods were placed, shape

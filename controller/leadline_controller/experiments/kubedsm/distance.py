@@ -2,6 +2,7 @@
 cluster and workloads."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from statistics import fmean
 
 from leadline_controller.experiments.kubedsm.course import Course, start
@@ -28,7 +29,8 @@ _RATIO = KubeDsm(a=2.0, b=1.0, gamma=3.0, qos_target=0.0)
 
 def rows(seed: int) -> Sequence[Row]:
     """The quality of service after each cycle, the mean of all cycles, of each method in each
-    workload, beside the most that any placement of the same pods gives."""
+    workload, beside the most that any placement of the same pods gives. Eq. 9 knows no pods that
+    are left over: they are not on the edge, as those in the cloud."""
     return [
         row for scenario in dict.fromkeys((*BY_LOAD, *BY_SPREAD)) for row in _rows(scenario, seed)
     ]
@@ -40,31 +42,33 @@ def _rows(scenario: Scenario, seed: int) -> Iterator[Row]:
     for name, method in METHODS.items():
         distance, course = Distance(), start(scenario, method, seed)
         for wanted, best in zip(replicas(scenario, seed), bests, strict=True):
-            _one_cycle(course, wanted)
-            left = sum(wanted.values()) - len(course.running)
-            distance.add(None if left else _quality(course, objective), best, left)
+            distance.add(_quality_after(course, wanted, objective), best, 0)
         yield from distance.rows(TABLE, scenario.name, name, "", QOS)
 
 
 def _best(wanted: Mapping[str, int], objective: KubeDsm) -> Optimum:
+    return _best_of(tuple(wanted.items()), objective)
+
+
+@cache
+def _best_of(wanted: tuple[tuple[str, int], ...], objective: KubeDsm) -> Optimum:
     """Of so many pods of each service. What ran where before makes no difference to the quality
     that can be reached, as pods may be moved."""
-    pods = [make_pod(name, number) for name, count in wanted.items() for number in range(count)]
+    pods = [make_pod(name, number) for name, count in wanted for number in range(count)]
     return kubedsm.best(empty_cluster(), pods, [], objective, FILTERS)
 
 
-def _one_cycle(course: Course, wanted: Mapping[str, int]) -> None:
-    course.place(course.scale(wanted).pending)
+def _quality_after(course: Course, wanted: Mapping[str, int], objective: KubeDsm) -> float:
+    """The quality at the end of a cycle."""
+    pending = course.scale(wanted).pending
+    course.place(pending)
     for _ in range(course.method.rounds):
         if not course.suggest():
             break
-
-
-def _quality(course: Course, objective: KubeDsm) -> float:
-    pods = [pod for pod, _ in course.running]
+    pods = {pod.key: pod for pod in (*pending, *(pod for pod, _ in course.running))}
     names = course.view.table.names
     at = {pod.key: names[node] for pod, node in course.running}
-    return kubedsm.quality(course.view, pods, objective, at)
+    return kubedsm.quality(course.view, list(pods.values()), objective, at)
 
 
 def best_ratio_percent(scenario: Scenario, seed: int) -> float:

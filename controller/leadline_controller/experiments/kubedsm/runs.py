@@ -6,6 +6,7 @@ import numpy as np
 
 from leadline_controller.core.view import Floats
 from leadline_controller.experiments.kubedsm.course import Seen, run_through
+from leadline_controller.experiments.kubedsm.distance import best_ratio_percent
 from leadline_controller.experiments.kubedsm.methods import METHODS, SETTINGS, VARIANTS, kubedsm
 from leadline_controller.experiments.kubedsm.setting import BY_LOAD, BY_SPREAD, Scenario
 from leadline_controller.experiments.result import Progress
@@ -30,6 +31,7 @@ class Runs:
         wanted = [(s, name) for s in dict.fromkeys(ALL) for name in (*METHODS, *VARIANTS)]
         wanted += [(s, name) for s in BY_LOAD for name in SETTINGS]
         wanted += [(s, name + AS_REPLICA_SET) for s in BY_LOAD for name in METHODS]
+        self._seeds = [seed * REPLICATES + replicate for replicate in range(REPLICATES)]
         self._seen: dict[tuple[Scenario, str], Sequence[Seen]] = {}
         for done, (scenario, name) in enumerate(wanted):
             progress(done / len(wanted))
@@ -38,13 +40,8 @@ class Runs:
                 continue
             plain = name.removesuffix(AS_REPLICA_SET)
             self._seen[scenario, name] = [
-                run_through(
-                    scenario,
-                    methods[plain],
-                    seed * REPLICATES + replicate,
-                    as_replica_set=plain != name,
-                )
-                for replicate in range(REPLICATES)
+                run_through(scenario, methods[plain], each, as_replica_set=plain != name)
+                for each in self._seeds
             ]
         progress(1.0)
 
@@ -57,6 +54,12 @@ class Runs:
     def ratio_percent(self, scenarios: Iterable[Scenario], name: str) -> float:
         """Edge ratio over services and scenarios, %."""
         return float(np.mean([self.shares_percent(each, name) for each in scenarios]))
+
+    def best_ratio_percent(self, scenarios: Iterable[Scenario]) -> float:
+        """The most that ratio_percent could be with any method."""
+        return float(
+            np.mean([best_ratio_percent(each, seed) for each in scenarios for seed in self._seeds])
+        )
 
     def deviation_percent(self, scenario: Scenario, name: str) -> float:
         """Standard deviation of the services' edge ratios, percentage points: the mean over the
