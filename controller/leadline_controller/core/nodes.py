@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+CLASS_LABEL = "leadline.dev/class"
+
 # Pods choose what is asked for, and memory must not grow with them.
 _MOST_REMEMBERED = 4096
 
@@ -41,6 +43,14 @@ class Topology:
     def labelled(self) -> Bools:
         """Where a node has the label, shape (n,)."""
         return self.codes > 0
+
+    def column(self, value_of: Mapping[str, float]) -> Floats:
+        """What each node's label stands for, shape (n,); NaN without a label or a value."""
+        by_code = np.full(len(self) + 1, np.nan)
+        for label, value in value_of.items():
+            if code := self._code_of.get(label):
+                by_code[code] = value
+        return by_code[self.codes]
 
     def totals(self, per_node: Ints | Bools) -> Ints:
         """The sum over each domain, by code; index 0, the nodes without the label, is 0."""
@@ -165,6 +175,11 @@ class NodeTable:
         named = self.none()
         named[[self.index[name] for name in requirement.values if name in self.index]] = True
         return named if requirement.operator == "In" else ~named
+
+    @cached_property
+    def classes(self) -> Topology:
+        """The nodes by class. `topology` forgets a label that no node has, this does not."""
+        return self.topology(CLASS_LABEL)
 
     @cached_property
     def bandwidth_mbps(self) -> Floats:

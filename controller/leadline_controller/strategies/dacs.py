@@ -146,8 +146,7 @@ class Dacs:
     def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.hints.profile_ms:
-            named = [view.nodes[i] for i in nodes]
-            return slowest_where_unknown_ms(named, pod.hints.profile_ms) / 1000
+            return slowest_where_unknown_ms(view.table, pod.hints.profile_ms)[nodes] / 1000
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _LEAST_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 

@@ -86,8 +86,8 @@ class ResponseTime:
         ping_ms = np.where(np.isnan(ping_ms), unknown_ms, ping_ms)
         parts = {"ping_ms": ping_ms}
         if pod.hints.profile_ms:
-            named = [view.nodes[i] for i in candidates]
-            parts["profiling_ms"] = slowest_where_unknown_ms(named, pod.hints.profile_ms)
+            profiling_ms = slowest_where_unknown_ms(view.table, pod.hints.profile_ms)
+            parts["profiling_ms"] = profiling_ms[candidates]
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
         replicas = _replicas(view, pod)[candidates]
 
@@ -121,7 +121,7 @@ def within_threshold(view: ClusterView, pod: Pod) -> Verdict:
             "or no response time can be predicted",
         )
     ping_ms = _ping_ms(view, pod)
-    profiling_ms = profiled_ms(view.nodes, pod.hints.profile_ms)
+    profiling_ms = profiled_ms(view.table, pod.hints.profile_ms)
 
     def reason(i: int) -> str:
         if np.isnan(ping_ms[i]):
