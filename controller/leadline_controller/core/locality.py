@@ -6,8 +6,10 @@ swamped for being the only one ("node heating"), and what is small counts for no
 
 import numpy as np
 
-from leadline_controller.core.spreading import MOST_POINTS, whole_points
-from leadline_controller.core.view import Bools, Floats
+from leadline_controller.core.cycle import Scores, best
+from leadline_controller.core.model import Pod
+from leadline_controller.core.spreading import MOST_POINTS, least_requested, whole_points
+from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
 
 # kubernetes: pkg/scheduler/framework/plugins/imagelocality, minThreshold and
 # maxContainerThreshold.
@@ -27,3 +29,26 @@ def locality_points(sum_mb: Floats, containers: int) -> Floats:
     most_mb = MOST_MB * max(containers, 1)
     within = np.clip(sum_mb, LEAST_MB, most_mb)
     return whole_points((within - LEAST_MB) / (most_mb - LEAST_MB) * MOST_POINTS)
+
+
+def beside_spreading(
+    view: ClusterView, pod: Pod, candidates: Ints, points: Floats, w: float
+) -> Scores:
+    """Spreading and locality together: the most points win. points: of locality, 0 to 10, shape
+    (n,). w: what 10 of them weigh."""
+    spread, locality = least_requested(view, candidates), points[candidates]
+    total = spread + w / MOST_POINTS * locality
+    cached_mb = view.images.cached_mb(view.table, pod)[candidates]
+
+    def why(at: int) -> str:
+        if np.isnan(total[at]):
+            return "no candidate's capacity is known"
+        if np.isnan(cached_mb[at]):
+            return f"no layers of its images are known; {spread[at]:g} points for spreading"
+        return (
+            f"{cached_mb[at]:.4g} MB of its layers are there: {locality[at]:.3g} points, "
+            f"{spread[at]:.3g} for spreading"
+        )
+
+    parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
+    return Scores(candidates, total, best(total, "higher"), why, parts)

@@ -11,11 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.locality import locality_points, spread_mb
+from leadline_controller.core.cycle import Better, Scores
+from leadline_controller.core.locality import beside_spreading, locality_points, spread_mb
 from leadline_controller.core.model import Pod
 from leadline_controller.core.options import option
-from leadline_controller.core.spreading import MOST_POINTS, least_requested
 from leadline_controller.core.view import ClusterView, Floats, Ints
 
 
@@ -43,29 +42,13 @@ class LayerLocality:
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and the MB of the layers that it has."""
-        spread = least_requested(view, candidates)
-        locality = self._locality(view, pod)[candidates]
-        total = spread + self.w / MOST_POINTS * locality
-        cached_mb = view.images.cached_mb(view.table, pod)[candidates]
-
-        def why(at: int) -> str:
-            if np.isnan(total[at]):
-                return "no candidate's capacity is known"
-            if np.isnan(cached_mb[at]):
-                return f"no layers of its images are known; {spread[at]:g} points for spreading"
-            return (
-                f"{cached_mb[at]:.4g} MB of its layers are there: {locality[at]:.3g} points, "
-                f"{spread[at]:.3g} for spreading"
-            )
-
-        parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
-        return Scores(candidates, total, best(total, self.better), why, parts)
+        return beside_spreading(view, pod, candidates, self._points(view, pod), self.w)
 
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
         """The pod's requests."""
         return pod.requests
 
-    def _locality(self, view: ClusterView, pod: Pod) -> Floats:
+    def _points(self, view: ClusterView, pod: Pod) -> Floats:
         table, images = view.table, view.images
         sizes_mb = np.zeros(len(view))
         for layer in images.layers_of(table, pod):
