@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from leadline_controller.core.cycle import Better, Scores, best
+from leadline_controller.core.edge.tiers import is_cloud, relative_size
 from leadline_controller.core.model import Pod
-from leadline_controller.core.tiers import is_cloud, relative_size
 from leadline_controller.core.view import ClusterView, Ints
 
 

@@ -1,7 +1,7 @@
 """kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Algorithms 1-8, which are in core/edge_*.py.
+Clusters", Algorithms 1-8, which are in core/edge/.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ import numpy as np
 
 from leadline_controller.core.batch import Allowed, BatchPlan, Running
 from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.edge_board import Board, EdgePod, Limits, Outcome
-from leadline_controller.core.edge_decision import immediate_schedule, suggest
-from leadline_controller.core.edge_packing import packed
-from leadline_controller.core.edge_scene import Goals, Scene
+from leadline_controller.core.edge.board import Board, EdgePod, Limits, Outcome
+from leadline_controller.core.edge.decision import immediate_schedule, suggest
+from leadline_controller.core.edge.packing import packed
+from leadline_controller.core.edge.scene import Goals, Scene
+from leadline_controller.core.edge.tiers import free_share, is_cloud
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.options import OptionError, option
-from leadline_controller.core.tiers import free_share, is_cloud
 from leadline_controller.core.view import ClusterView, Floats, Ints
 
 _ALIKE = 1e-9

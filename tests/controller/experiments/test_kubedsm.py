@@ -14,6 +14,7 @@ from leadline_controller.experiments.kubedsm.setting import (
     BY_LOAD,
     CYCLES,
     MIB,
+    ROUNDED_UP,
     SERVICES,
     Scenario,
     empty_cluster,
@@ -49,6 +50,12 @@ def test_a_load_of_one_divides_the_edges_memory_equally() -> None:
 def test_the_load_is_drawn_with_its_mean_and_spread_and_a_seed_repeats_it() -> None:
     assert replicas(BY_LOAD[0], 1) == replicas(BY_LOAD[0], 1)
     assert replicas(BY_LOAD[0], 1) != replicas(BY_LOAD[0], 2)
+    down, up = replicas(BY_LOAD[0], 1), replicas(ROUNDED_UP[0], 1)
+    assert all(
+        one[name] == other[name] - 1 or other[name] == 1
+        for one, other in zip(down[1:], up[1:], strict=True)
+        for name in SERVICES
+    )
     counts = [
         wanted["A"] for seed in range(200) for wanted in replicas(Scenario(1.5, 0.2), seed)[1:]
     ]

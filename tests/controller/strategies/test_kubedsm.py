@@ -1,5 +1,5 @@
 """KubeDSM over whole clusters: what the translation has to get right. The algorithms themselves
-are in core/test_edge_packing.py and core/test_edge_decision.py."""
+are in core/edge/test_packing.py and core/edge/test_decision.py."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.core.batch import BatchPlan, Running, decide_batch
 from leadline_controller.core.cycle import Decision, decide
-from leadline_controller.core.edge_scene import BOUNDED, EXACT
+from leadline_controller.core.edge.scene import BOUNDED, EXACT
 from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.view import Bools, ClusterView, NodeTable

@@ -12,8 +12,8 @@ import numpy as np
 
 from leadline_controller.core.batch import BatchStrategy, Running, decide_batch
 from leadline_controller.core.cycle import Strategy, decide_in_turn
+from leadline_controller.core.edge.tiers import is_cloud
 from leadline_controller.core.model import Pod
-from leadline_controller.core.tiers import is_cloud
 from leadline_controller.core.view import ClusterView, Floats
 from leadline_controller.experiments.kubedsm.setting import (
     SERVICES,

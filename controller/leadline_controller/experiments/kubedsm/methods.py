@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from leadline_controller.core.cycle import Better, Scores, best
+from leadline_controller.core.edge.tiers import is_cloud
 from leadline_controller.core.model import Pod
-from leadline_controller.core.tiers import is_cloud
 from leadline_controller.core.view import ClusterView, Ints
 from leadline_controller.experiments.kubedsm.course import Method
 from leadline_controller.strategies.bef import BiggestEdgeFirst

@@ -8,7 +8,12 @@ from leadline_controller.core.view import Floats
 from leadline_controller.experiments.kubedsm.course import Seen, run_through
 from leadline_controller.experiments.kubedsm.distance import best_ratio_percent
 from leadline_controller.experiments.kubedsm.methods import METHODS, SETTINGS, VARIANTS, kubedsm
-from leadline_controller.experiments.kubedsm.setting import BY_LOAD, BY_SPREAD, Scenario
+from leadline_controller.experiments.kubedsm.setting import (
+    BY_LOAD,
+    BY_SPREAD,
+    ROUNDED_UP,
+    Scenario,
+)
 from leadline_controller.experiments.result import Progress
 
 REPLICATES = 4
@@ -31,6 +36,7 @@ class Runs:
         wanted = [(s, name) for s in dict.fromkeys(ALL) for name in (*METHODS, *VARIANTS)]
         wanted += [(s, name) for s in BY_LOAD for name in SETTINGS]
         wanted += [(s, name + AS_REPLICA_SET) for s in BY_LOAD for name in METHODS]
+        wanted += [(s, name) for s in ROUNDED_UP for name in METHODS]
         self._seeds = [seed * REPLICATES + replicate for replicate in range(REPLICATES)]
         self._seen: dict[tuple[Scenario, str], Sequence[Seen]] = {}
         for done, (scenario, name) in enumerate(wanted):
@@ -54,6 +60,18 @@ class Runs:
     def ratio_percent(self, scenarios: Iterable[Scenario], name: str) -> float:
         """Edge ratio over services and scenarios, %."""
         return float(np.mean([self.shares_percent(each, name) for each in scenarios]))
+
+    def ratios_percent(self, scenarios: Iterable[Scenario], name: str) -> Floats:
+        """The same of each run, shape (REPLICATES,)."""
+        percent: Floats = self.each_percent(scenarios, name).mean(axis=1)
+        return percent
+
+    def each_percent(self, scenarios: Iterable[Scenario], name: str) -> Floats:
+        """Edge ratio of each service in each run over the scenarios, %, shape (REPLICATES,
+        services)."""
+        shares = [[seen.shares for seen in self._seen[each, name]] for each in scenarios]
+        percent: Floats = np.mean(shares, axis=0) * 100
+        return percent
 
     def best_ratio_percent(self, scenarios: Iterable[Scenario]) -> float:
         """The most that ratio_percent could be with any method."""

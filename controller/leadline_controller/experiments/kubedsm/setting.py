@@ -1,7 +1,8 @@
 """The cluster, the services and the load of the KubeDSM paper (Section 6, Tables 4 and 5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil, floor
 from random import Random
 
 import numpy as np
@@ -29,10 +30,11 @@ SPREADS = (0.1, 0.2, 0.3, 0.4, 0.5)  # at a load of 1.5, Fig. 5
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A load by the normal distribution: the share of the edge's resources that is asked for,
-    its mean and its standard deviation."""
+    its mean and its standard deviation. rounded_up: what is not a whole pod counts as one."""
 
     load: float
     spread: float
+    rounded_up: bool = False
 
     @property
     def name(self) -> str:
@@ -42,6 +44,7 @@ class Scenario:
 
 BY_LOAD = tuple(Scenario(load, 0.4) for load in LOADS)
 BY_SPREAD = tuple(Scenario(1.5, spread) for spread in SPREADS)
+ROUNDED_UP = tuple(replace(each, rounded_up=True) for each in BY_LOAD)
 
 
 def empty_cluster() -> ClusterView:
@@ -78,10 +81,11 @@ def replicas(scenario: Scenario, seed: int) -> Sequence[Mapping[str, int]]:
     each; in each of the 12 a share is drawn, what it makes of the edge's resources is divided
     equally among the services, and each gets the whole pods that its part holds, at least one."""
     random = Random(f"{scenario.name} {seed}")  # noqa: S311  # a workload, no secrets
+    whole = ceil if scenario.rounded_up else floor
     cycles = [dict.fromkeys(SERVICES, 1)]
     while len(cycles) <= CYCLES:
         share = max(random.gauss(scenario.load, scenario.spread), 0.0)
-        cycles.append({name: max(1, int(share * pods_at_full(name))) for name in SERVICES})
+        cycles.append({name: max(1, whole(share * pods_at_full(name))) for name in SERVICES})
     return cycles
 
 

@@ -25,11 +25,11 @@ import numpy as np
 
 from leadline_controller.core.batch import Running
 from leadline_controller.core.cycle import Filter
-from leadline_controller.core.edge_board import Quality
+from leadline_controller.core.edge.board import Quality
+from leadline_controller.core.edge.tiers import is_cloud
 from leadline_controller.core.model import Pod
 from leadline_controller.core.nodes import Bools, Floats, Ints
 from leadline_controller.core.services import service_of
-from leadline_controller.core.tiers import is_cloud
 from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum.feasible import (
     Room,

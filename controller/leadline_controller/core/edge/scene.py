@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from leadline_controller.core.batch import Allowed, BatchPlan, Move, Running
-from leadline_controller.core.edge_board import Board, EdgePod, Outcome, Quality, pod_size
-from leadline_controller.core.edge_packing import NOWHERE, Edge, fits_in
+from leadline_controller.core.edge.board import Board, EdgePod, Outcome, Quality, pod_size
+from leadline_controller.core.edge.packing import NOWHERE, Edge, fits_in
+from leadline_controller.core.edge.tiers import is_cloud
 from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.core.services import service_of
-from leadline_controller.core.tiers import is_cloud
 from leadline_controller.core.view import Bools, ClusterView, Ints
 
 EXACT = "every possibility was weighed"

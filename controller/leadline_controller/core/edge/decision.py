@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from leadline_controller.core.edge_board import (
+from leadline_controller.core.edge.board import (
     Board,
     Choice,
     EdgePod,
@@ -20,7 +20,7 @@ from leadline_controller.core.edge_board import (
     need_of,
     quality_with,
 )
-from leadline_controller.core.edge_packing import (
+from leadline_controller.core.edge.packing import (
     EXACT_STATES,
     NOWHERE,
     fits_in,
@@ -30,7 +30,7 @@ from leadline_controller.core.edge_packing import (
     reorder_edge,
     sets,
 )
-from leadline_controller.core.edge_subset import best_subset, best_within_bounds
+from leadline_controller.core.edge.subset import best_subset, best_within_bounds
 from leadline_controller.core.view import Ints
 
 

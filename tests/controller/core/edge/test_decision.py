@@ -6,9 +6,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core import edge_decision
-from leadline_controller.core.edge_board import Board, Choice, EdgePod, Limits, Quality, pod_size
-from leadline_controller.core.edge_decision import (
+from leadline_controller.core.edge import decision
+from leadline_controller.core.edge.board import Board, Choice, EdgePod, Limits, Quality, pod_size
+from leadline_controller.core.edge.decision import (
     apply_decision,
     best_fit,
     free_edge_as_needed,
@@ -16,7 +16,7 @@ from leadline_controller.core.edge_decision import (
     make_decision,
     suggest,
 )
-from leadline_controller.core.edge_packing import NOWHERE, Edge, fits_in
+from leadline_controller.core.edge.packing import NOWHERE, Edge, fits_in
 
 A, B = 0, 1
 
@@ -247,7 +247,7 @@ def test_the_bounded_search_fits_and_is_near(
             for pod in pods
         ]
     exact = make_decision(state, pods)
-    monkeypatch.setattr(edge_decision, "EXACT_STATES", 0)
+    monkeypatch.setattr(decision, "EXACT_STATES", 0)
     found = make_decision(state, pods)
     need = sum((pod.wants for pod in found.onto_edge), start=np.zeros(2, dtype=np.int64))
     assert fits_in(need, state.edge.free.sum(axis=0))

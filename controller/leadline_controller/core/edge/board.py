@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leadline_controller.core.edge_packing import NOWHERE, Edge
+from leadline_controller.core.edge.packing import NOWHERE, Edge
 from leadline_controller.core.view import Bools, Floats, Ints
 
 _ALIKE = 1e-9

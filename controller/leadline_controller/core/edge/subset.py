@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from leadline_controller.core.edge_board import Board, Choice, EdgePod, need_of, quality_with
-from leadline_controller.core.edge_packing import fits_in, kinds_of, lattice
+from leadline_controller.core.edge.board import Board, Choice, EdgePod, need_of, quality_with
+from leadline_controller.core.edge.packing import fits_in, kinds_of, lattice
 from leadline_controller.core.view import Floats, Ints
 
 _FRONT = 256
