@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from random import Random
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +21,7 @@ from leadline_controller.experiments.response_time.testbed import (
 from leadline_controller.filters import FILTERS
 from leadline_controller.sim.autoscaler import autoscale
 from leadline_controller.sim.processors import Processors
-from leadline_controller.sim.users import Answered, Step, Users
+from leadline_controller.sim.users import Answered, Users
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import replica_to_remove
 
@@ -103,6 +101,19 @@ class Deployment:
         return view
 
 
+class Planned:
+    """Replicas that are where a plan has them. plan: the nodes of one, of two and so on."""
+
+    def __init__(self, plan: Sequence[Sequence[str]]) -> None:
+        self.nodes: Sequence[str] = ()
+        self.removed: Sequence[Replica] = ()
+        self._plan = plan
+
+    def scale(self, count: int) -> None:
+        """Have so many, wherever the ones before were."""
+        self.nodes = self._plan[count - 1]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one run showed; all per step. response_s: of the requests sent in the step.
@@ -116,10 +127,19 @@ class Outcome:
 
 
 def run_trial(service: Service, method: Method, seed: int) -> Outcome:
-    """Follow the steps up and down once."""
+    """Follow the steps up and down once. What users draw is the same for every method."""
+    deployment = Deployment(service, method, Random(seed))  # noqa: S311  # a simulation
+    return _follow(service, deployment, seed)
+
+
+def run_plan(service: Service, plan: Sequence[Sequence[str]], seed: int) -> Outcome:
+    """The same, where the replicas are always as planned. plan: see Planned."""
+    return _follow(service, Planned(plan), seed)
+
+
+def _follow(service: Service, deployment: Deployment | Planned, seed: int) -> Outcome:
     random = Random(seed)  # noqa: S311  # a simulation, no secrets
     env = simpy.Environment()
-    deployment = Deployment(service, method, random)
     deployment.scale(service.scaling.minimum)
     nodes: list[Sequence[str]] = []
 
@@ -142,41 +162,9 @@ def run_trial(service: Service, method: Method, seed: int) -> Outcome:
         )
     )
     env.run(until=service.step_s * len(service.steps))
-    removed = [each.node for each in deployment.removed]
-    return _outcome(users.answered, service.step_s, nodes, removed)
-
-
-def best_placement(service: Service, replicas: int) -> Sequence[str]:
-    """The workers from which answers come soonest, of every placement of so many replicas,
-    several on one worker or not and the threshold aside, under the load that the autoscaler
-    has them for. Each placement is tried for a quarter of a step."""
-    step = Step(service.users_a_step * replicas, service.step_s / 4)
-
-    def response_s(nodes: Sequence[str]) -> float:
-        env = simpy.Environment()
-        users = _users(env, service, lambda: nodes, Random(0))  # noqa: S311  # a simulation
-        env.process(users.follow([step]))
-        env.run(until=step.length_s)
-        return fmean(each.response_s for each in users.answered)
-
-    workers = [worker.name for worker in service.workers]
-    return min(combinations_with_replacement(workers, replicas), key=response_s)
-
-
-def run_best(service: Service, placements: Sequence[Sequence[str]], seed: int) -> Outcome:
-    """Follow the steps once with the best placement always there at once. placements: of one
-    replica, two and so on."""
-    random = Random(seed)  # noqa: S311  # a simulation, no secrets
-    env = simpy.Environment()
-
-    def nodes() -> Sequence[str]:
-        return placements[users.asking // service.target_requests - 1]
-
-    users = _users(env, service, nodes, random)
-    env.process(users.follow(service.steps))
-    env.run(until=service.step_s * len(service.steps))
-    held = [placements[step.users // service.users_a_step - 1] for step in service.steps]
-    return _outcome(users.answered, service.step_s, held, ())
+    return _outcome(
+        users.answered, service.step_s, nodes, [gone.node for gone in deployment.removed]
+    )
 
 
 def _users(
