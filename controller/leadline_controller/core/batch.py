@@ -8,7 +8,16 @@ from random import Random
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-from leadline_controller.core.cycle import Decision, Filter, Strategy, decide, obstacle
+import numpy as np
+
+from leadline_controller.core.cycle import (
+    Decision,
+    Filter,
+    Strategy,
+    candidates_of,
+    decide,
+    obstacle,
+)
 from leadline_controller.core.model import Pod
 from leadline_controller.core.view import Bools, ClusterView
 
@@ -163,16 +172,20 @@ def _as_planned(
     filters: Mapping[str, Filter],
     strategy: Strategy,
 ) -> Decision | None:
-    """The plan's decision; None where it has none, or a filter is against it."""
+    """The plan's decision; None where it has none, or a filter is against it. Its scores are the
+    pod's alone, of which the planned node need not have the best."""
     node = plan.placed.get(pod.key)
     if node is None or obstacle(view, pod) is not None:
         return None
     verdicts = {name: test(view, pod) for name, test in filters.items()}
-    if not all(verdict.passes[node] for verdict in verdicts.values()):
+    candidates = candidates_of(view, verdicts)
+    chosen = np.flatnonzero(candidates == node)
+    if not chosen.size:
         return None
     why = plan.why.get(pod.key, "as planned for the whole batch")
     said = view.table.names[node], why, strategy.name, strategy.better
-    return Decision(pod, *said, view, verdicts, needs=strategy.needs)
+    scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
+    return Decision(pod, *said, view, verdicts, scores, strategy.needs)
 
 
 def _pointless(plan: BatchPlan, decisions: Iterable[Decision], view: ClusterView) -> Move | None:

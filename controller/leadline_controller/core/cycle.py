@@ -212,10 +212,7 @@ def decide(
         return Decision(pod, None, problem, strategy.name, strategy.better, hope=hope)
     tests = filters_with(filters, strategy)
     verdicts = {name: test(view, pod) for name, test in tests.items()}
-    feasible = view.table.all()
-    for verdict in verdicts.values():
-        feasible &= verdict.passes
-    candidates = np.flatnonzero(feasible)
+    candidates = candidates_of(view, verdicts)
     if not candidates.size:
         why = _nowhere(len(view), verdicts) + _no_preemption(view, pod, verdicts.values())
         return Decision(
@@ -230,6 +227,14 @@ def decide(
     return Decision(
         pod, node, why, strategy.name, strategy.better, view, verdicts, scores, strategy.needs
     )
+
+
+def candidates_of(view: ClusterView, verdicts: Mapping[str, Verdict]) -> Ints:
+    """The nodes that every filter passes, by index."""
+    feasible = view.table.all()
+    for verdict in verdicts.values():
+        feasible &= verdict.passes
+    return np.flatnonzero(feasible)
 
 
 def decide_in_turn(

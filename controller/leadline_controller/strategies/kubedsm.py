@@ -1,7 +1,9 @@
 """kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Algorithms 1-8, which are in core/edge/.
+Clusters". Its algorithms are in core/edge/: in decision.py 1 immediateSchedule, 2 suggest,
+3 makeDecision (without migration in subset.py), 4 bestFit, 5 freeEdgeAsNeeded and
+7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
 """
 
 from collections.abc import Mapping, Sequence

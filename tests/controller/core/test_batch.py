@@ -75,6 +75,9 @@ def test_follows_the_plan_and_charges_it() -> None:
         ("c", "as planned for the whole batch"),
     ]
     assert after.requested_of(CPU).tolist() == [0, 1000, 3000]
+    assert decisions[0].scores() == {"a": (0.0, {}), "b": (-1.0, {}), "c": (-2.0, {})}
+    assert decisions[0].priorities() == {"a": 9, "b": 10, "c": 0}, "the plan's choice is the best"
+    assert decisions[1].scores() == {"c": (-2.0, {})}
     assert decisions[1].rejected()["a"] == ["NodeResourcesFit: insufficient cpu: needs 3, has 2"]
 
 

@@ -54,10 +54,11 @@ def run(
 def test_a_batch_is_packed_tightly_on_the_edge() -> None:
     # 3 GiB and 1 GiB fill a node together, and two of 2 GiB the other.
     pods = [asks("a", 2, 2, "x"), asks("b", 1, 3), asks("c", 2, 2, "x"), asks("d", 1, 1)]
-    placed, moves, plan, _ = run(pods)
+    placed, moves, plan, decisions = run(pods)
     assert placed["a"] == placed["c"] != placed["b"] == placed["d"]
     assert set(placed.values()) == {"e1", "e2"}
     assert (moves, plan.method) == ([], EXACT)
+    assert all(decision.scores()[str(decision.node)][0] for decision in decisions)
 
 
 def test_what_the_edge_cannot_hold_goes_to_the_cloud() -> None:

@@ -20,16 +20,16 @@ from leadline_controller.core.edge.board import (
     need_of,
     quality_with,
 )
+from leadline_controller.core.edge.match import match
 from leadline_controller.core.edge.packing import (
     EXACT_STATES,
     NOWHERE,
     fits_in,
     kinds_of,
     lattice,
-    match,
-    reorder_edge,
     sets,
 )
+from leadline_controller.core.edge.reorder import reorder_edge
 from leadline_controller.core.edge.subset import best_subset, best_within_bounds
 from leadline_controller.core.view import Ints
 
@@ -89,31 +89,26 @@ def make_decision(board: Board, new: Sequence[EdgePod], limits: Limits | None = 
     best, rank = Choice(), (-np.inf, 0, 0.0)
     for row in lattice(counts) if kinds else np.zeros((1, 0), dtype=np.int64):
         pods = tuple(able[at] for kind, members in enumerate(kinds) for at in members[: row[kind]])
-        freed = free_edge_as_needed(board, need_of(board, pods))
-        if freed is None:
+        choice = best_fit(board, pods, limits.edge_reorder, rank[0])
+        if choice is None:
             continue
-        # bestFit in its two steps: reordering changes no QoS, so only for those that may win.
-        quality = quality_with(board, pods, freed)
-        if quality < rank[0]:
-            continue
-        choice = _reordered(board, pods, freed, limits.edge_reorder)
         size = round(sum(pod.size for pod in pods), 9)
+        quality = quality_with(board, pods, choice.freed)
         found = (quality, -choice.migrations - len(pods), -size)
         if found > rank:
             best, rank = choice, found
     return best
 
 
-def best_fit(board: Board, pods: tuple[EdgePod, ...], edge_reorder: int) -> Choice | None:
+def best_fit(
+    board: Board, pods: tuple[EdgePod, ...], edge_reorder: int, least_quality: float = -np.inf
+) -> Choice | None:
     """The migrations that make room for these pods: first free the edge, then reorder it
-    (Algorithm 4). None where there can't be enough room."""
+    (Algorithm 4). None where there can't be enough room, or QoS would be below least_quality,
+    which reordering can't change."""
     freed = free_edge_as_needed(board, need_of(board, pods))
-    return None if freed is None else _reordered(board, pods, freed, edge_reorder)
-
-
-def _reordered(
-    board: Board, pods: tuple[EdgePod, ...], freed: tuple[EdgePod, ...], edge_reorder: int
-) -> Choice:
+    if freed is None or quality_with(board, pods, freed) < least_quality:
+        return None
     for pod in freed:
         board = board.without(pod)
     there = board.pods

@@ -1,7 +1,6 @@
 """Between a cluster and KubeDSM's algorithms: a view in their terms, their outcome as a plan."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -111,15 +110,14 @@ class Scene:
         steps = [placed] if suggested is None else [placed, suggested]
         method = EXACT if all(step.exact for step in steps) else BOUNDED
         to_edge = {pod.key: int(self._nodes[n]) for step in steps for pod, n in step.placed}
-        moves = () if suggested is None else self._moves(suggested)
         rooms = _CloudRooms(self._view, *self._columns(np.arange(len(self._view))))
-        for pod in (item for item, _ in steps[-1].placed if item.key in self._place):
-            rooms.add(self._place[pod.key], -pod.wants)
-        moves = tuple(self._to_cloud(move, rooms) for move in moves)
-        nodes = {item.key: to_edge.get(item.key) for item in self.new}
-        for item in self.new:
-            if nodes[item.key] is None:
-                nodes[item.key] = rooms.take(item.wants, self._allowed(self._pods[item.key]))
+        for item in (item for item, _ in steps[-1].placed if item.key in self._place):
+            rooms.add(self._place[item.key], -item.wants)
+        moves = () if suggested is None else self._moves(suggested, rooms)
+        nodes = {
+            item.key: to_edge[item.key] if item.key in to_edge else self._taken(item, rooms)
+            for item in self.new
+        }
         found = {key: node for key, node in nodes.items() if node is not None}
         counts = steps[-1].board.on_edge
         why = {key: self._why(key, node, counts, method) for key, node in found.items()}
@@ -132,29 +130,32 @@ class Scene:
             return f"to the cloud, with {share} on the edge; {method}"
         return f"on the edge, with {share}; {method}"
 
-    def _moves(self, outcome: Outcome) -> tuple[Move, ...]:
-        """The suggestion's migrations; those to the cloud have no target yet."""
+    def _moves(self, outcome: Outcome, rooms: "_CloudRooms") -> tuple[Move, ...]:
+        """The suggestion's migrations: to the cloud, within the edge, to the edge."""
         wanted = tuple(pod.key for pod, _ in outcome.placed)
         makes_room = f"makes room on the edge for {_few(wanted)}"
-        freed = [self._move(pod, NOWHERE, makes_room, wanted) for pod in outcome.freed]
-        less = "less fragmentation on the edge"
-        reordered = [self._move(pod, node, less) for pod, node in outcome.reordered]
-        comes = "room for it on the edge"
+        less, comes = "less fragmentation on the edge", "room for it on the edge"
         running = [(pod, node) for pod, node in outcome.placed if pod.key in self._place]
-        return (*freed, *reordered, *(self._move(pod, node, comes) for pod, node in running))
+        return (
+            *(self._to_cloud(pod, rooms, makes_room, wanted) for pod in outcome.freed),
+            *(self._to_edge(pod, node, less) for pod, node in outcome.reordered),
+            *(self._to_edge(pod, node, comes) for pod, node in running),
+        )
 
-    def _move(self, item: EdgePod, node: int, why: str, room_for: tuple[str, ...] = ()) -> Move:
-        target = NOWHERE if node == NOWHERE else int(self._nodes[node])
-        return Move(self._pods[item.key], self._place[item.key], target, why, room_for)
+    def _to_edge(self, item: EdgePod, node: int, why: str) -> Move:
+        pod, source = self._pods[item.key], self._place[item.key]
+        return Move(pod, source, int(self._nodes[node]), why)
 
-    def _to_cloud(self, move: Move, rooms: "_CloudRooms") -> Move:
-        if move.target != NOWHERE:
-            return move
-        allowed = self._allowed(move.pod)
-        target = rooms.take(self._wants(move.pod), allowed)
-        # Where no cloud node has room the filters will say so, and the move is dropped.
-        chosen = int(np.flatnonzero(allowed & self._cloud)[0]) if target is None else target
-        return replace(move, target=chosen)
+    def _to_cloud(
+        self, item: EdgePod, rooms: "_CloudRooms", why: str, room_for: tuple[str, ...]
+    ) -> Move:
+        pod, target = self._pods[item.key], self._taken(item, rooms)
+        if target is None:  # the filters will say so, and the move is dropped
+            target = int(np.flatnonzero(self._allowed(pod) & self._cloud)[0])
+        return Move(pod, self._place[item.key], target, why, room_for)
+
+    def _taken(self, item: EdgePod, rooms: "_CloudRooms") -> int | None:
+        return rooms.take(item.wants, self._allowed(self._pods[item.key]))
 
 
 class _CloudRooms:

@@ -2,7 +2,7 @@
 migration, over every subset or within bounds.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Algorithm 3.
+Clusters", Algorithm 3 for Algorithm 1.
 """
 
 from collections.abc import Sequence

@@ -5,14 +5,9 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.edge import packing
-from leadline_controller.core.edge.packing import (
-    NOWHERE,
-    Edge,
-    fragmentation,
-    match,
-    reorder_edge,
-)
+from leadline_controller.core.edge.match import match
+from leadline_controller.core.edge.packing import NOWHERE, Edge, fragmentation
+from leadline_controller.core.edge.reorder import reorder_edge
 from leadline_controller.core.view import Bools, Ints
 
 
@@ -140,7 +135,7 @@ def test_match_is_as_good_as_trying_everything(seed: int) -> None:
 def test_the_bounded_match_is_valid_and_near(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     start, wants, fits = scene(seed, nodes=3, count=7)
     exact = match(start, wants, fits)
-    monkeypatch.setattr(packing, "EXACT_STATES", 1)
+    monkeypatch.setattr("leadline_controller.core.edge.match.EXACT_STATES", 1)
     found = match(start, wants, fits)
     assert not found.exact
     there = after(start, wants, found.nodes)
@@ -195,7 +190,7 @@ def test_reorder_is_as_good_as_match_over_every_subset(
     start, wants, fits, at = full(seed)
     goal = least(start, wants, fits, at, 3)
     if bounded:
-        monkeypatch.setattr(packing, "EXACT_STATES", 0)
+        monkeypatch.setattr("leadline_controller.core.edge.reorder.EXACT_STATES", 0)
     found = reorder_edge(start, wants, fits, at, 3)
     assert found.exact is not bounded
     assert len(found.moves) <= 3
