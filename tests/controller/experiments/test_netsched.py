@@ -35,6 +35,7 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
     assert times["Fig. 10", "netsched"].optimum == pytest.approx(8000 / 94)
 
 
+@pytest.mark.experiment
 def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
     assert [(c.case, c.ours, c.holds) for c in other.claims] == [
