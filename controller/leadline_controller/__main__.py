@@ -9,7 +9,7 @@ from pathlib import Path
 
 from leadline_controller import __version__, config, wiring
 from leadline_controller.core.options import OptionError
-from leadline_controller.kube.connection import KubeConfigError
+from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.serve.settings import ServeError
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"

@@ -12,13 +12,14 @@ from leadline_controller.core.model import Node
 from leadline_controller.core.view import ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
 
-from tests.contracts.clusters import Case, cases, fingerprint, reordered
+from tests.contracts.clusters import Case, cases, fingerprint, for_each_of_them, reordered
 from tests.controller.builders import node, pod, view
 
 every_filter = pytest.mark.parametrize("name", FILTERS)
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases())
 def test_every_rejected_node_has_a_reason(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -33,6 +34,7 @@ def test_every_rejected_node_has_a_reason(name: str, case: Case) -> None:
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases())
 def test_the_view_is_left_alone(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -42,6 +44,7 @@ def test_the_view_is_left_alone(name: str, case: Case) -> None:
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases())
 def test_what_one_pod_is_told_does_not_change_what_the_next_is(name: str, case: Case) -> None:
     """Filters share what they remember of the nodes."""
@@ -85,6 +88,7 @@ def roomier(cluster: ClusterView) -> ClusterView:
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases())
 def test_more_room_never_turns_a_node_away(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -94,6 +98,7 @@ def test_more_room_never_turns_a_node_away(name: str, case: Case) -> None:
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases())
 def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -114,6 +119,7 @@ def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) ->
 
 
 @every_filter
+@for_each_of_them
 @given(case=cases(least=2), data=st.data())
 def test_a_node_is_judged_by_itself_alone(name: str, case: Case, data: st.DataObject) -> None:
     cluster, wanted = case.cluster, case.wanted

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from random import Random
 
-import pytest
 from leadline_controller.core.cycle import Verdict, decide
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import Node, Pod
@@ -34,7 +33,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from tests.kube.compare import KINDS
 from tests.kube.generator import THEMES, made
 
-SEEDS = 120
+SEEDS = 80
 MEASURED = TelemetryState(TimesToLive())
 Thing = Node | Pod | Resource
 
@@ -98,18 +97,6 @@ def turned(before: ClusterView, after: ClusterView, was: Verdict, now: Verdict) 
     )
 
 
-@pytest.fixture(scope="module")
-def turns() -> Counter[str]:
-    """How often each filter's refusal of a node was turned, and, under "all", a pod found a place;
-    each time by news that was hoped for."""
-    found: Counter[str] = Counter()
-    for theme in THEMES:
-        for seed in range(SEEDS):
-            for start, change, pod in changes(seed, theme):
-                found.update(_turned_by(start, change, pod, f"{theme}/{seed}: {change}"))
-    return found
-
-
 def _turned_by(start: Listed, change: ClusterChange, pod: Pod, label: str) -> Iterator[str]:
     state = ClusterState()
     state.apply(start)
@@ -127,7 +114,14 @@ def _turned_by(start: Listed, change: ClusterChange, pod: Pod, label: str) -> It
         yield "all"
 
 
-# A link's bandwidth is no manifest's, and the pods here don't ask for any.
-@pytest.mark.parametrize("name", sorted({*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit"}))
-def test_what_turns_a_refusal_was_hoped_for(turns: Counter[str], name: str) -> None:
-    assert turns[name] >= 3
+def test_what_turns_a_refusal_was_hoped_for() -> None:
+    """Every filter's refusal of a node is turned now and then, and, under "all", a pod finds a
+    place; each time by news that was hoped for."""
+    found: Counter[str] = Counter()
+    for theme in THEMES:
+        for seed in range(SEEDS):
+            for start, change, pod in changes(seed, theme):
+                found.update(_turned_by(start, change, pod, f"{theme}/{seed}: {change}"))
+    # A link's bandwidth is no manifest's, and the pods here don't ask for any.
+    expected = {*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit"}
+    assert {name: found[name] for name in expected if found[name] < 3} == {}

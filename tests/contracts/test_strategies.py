@@ -15,7 +15,14 @@ from leadline_controller.core.view import METRICS, ClusterView, Ints
 from leadline_controller.filters import FILTERS
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
-from tests.contracts.clusters import Case, cases, fingerprint, reordered, with_metric
+from tests.contracts.clusters import (
+    Case,
+    cases,
+    fingerprint,
+    for_each_of_them,
+    reordered,
+    with_metric,
+)
 from tests.controller.builders import node, pod, view
 
 every_strategy = pytest.mark.parametrize("name", STRATEGIES)
@@ -53,6 +60,7 @@ def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases())
 def test_filters_of_its_own_have_their_own_names_and_a_verdict_on_every_node(
     name: str, case: Case
@@ -71,6 +79,7 @@ def test_the_default_is_one_of_them() -> None:
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases())
 def test_scores_have_the_candidates_shape_and_no_infinities(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -89,6 +98,7 @@ def test_scores_have_the_candidates_shape_and_no_infinities(name: str, case: Cas
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases(), seed=st.integers())
 def test_a_seed_repeats_the_decision_and_a_rejected_node_is_never_chosen(
     name: str, case: Case, seed: int
@@ -102,6 +112,7 @@ def test_a_seed_repeats_the_decision_and_a_rejected_node_is_never_chosen(
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases())
 def test_deciding_leaves_the_view_alone(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -114,6 +125,7 @@ def test_deciding_leaves_the_view_alone(name: str, case: Case) -> None:
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases(most=1))
 def test_one_node_is_chosen_when_it_fits(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -129,6 +141,7 @@ def test_works_where_nothing_was_ever_measured(name: str) -> None:
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases(least=2), data=st.data())
 def test_the_order_of_the_nodes_does_not_matter(name: str, case: Case, data: st.DataObject) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -144,6 +157,7 @@ def test_the_order_of_the_nodes_does_not_matter(name: str, case: Case, data: st.
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases(least=2), data=st.data())
 def test_what_it_does_not_need_plays_no_part(name: str, case: Case, data: st.DataObject) -> None:
     cluster, wanted = case.cluster, case.wanted
@@ -184,6 +198,7 @@ def test_an_unknown_metric_never_beats_a_known_one(name: str, metric: str, known
 
 
 @needed
+@for_each_of_them
 @given(case=cases(least=2, most=4))
 def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
     name: str, metric: str, case: Case
@@ -214,6 +229,7 @@ def test_an_unmeasured_round_trip_never_beats_a_measured_one(name: str, known_ms
 
 
 @every_strategy
+@for_each_of_them
 @given(case=cases())
 def test_a_charge_covers_the_request_and_overdraws_no_node_that_fits(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted

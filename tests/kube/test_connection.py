@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from leadline_controller.core.ports import RefusedError, UnavailableError
 from leadline_controller.kube.client import ApiServer
-from leadline_controller.kube.connection import KubeConfigError, Login
+from leadline_controller.kube.connection import Login
+from leadline_controller.kube.errors import KubeConfigError
 
 from tests.kube.control_plane import ControlPlane
 from tests.kube.wire import kubeconfig

@@ -26,7 +26,8 @@ from leadline_controller.core.ports import (
     RefusedError,
     UnavailableError,
 )
-from leadline_controller.kube.connection import KubeConfigError, Login
+from leadline_controller.kube.connection import Login
+from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.kube.fence import FencedBody, still_open_s, within
 
 Json = dict[str, Any]

@@ -15,13 +15,10 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from leadline_controller import __version__
+from leadline_controller.kube.errors import KubeConfigError
 
 # An object of a watch is a line, and etcd takes 1.5 MiB.
 _LONGEST_LINE_BYTES = 2**21
-
-
-class KubeConfigError(Exception):
-    """The way to the API server is not stated, or not safe; str() is one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ def result() -> Result:
     return netsched.run(0, lambda _: None)
 
 
+@pytest.mark.experiment
 def test_the_papers_counts(result: Result) -> None:
     ours = {(claim.table, claim.case): claim.ours for claim in result.claims}
     assert ours["Fig. 7", "90 pods, netsched"] == "90/0/0/0"
@@ -20,12 +21,14 @@ def test_the_papers_counts(result: Result) -> None:
     assert ours["Fig. 8", "10 pods, 1 GB, kube-default"] == "1/4/2/3"
 
 
+@pytest.mark.experiment
 def test_what_misses_is_one_and_has_its_reason(result: Result) -> None:
     (miss,) = result.misses
     assert (miss.case, miss.ours) == ("5 pods, 500 MB, kube-default", "0/2/1/2")
     assert "ratio of 2.5" in miss.why
 
 
+@pytest.mark.experiment
 def test_times_are_assigning_plus_sending(result: Result) -> None:
     times = {(row.table, row.strategy): row for row in result.rows if "time, s" in row.metric}
     # Five containers of 100 MB share 94 Mbit/s; six metrics of four workers, 0.02 s each.
@@ -35,6 +38,7 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
     assert times["Fig. 10", "netsched"].optimum == pytest.approx(8000 / 94)
 
 
+@pytest.mark.experiment
 def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
     assert [(c.case, c.ours, c.holds) for c in other.claims] == [
@@ -42,6 +46,7 @@ def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
     ]
 
 
+@pytest.mark.experiment
 def test_with_whole_points_chance_gives_the_papers_counts_now_and_then(result: Result) -> None:
     drawn = {row.case: row.ours for row in result.rows if row.option == "rounding=whole"}
     assert drawn.keys() == {"90 pods", "5 pods, 500 MB", "10 pods, 1 GB"}

@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
 @pytest.mark.parametrize("service", [WEB, DETECTION])
 def test_no_placement_answers_sooner_than_its_bound(service: Service) -> None:
     """Of one replica, so that no other number of them is there at any time."""
-    alone = replace(service, step_s=service.step_s / 5)
+    alone = replace(service, step_s=service.step_s / 20)
     for worker in WORKERS:
         shown = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
         bound = least_response_ms(alone, (worker.name,))

@@ -164,7 +164,7 @@ def test_a_decision_that_is_younger_than_asked_is_listed_after_a_restart(
 def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
     path, chance = tmp_path / "d.db", Random(5)
     kept: dict[str, int] = {}
-    for name in ("a", "b", "c", "d", "e"):
+    for name in ("a", "b", "c"):
         with worker(path, name) as running:
             said = int(running.wait_for("kept", times=chance.randrange(1, 6)))
             kept[name] = max(said, running.kill())
