@@ -1,4 +1,4 @@
-"""Users that log in at nodes, and what each waits for its pod."""
+"""What one user wants of a pod, and how long the network and the pod take over it."""
 
 from collections.abc import Generator
 from dataclasses import dataclass

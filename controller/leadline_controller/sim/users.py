@@ -1,4 +1,4 @@
-"""People at the nodes who want something of a service, as the load tester Locust plays them."""
+"""People who want something of a service, as the load tester Locust plays them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,8 @@ class Step(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A request: the node whose user sent it, and when it was sent and answered."""
+    """A request: when it was sent and when answered."""
 
-    node: str
     sent_s: float
     done_s: float
 
@@ -34,30 +33,25 @@ class Habit:
     """What a user does: keeps `parallel` requests going, with a pause before each next one.
 
     pause_s: the shortest and the longest pause; chance decides between them, as with Locust's
-    `between`. In a closed loop the pause begins with the answer, else with the request, answered
-    or not. Raises ValueError.
+    `between`. It begins with the answer. Raises ValueError.
     """
 
     parallel: int = 1
     pause_s: tuple[float, float] = (0.0, 0.0)
-    closed: bool = True
 
     def __post_init__(self) -> None:
         shortest_s, longest_s = self.pause_s
         if self.parallel < 1 or not 0 <= shortest_s <= longest_s:
             raise ValueError("parallel: expected 1 or more; pause_s: 0 or more, shortest first")
-        if not self.closed and shortest_s == 0:
-            raise ValueError("pause_s: expected more than 0 where nobody waits for the answer")
 
 
-Serve = Callable[[str], ProcessGenerator]
+Serve = Callable[[], ProcessGenerator]
 
 
 class Users:
     """Users who come and go by steps; the last to come is the first to go, after its answer.
 
-    serve(node): a process that ends when a request of a user at this node is answered. nodes:
-    where users log in, one after the other and round again. random: decides how long pauses
+    serve: makes a process that ends when a request is answered. random: decides how long pauses
     are, and when within the longest one each request begins, so that they do not march in step.
     """
 
@@ -66,14 +60,12 @@ class Users:
         env: simpy.Environment,
         serve: Serve,
         habit: Habit,
-        nodes: Sequence[str],
         random: Random,
     ) -> None:
         self.answered: list[Answered] = []
         self._env = env
         self._serve = serve
         self._habit = habit
-        self._nodes = nodes
         self._random = random
         self._users = 0
         self._busy: set[int] = set()
@@ -95,18 +87,12 @@ class Users:
         self._users = 0
 
     def _stream(self, stream: int) -> ProcessGenerator:
-        habit, env = self._habit, self._env
-        node = self._nodes[stream // habit.parallel % len(self._nodes)]
-        yield env.timeout(self._random.uniform(0, habit.pause_s[1]))
+        env, random = self._env, self._random
+        shortest_s, longest_s = self._habit.pause_s
+        yield env.timeout(random.uniform(0, longest_s))
         while stream < self.asking:
-            if habit.closed:
-                yield from self._request(node)
-            else:
-                env.process(self._request(node))
-            yield env.timeout(self._random.uniform(*habit.pause_s))
+            sent_s = float(env.now)
+            yield from self._serve()
+            self.answered.append(Answered(sent_s, float(env.now)))
+            yield env.timeout(random.uniform(shortest_s, longest_s))
         self._busy.discard(stream)
-
-    def _request(self, node: str) -> ProcessGenerator:
-        sent_s = float(self._env.now)
-        yield from self._serve(node)
-        self.answered.append(Answered(node, sent_s, float(self._env.now)))

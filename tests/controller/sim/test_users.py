@@ -1,4 +1,4 @@
-"""Users at nodes, with a service that takes exactly two seconds."""
+"""Users, with a service that takes exactly two seconds."""
 
 from collections import Counter
 from itertools import pairwise
@@ -11,19 +11,19 @@ from leadline_controller.sim.users import Habit, Step, Users
 from simpy.events import ProcessGenerator
 
 
-def play(habit: Habit, steps: list[Step], nodes: tuple[str, ...] = ("n1",)) -> Users:
+def play(habit: Habit, steps: list[Step]) -> Users:
     env = simpy.Environment()
 
-    def serve(_: str) -> ProcessGenerator:
+    def serve() -> ProcessGenerator:
         yield env.timeout(2.0)
 
-    users = Users(env, serve, habit, nodes, Random(1))
+    users = Users(env, serve, habit, Random(1))
     env.process(users.follow(steps))
     env.run()
     return users
 
 
-def test_in_a_closed_loop_a_user_waits_for_the_answer() -> None:
+def test_a_user_waits_for_the_answer() -> None:
     users = play(Habit(), [Step(1, 9.0)])
     assert [(a.sent_s, a.response_s) for a in users.answered] == [
         (0, 2),
@@ -49,12 +49,6 @@ def test_pauses_are_between_the_shortest_and_the_longest() -> None:
     assert 2.7 < max(pauses_s) <= 3.0
 
 
-def test_in_an_open_loop_nobody_waits() -> None:
-    users = play(Habit(pause_s=(0.5, 0.5), closed=False), [Step(1, 5.0)])
-    assert len(users.answered) == 10
-    assert {a.response_s for a in users.answered} == {2.0}
-
-
 def test_steps_up_and_down() -> None:
     users = play(Habit(), [Step(1, 10.0), Step(3, 10.0), Step(2, 10.0)])
     begun = Counter(int(a.sent_s // 10) for a in users.answered)
@@ -67,14 +61,7 @@ def test_a_user_who_is_called_back_in_time_goes_on() -> None:
     assert Counter(a.sent_s for a in users.answered) == {0: 2, 2: 2, 4: 2}
 
 
-def test_users_log_in_at_the_nodes_in_turn() -> None:
-    users = play(Habit(parallel=2), [Step(3, 1.0)], nodes=("n1", "n2"))
-    assert Counter(a.node for a in users.answered) == {"n1": 4, "n2": 2}
-
-
-@pytest.mark.parametrize(
-    "bad", [{"parallel": 0}, {"pause_s": (-1, 0)}, {"pause_s": (2, 1)}, {"closed": False}]
-)
+@pytest.mark.parametrize("bad", [{"parallel": 0}, {"pause_s": (-1, 0)}, {"pause_s": (2, 1)}])
 def test_impossible_habits_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         Habit(**bad)

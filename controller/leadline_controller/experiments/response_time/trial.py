@@ -13,7 +13,6 @@ from leadline_controller.core.cycle import Strategy, decide
 from leadline_controller.core.model import Pod
 from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.response_time.testbed import (
-    MASTER,
     Service,
     cluster,
     replica,
@@ -176,12 +175,12 @@ def _users(
     away_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
     work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
 
-    def serve(_: str) -> ProcessGenerator:
+    def serve() -> ProcessGenerator:
         node = random.choice(nodes())
         yield env.timeout(away_s[node])
         yield cores[node].run(work_s[node], limit_cores=1.0)
 
-    return Users(env, serve, service.habit, (MASTER,), random)
+    return Users(env, serve, service.habit, random)
 
 
 def _outcome(
