@@ -72,7 +72,7 @@ _METHODS: Mapping[str, _Method] = {
         "queue=literal",
         (13.47, 90.69, 136.04, 3913, 6248, 0.00, 584.31, 1490.30, 5.46, 0, 16, 150),
     ),
-    "infrastructure-aware, waiting": _Method(InfrastructureAware(), "queue=wait", None),
+    "queue=wait": _Method(InfrastructureAware(), "queue=wait", None),
     TO_THE_LETTER: _Method(NothingSubtracted(KubeDefault()), "nothing subtracted", None),
     WITH_LAYERS: _Method(
         NothingSubtracted(LayerLocality()), "nothing subtracted, layer-locality beside it", None

@@ -22,8 +22,8 @@ _KUBE, _IMAGE, _LAYER, _INFRA = (
     *("layer-locality", "infrastructure-aware"),
 )
 _BY_SPEED = (_INFRA, _LAYER, _IMAGE, _KUBE)
-TO_THE_LETTER = "infrastructure-aware, nothing subtracted"
-WITH_LAYERS = "infrastructure-aware, nothing subtracted, with layers"
+TO_THE_LETTER = "to the letter"
+WITH_LAYERS = "to the letter + layers"
 
 _WHY_LOCALITY = (
     "The paper prints neither the score of the localities nor its weight. Here it is "
