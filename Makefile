@@ -14,6 +14,10 @@ WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
 SLOW := $(PARTS) or experiment
 
+# Where no bytecode may be written, each worker and each process that a test starts compiles all
+# of it again: a third of the time of the unit tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
