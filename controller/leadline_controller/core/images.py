@@ -7,6 +7,7 @@ images have, so it costs as much over many images as over few.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import fsum
 
 import numpy as np
 
@@ -94,7 +95,7 @@ class ImageTable:
         queued = dict(self.queued)
         for layer in joining:
             queued[layer.digest] = queued.get(layer.digest, frozenset()) | {node}
-        added_mb = sum(layer.size_mb for layer in joining)
+        added_mb = fsum(layer.size_mb for layer in joining)
         queue_mb = {**self.queue_mb, node: self.queue_mb.get(node, 0.0) + added_mb}
         return replace(self, queued=queued, queue_mb=queue_mb)
 

@@ -7,6 +7,7 @@ while the others wait in its queue, as container runtimes do.
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import fsum
 
 import simpy
 
@@ -31,12 +32,13 @@ class NodeStore:
     @property
     def stored_mb(self) -> float:
         """What the layers take of its disk, MB."""
-        return sum(layer.size_mb for layer in self.cached.values())
+        # fsum, as sum rounds differently from Python 3.12 on, and a hair can change who is first.
+        return fsum(layer.size_mb for layer in self.cached.values())
 
     @property
     def waiting_mb(self) -> float:
         """The layers that are not there yet, MB; those on their way count in full."""
-        return sum(layer.size_mb for layer, _ in self.pending.values())
+        return fsum(layer.size_mb for layer, _ in self.pending.values())
 
 
 class Registry:

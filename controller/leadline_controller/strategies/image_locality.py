@@ -9,6 +9,7 @@ Algorithm", Section II-B.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from math import fsum
 from typing import ClassVar
 
 import numpy as np
@@ -55,5 +56,5 @@ class ImageLocality:
         sizes_mb = np.zeros(len(view))
         for image in images.images_of(table, pod):
             whole = reduce(np.logical_and, (images.cached(table, layer) for layer in image.layers))
-            sizes_mb += spread_mb(sum(layer.size_mb for layer in image.layers), whole)
+            sizes_mb += spread_mb(fsum(layer.size_mb for layer in image.layers), whole)
         return locality_points(sizes_mb, len(pod.images))

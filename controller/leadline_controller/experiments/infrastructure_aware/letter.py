@@ -7,6 +7,7 @@ never meet, so nothing is subtracted: a node's cache and queue play no part.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import fsum
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ class NothingSubtracted:
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Lines 15-24, with the size of the whole image."""
-        size_mb = sum(layer.size_mb for layer in view.images.layers_of(view.table, pod))
+        size_mb = fsum(layer.size_mb for layer in view.images.layers_of(view.table, pod))
         mbps = view.registry_mbps()[candidates]
         time_s = time_to_instantiate_s(np.full(candidates.size, size_mb), mbps)
         other = self.beside.score(view, pod, candidates).total

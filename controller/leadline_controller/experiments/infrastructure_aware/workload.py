@@ -9,6 +9,7 @@ the paper's totals exactly.
 """
 
 from dataclasses import dataclass
+from math import fsum
 from random import Random
 
 from leadline_controller.core.model import Image, Layer
@@ -107,10 +108,10 @@ def _base_layers(base: str) -> dict[str, float]:
 
 def _factors() -> tuple[float, float]:
     """What shared and own layers are multiplied by, so that both totals come out."""
-    own = sum(sum(sizes) for _, sizes in _IMAGES.values())
-    shared = sum(sum(_base_layers(base).values()) for base, _ in _IMAGES.values())
+    own = fsum(fsum(sizes) for _, sizes in _IMAGES.values())
+    shared = fsum(fsum(_base_layers(base).values()) for base, _ in _IMAGES.values())
     once = {d: mb for base, _ in _IMAGES.values() for d, mb in _base_layers(base).items()}
-    factor = (TOTAL_MB - UNIQUE_MB) / (shared - sum(once.values()))
+    factor = (TOTAL_MB - UNIQUE_MB) / (shared - fsum(once.values()))
     return factor, (TOTAL_MB - factor * shared) / own
 
 
