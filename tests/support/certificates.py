@@ -27,6 +27,7 @@ class Authority:
         _openssl(
             *("req", "-x509", *_new_key(self._key_file), "-subj", f"/CN={name}"),
             *("-days", _DAYS, "-out", str(self.ca_file)),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # Python 3.13 asks for it
         )
 
     def server(self, *names: str) -> Certificate:
@@ -40,7 +41,10 @@ class Authority:
     def _sign(self, stem: str, common_name: str, alternatives: str, usage: str) -> Certificate:
         cert_file, key_file = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
         request, extensions = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
-        extensions.write_text(f"subjectAltName={alternatives}\nextendedKeyUsage={usage}\n")
+        extensions.write_text(
+            f"subjectAltName={alternatives}\nextendedKeyUsage={usage}\n"
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        )
         _openssl("req", *_new_key(key_file), "-subj", f"/CN={common_name}", "-out", str(request))
         _openssl(
             *("x509", "-req", "-in", str(request), "-CA", str(self.ca_file)),
