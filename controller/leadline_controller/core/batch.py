@@ -14,6 +14,7 @@ from leadline_controller.core.cycle import (
     Decision,
     Filter,
     Strategy,
+    after,
     candidates_of,
     decide,
     obstacle,
@@ -95,9 +96,9 @@ def decide_batch(
         _allowed(view, running, filters),
     )
     while True:
-        after, refused = _moved(view, plan.moves, filters)
+        cleared, refused = _moved(view, plan.moves, filters)
         if refused is None:
-            decisions, end = _placed(after, wanted, plan, filters, strategy, random)
+            decisions, end = _placed(cleared, wanted, plan, filters, strategy, random)
             refused = _pointless(plan, decisions, view)
             if refused is None:
                 return decisions, plan, end
@@ -126,8 +127,7 @@ def _where(view: ClusterView, pod: Pod, place: int | None, filters: Mapping[str,
     lifted = view if place is None else view.without_placement(pod, place)
     where = view.table.all()
     for test in filters.values():
-        verdict = test(lifted, pod)
-        where &= verdict.passes if verdict.evictable is None else verdict.passes | verdict.evictable
+        where &= test(lifted, pod).if_others_went
     return where
 
 
@@ -157,10 +157,7 @@ def _placed(
         decision = _as_planned(view, pod, plan, filters, strategy)
         if decision is None:
             decision = decide(view, pod, filters, strategy, random)
-        if decision.node is not None:
-            node = view.table.index[decision.node]
-            charge = strategy.charge(view, pod, node)
-            view = view.with_placement(pod, node, charge, decision.volumes())
+        view = after(view, decision, strategy)
         decisions.append(decision)
     return decisions, view
 

@@ -37,6 +37,11 @@ class Verdict:
     evictable: Bools | None = None
     hope: News = ANYTHING
 
+    @property
+    def if_others_went(self) -> Bools:
+        """Where it passes, or might if pods were pushed out, shape (n,)."""
+        return self.passes if self.evictable is None else self.passes | self.evictable
+
     @classmethod
     def everywhere(cls, view: ClusterView) -> "Verdict":
         """The filter has nothing against any node."""
@@ -248,11 +253,17 @@ def decide_in_turn(
     comes with the view after it."""
     for pod in pods:
         decision = decide(view, pod, filters, strategy, random)
-        if decision.node is not None:
-            node = view.table.index[decision.node]
-            charge = strategy.charge(view, pod, node)
-            view = view.with_placement(pod, node, charge, decision.volumes())
+        view = after(view, decision, strategy)
         yield decision, view
+
+
+def after(view: ClusterView, decision: Decision, strategy: Strategy) -> ClusterView:
+    """The view once the decision is carried out; the same where the pod goes nowhere."""
+    if decision.node is None:
+        return view
+    node = view.table.index[decision.node]
+    charge = strategy.charge(view, decision.pod, node)
+    return view.with_placement(decision.pod, node, charge, decision.volumes())
 
 
 def obstacle(view: ClusterView, pod: Pod) -> str | None:
@@ -298,9 +309,7 @@ def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[Verdict]) -> 
         return ""
     curable = view.residents.per_node(lower, len(view)) > 0
     for verdict in verdicts:
-        curable &= (
-            verdict.passes if verdict.evictable is None else verdict.passes | verdict.evictable
-        )
+        curable &= verdict.if_others_went
     if not curable.any():
         return ""
     count = np.count_nonzero(curable)

@@ -54,7 +54,7 @@ def _rows(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
         _, asked = cluster(scenario, preferred)
         distance = Distance()
         for run in range(_RUNS):
-            ties = Random(f"{scenario.title} {seed} {run}")  # noqa: S311  # ties, no secrets
+            ties = Random(f"{scenario.title} {seed} {run}")
             at = placed(view, asked, (), strategy, ties)
             left = len(pods) - len(at)
             ours = None if left else cost.of(dacs.nodes_of(view, pods, at))

@@ -114,11 +114,11 @@ def run(seed: int, progress: Progress) -> Result:
     images = stand_in_images()
     outcomes: dict[str, list[Outcome]] = {name: [] for name in _METHODS}
     for draw in range(DRAWS):
-        random = Random(f"{seed}/{draw}")  # noqa: S311  # a simulation, no secrets
+        random = Random(f"{seed}/{draw}")
         topology, applications = draw_topology(random), draw_applications(images, random)
         ties = random.random()  # the same for all, so that they begin alike
         for number, (name, method) in enumerate(_METHODS.items(), start=1):
-            random = Random(ties)  # noqa: S311  # as above
+            random = Random(ties)
             outcome = simulate(topology, images, applications, method.strategy, random)
             outcomes[name].append(outcome)
             progress((draw * len(_METHODS) + number) / (DRAWS * len(_METHODS)))

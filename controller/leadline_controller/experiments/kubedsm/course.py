@@ -155,7 +155,7 @@ class Seen:
 
 def start(scenario: Scenario, method: Method, seed: int, *, as_replica_set: bool = False) -> Course:
     """An empty cluster for a run."""
-    ties, leaving = Random(seed), Random(f"leaving {scenario.name} {seed}")  # noqa: S311  # no secrets
+    ties, leaving = Random(seed), Random(f"leaving {scenario.name} {seed}")
     return Course(method, ties, leaving, as_replica_set)
 
 

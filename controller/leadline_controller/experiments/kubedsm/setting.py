@@ -80,7 +80,7 @@ def replicas(scenario: Scenario, seed: int) -> Sequence[Mapping[str, int]]:
     """How many pods of each service each cycle wants. Before the first cycle there is one of
     each; in each of the 12 a share is drawn, what it makes of the edge's resources is divided
     equally among the services, and each gets the whole pods that its part holds, at least one."""
-    random = Random(f"{scenario.name} {seed}")  # noqa: S311  # a workload, no secrets
+    random = Random(f"{scenario.name} {seed}")
     whole = ceil if scenario.rounded_up else floor
     cycles = [dict.fromkeys(SERVICES, 1)]
     while len(cycles) <= CYCLES:

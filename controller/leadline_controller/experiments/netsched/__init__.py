@@ -137,7 +137,7 @@ _Seconds = Mapping[tuple[str, str], float]
 
 
 def _place(trial: _Trial, name: str, seed: int, demand: Load = DEMAND) -> Placed:
-    random = Random(seed)  # noqa: S311  # ties, no secrets
+    random = Random(seed)
     return place(_METHODS[name], trial.kind.pods(trial.pods), random, demand)
 
 
@@ -145,7 +145,7 @@ def _drawn(trial: _Trial, seed: int) -> int:
     """In how many of _DRAWS runs the original's counts are the paper's, if its scores are whole
     points and chance decides between equal ones."""
     draws = (
-        place(_WHOLE_POINTS, trial.kind.pods(trial.pods), Random(seed + number))  # noqa: S311  # ties
+        place(_WHOLE_POINTS, trial.kind.pods(trial.pods), Random(seed + number))
         for number in range(_DRAWS)
     )
     return sum(tuple(drawn.counts) == trial.paper["kube-default"] for drawn in draws)

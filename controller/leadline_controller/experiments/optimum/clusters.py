@@ -22,7 +22,7 @@ _LINK_MBPS = 100.0
 def edge_cluster(nodes: int, pods: int, seed: int) -> tuple[ClusterView, list[Pod]]:
     """Boards in several places and pods for users at them: round trips by distance, 1 to 4
     cores, limits that leave something to grow into. Asks for about half of the CPU."""
-    random = Random(f"edge {nodes} {pods} {seed}")  # noqa: S311  # a cluster, no secrets
+    random = Random(f"edge {nodes} {pods} {seed}")
     boards = [_board(random, f"n{i}", "edge") for i in range(nodes)]
     spots = [(random.random(), random.random()) for _ in boards]
     links = [
@@ -44,7 +44,7 @@ def cloud_assisted(
 ) -> tuple[ClusterView, list[Pod], list[Running]]:
     """An edge that is too small for all pods and one large cloud node; half of the pods run
     already, wherever chance put them, the others are new."""
-    random = Random(f"cloud {nodes} {pods} {seed}")  # noqa: S311  # a cluster, no secrets
+    random = Random(f"cloud {nodes} {pods} {seed}")
     boards = [_board(random, f"n{i}", "edge") for i in range(nodes - 1)]
     share = sum(board.allocatable[CPU] for board in boards) / pods * 1.3
     services = [_service(random, share) for _ in range(_SERVICES)]

@@ -128,7 +128,7 @@ def _seed(seed: int, number: int) -> int:
 
 
 def _random(seed: int, number: int) -> Random:
-    return Random(f"ties {seed} {number}")  # noqa: S311  # ties, no secrets
+    return Random(f"ties {seed} {number}")
 
 
 def _rows(found: Found, metric: str) -> Sequence[Row]:

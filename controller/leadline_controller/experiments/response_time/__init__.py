@@ -85,7 +85,7 @@ def _firmness(claims: Sequence[Claim], seed: int, tick: Callable[[], None]) -> I
     """The paper's numbers are lost, so the stand-ins must not be what makes a claim hold: of
     workers drawn around them, in how many it does. Claims that hold in all share a row."""
     held = [0] * len(claims)
-    random = Random(seed)  # noqa: S311  # a simulation, no secrets
+    random = Random(seed)
     short = [
         replace(service, step_s=step_s) for service, step_s in zip(_SERVICES, _SHORT_S, strict=True)
     ]

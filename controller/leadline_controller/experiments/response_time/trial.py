@@ -127,7 +127,7 @@ class Outcome:
 
 def run_trial(service: Service, method: Method, seed: int) -> Outcome:
     """Follow the steps up and down once. What users draw is the same for every method."""
-    deployment = Deployment(service, method, Random(seed))  # noqa: S311  # a simulation
+    deployment = Deployment(service, method, Random(seed))
     return _follow(service, deployment, seed)
 
 
@@ -137,7 +137,7 @@ def run_plan(service: Service, plan: Sequence[Sequence[str]], seed: int) -> Outc
 
 
 def _follow(service: Service, deployment: Deployment | Planned, seed: int) -> Outcome:
-    random = Random(seed)  # noqa: S311  # a simulation, no secrets
+    random = Random(seed)
     env = simpy.Environment()
     deployment.scale(service.scaling.minimum)
     nodes: list[Sequence[str]] = []
