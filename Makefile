@@ -18,7 +18,7 @@ SLOW := $(PARTS) or experiment
 # of it again: a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -60,6 +60,12 @@ lint: env ## Format, lint, types and the house's walls
 
 env: $(SYNCED) ## Build .venv
 
+rollout-env: $(VENV)/.rollout ## Add Ansible to .venv, and the collection leadline.edge
+
+$(VENV)/.rollout: $(SYNCED) requirements-rollout.lock
+	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-rollout.lock
+	@touch $@
+
 $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/pyproject.toml requirements.lock
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Leadline needs Python 3.11 or newer; this is $$(python3 --version)" >&2; exit 1; }
@@ -89,8 +95,9 @@ control-plane: env ## Build the test control plane, unless a cluster is given (s
 
 lock: env ## Resolve the dependencies anew
 	$(UV) lock --upgrade
-	$(UV) export --quiet --no-group go --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+	$(UV) export --quiet --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
 	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
+	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
 
 proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
