@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.rollout import binfmt
+
 BUILD_S = 900
 PACKAGES = (
     "systemd-sysv",
@@ -100,6 +102,8 @@ def _make(kind: Kind, home: Path) -> None:
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(mode=0o755)
     command = _command(kind, half / "root")
+    if kind.architecture == "arm64":
+        command = binfmt.around(command)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     except FileNotFoundError:

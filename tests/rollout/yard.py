@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tests.rollout import images
+from tests.rollout import binfmt, images
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Access, Extras, Machine
 from tests.rollout.spaces import Spaces
@@ -79,6 +79,8 @@ class Yard:
         self.spaces = Spaces(folder, f"{NETWORK}.1/24")
         try:
             self._access = _access(folder)
+            if any(kind.architecture == "arm64" for kind in kinds.values()):
+                binfmt.enable(self.spaces)
             self.machines = {
                 name: self._machine(name, kind, NETWORK + f".{10 + number}", extras.get(name))
                 for number, (name, kind) in enumerate(kinds.items())
