@@ -28,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BundleError as error:
         sys.stderr.write(f"bundle: {error}\n")
         return 1
+    except OSError as error:  # a full disk, a folder that is not ours
+        sys.stderr.write(f"bundle: {error.filename}: {error.strerror}\n")
+        return 1
     except KeyboardInterrupt:
         sys.stderr.write("bundle: interrupted; nothing was changed\n")
         return 130
