@@ -19,7 +19,7 @@ YARD := systemd-container mmdebstrap qemu-user-static binfmt-support openssh-cli
 # of it again: a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock proto lint test test-unit test-experiments test-parts test-rollout bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint test test-unit test-experiments test-parts test-rollout bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -61,7 +61,7 @@ predicates: env control-plane ## Hold the filters to kube-scheduler's own, on fa
 lint: env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire tests
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire bundle/leadline_bundle tests
 	$(VENV)/bin/lint-imports
 
 env: $(SYNCED) ## Build .venv
@@ -101,9 +101,16 @@ control-plane: env ## Build the test control plane, unless a cluster is given (s
 
 lock: env ## Resolve the dependencies anew
 	$(UV) lock --upgrade
-	$(UV) export --quiet --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+	$(UV) export --quiet --no-group bundle --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
 	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
+	$(UV) export --quiet --only-group bundle --no-emit-workspace --no-header --format requirements-txt -o requirements-bundle.lock
 	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
+	for part in agent controller; do \
+		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock; \
+	done
+
+bundle: env ## Make dist/bundle: all that boards install, for a rollout without the internet
+	@PYTHONPATH=bundle $(PY) -m leadline_bundle
 
 proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
