@@ -12,7 +12,7 @@ from leadline_bundle.build import build
 from leadline_bundle.errors import BundleError
 from leadline_bundle.tools import Cache
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
