@@ -61,7 +61,7 @@ predicates: env control-plane ## Hold the filters to kube-scheduler's own, on fa
 lint: env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire bundle/leadline_bundle tests
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire ansible/bundle/leadline_bundle tests
 	$(VENV)/bin/lint-imports
 
 env: $(SYNCED) ## Build .venv
@@ -110,7 +110,7 @@ lock: env ## Resolve the dependencies anew
 	done
 
 bundle: env ## Make dist/bundle: all that boards install, for a rollout without the internet
-	@PYTHONPATH=bundle $(PY) -m leadline_bundle
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
