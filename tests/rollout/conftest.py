@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.rollout.evidence import Evidence
-from tests.rollout.yard import Yard
+from tests.rollout.k3s import k3s_server
+from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.yard import yard as booted
 
 HERE = Path(__file__).parent
@@ -51,8 +52,9 @@ def evidence() -> Evidence:
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Yard]:
+    nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("yard")
-    with booted(folder) as running:
+    with booted(folder, {SERVER: k3s_server(nodes)}) as running:
         yield running
         for machine in running.machines.values():
             evidence.keep(f"journal-{machine.name}.txt", machine.journal())

@@ -33,6 +33,7 @@ KINDS = {
     "pi-2": images.DEBIAN_13,
     "pi-3": images.DEBIAN_12_ARM64,
 }
+ADDRESSES = {name: f"{NETWORK}.{10 + number}" for number, name in enumerate(KINDS)}
 PLAY_S = 900.0
 _RECAP = re.compile(
     r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)"
@@ -82,8 +83,8 @@ class Yard:
             if any(kind.architecture == "arm64" for kind in kinds.values()):
                 binfmt.enable(self.spaces)
             self.machines = {
-                name: self._machine(name, kind, NETWORK + f".{10 + number}", extras.get(name))
-                for number, (name, kind) in enumerate(kinds.items())
+                name: self._machine(name, kind, extras.get(name, Extras()))
+                for name, kind in kinds.items()
             }
             self.inventory = folder / "inventory.yml"
             self._lay_out_ansible()
@@ -165,16 +166,14 @@ class Yard:
             "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
         }
 
-    def _machine(
-        self, name: str, kind: images.Kind, address: str, extras: Extras | None
-    ) -> Machine:
+    def _machine(self, name: str, kind: images.Kind, extras: Extras) -> Machine:
         return Machine(
             self.spaces,
             self._access,
             images.image(kind),
             name=name,
-            address=address,
-            extras=extras or Extras(),
+            address=ADDRESSES[name],
+            extras=extras,
             log=self.folder / f"{name}.console",
         )
 
