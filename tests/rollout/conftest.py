@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
 from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
@@ -54,6 +55,7 @@ def evidence() -> Evidence:
 def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Yard]:
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("yard")
+    bundles.build(folder / "bundle")
     with booted(folder, {SERVER: k3s_server(nodes)}) as running:
         yield running
         for machine in running.machines.values():

@@ -69,7 +69,8 @@ class Run:
 
 
 class Yard:
-    """Machines that run until `close`. Raises ImageError, RuntimeError."""
+    """Machines that run until `close`; `bare` is how each of their disks was after the first
+    boot. Raises ImageError, RuntimeError."""
 
     def __init__(
         self, folder: Path, extras: Mapping[str, Extras], kinds: Mapping[str, images.Kind]
@@ -92,6 +93,7 @@ class Yard:
                 machine.start()
             for machine in self.machines.values():
                 machine.wait_until_up()
+            self.bare = {name: each.listing() for name, each in self.machines.items()}
         except BaseException:
             self.close()
             raise
@@ -143,6 +145,12 @@ class Yard:
             self._deployed = self.ansible("site")
             evidence.keep("site.txt", self._deployed.output)
         return self._deployed
+
+    def set_bundle(self, folder: Path) -> None:
+        """Have the inventory name another bundle."""
+        inventory = yaml.safe_load(self.inventory.read_text())
+        inventory["all"]["vars"]["leadline_bundle_dir"] = str(folder)
+        self.inventory.write_text(yaml.safe_dump(inventory))
 
     def vary(self, host: str, **variables: object) -> None:
         """Give a host other variables in the inventory; None takes one away."""
@@ -203,6 +211,8 @@ class Yard:
                     "leadline_pki_dir": str(self.folder / "pki"),
                     "leadline_debs_dir": str(self.folder / "debs"),
                     "leadline_broker_address": self.server.address,
+                    # Often, so that a gap in the reports is seen.
+                    "agent_interval_s": 2,
                 },
                 "children": {
                     "leadline_broker": {"hosts": {SERVER: None}},
