@@ -134,7 +134,7 @@ class Yard:
         )
         begin_s = time.monotonic()
         done = self.spaces.run(*command, timeout_s=timeout_s, environ=self._environ())
-        run = _finished(done, time.monotonic() - begin_s)
+        run = finished(done, time.monotonic() - begin_s)
         if check:
             assert run.code == 0, run.output
         return run
@@ -246,7 +246,8 @@ def _access(folder: Path) -> Access:
     return Access(key, known, sockets)
 
 
-def _finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+def finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+    """What a run of ansible-playbook says when it is over."""
     output = done.stdout + done.stderr
     lines = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     recap = {host: Recap(*map(int, numbers)) for host, *numbers in lines}
