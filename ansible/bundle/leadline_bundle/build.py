@@ -30,6 +30,7 @@ def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str], tel
     An existing one that is the same is left as it is; another is replaced when the new one is
     whole.
     """
+    version = _version(source / "pyproject.toml")
     out.parent.mkdir(parents=True, exist_ok=True)
     with cache.locked():
         for left in out.parent.glob(f".{out.name}-*"):  # by a run that was killed
@@ -37,7 +38,7 @@ def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str], tel
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as beside:
             new = Path(beside) / "new"
             _fill(new, source, cache, environ, tell)
-            release = f"{_version(source)}-{fingerprint(new)}"
+            release = f"{version}-{fingerprint(new)}"
             (new / "VERSION").write_text(f"{release}\n", encoding="utf-8")
             if not is_bundle(out, release):
                 if out.exists():
@@ -67,9 +68,13 @@ def is_bundle(folder: Path, release: str) -> bool:
     )
 
 
-def _version(source: Path) -> str:
-    version: str = tomllib.loads((source / "pyproject.toml").read_text())["project"]["version"]
-    return version
+def _version(file: Path) -> str:
+    try:
+        return str(tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"])
+    except OSError as error:
+        raise BundleError(f"{file}: {error.strerror}; --source names a checkout") from None
+    except (tomllib.TOMLDecodeError, KeyError):
+        raise BundleError(f"{file}: expected project.version, as in a checkout") from None
 
 
 def _fill(new: Path, source: Path, cache: Cache, environ: Mapping[str, str], tell: Tell) -> None:

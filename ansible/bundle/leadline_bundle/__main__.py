@@ -12,7 +12,7 @@ from leadline_bundle.build import build
 from leadline_bundle.errors import BundleError
 from leadline_bundle.tools import Cache
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         release = build(source, out, Cache(options.cache), os.environ, _tell)
     except BundleError as error:
         sys.stderr.write(f"bundle: {error}\n")
+        return 1
+    except OSError as error:  # a full disk, a folder that is not ours
+        sys.stderr.write(f"bundle: {error.filename}: {error.strerror}\n")
         return 1
     except KeyboardInterrupt:
         sys.stderr.write("bundle: interrupted; nothing was changed\n")
