@@ -106,7 +106,7 @@ lock: env ## Resolve the dependencies anew
 	$(UV) export --quiet --only-group bundle --no-emit-workspace --no-header --format requirements-txt -o requirements-bundle.lock
 	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
 	for part in agent controller; do \
-		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock; \
+		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
 	done
 
 bundle: env ## Make dist/bundle: all that boards install, for a rollout without the internet
@@ -116,4 +116,4 @@ proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

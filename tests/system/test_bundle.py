@@ -42,7 +42,7 @@ def command(source: Path, *prefix: str) -> list[str]:
 
 
 def environ() -> dict[str, str]:
-    return {**clean_environ(), "PYTHONPATH": str(REPOSITORY / "bundle")}
+    return {**clean_environ(), "PYTHONPATH": str(REPOSITORY / "ansible" / "bundle")}
 
 
 def run(words: Sequence[str | Path], **more: str) -> subprocess.CompletedProcess[str]:
