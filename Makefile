@@ -12,13 +12,14 @@ PYTEST := $(PY) -m pytest
 # One more than there are cores, as many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
-SLOW := $(PARTS) or experiment
+SLOW := $(PARTS) or experiment or rollout
+YARD := systemd-container mmdebstrap qemu-user-static binfmt-support openssh-client util-linux
 
 # Where no bytecode may be written, each worker and each process that a test starts compiles all
 # of it again: a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock proto lint test test-unit test-experiments test-parts bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint test test-unit test-experiments test-parts test-rollout bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -35,10 +36,15 @@ test-unit: env ## Unit and contract tests: under a minute
 
 # They compute and do not wait, so a worker a core; each experiment is a test of its own.
 test-experiments: env ## The papers' experiments in full, and the tables in docs beside them
-	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS))"
+	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
 test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
-	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "$(PARTS)"
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not rollout"
+
+# The images of the boards are made once and stay in the cache folder. Evidence stays in .rollout.
+test-rollout: PACKAGES += $(YARD)
+test-rollout: rollout-env packages control-plane ## Roll out to booted machines: a server and three boards
+	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run
@@ -55,7 +61,7 @@ predicates: env control-plane ## Hold the filters to kube-scheduler's own, on fa
 lint: env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire tests
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire ansible/bundle/leadline_bundle tests
 	$(VENV)/bin/lint-imports
 
 env: $(SYNCED) ## Build .venv
@@ -95,12 +101,19 @@ control-plane: env ## Build the test control plane, unless a cluster is given (s
 
 lock: env ## Resolve the dependencies anew
 	$(UV) lock --upgrade
-	$(UV) export --quiet --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
+	$(UV) export --quiet --no-group bundle --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
 	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
+	$(UV) export --quiet --only-group bundle --no-emit-workspace --no-header --format requirements-txt -o requirements-bundle.lock
 	$(UV) export --quiet --only-group rollout --no-emit-workspace --no-header --format requirements-txt -o requirements-rollout.lock
+	for part in agent controller; do \
+		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
+	done
+
+bundle: env ## Make dist/bundle: all that boards install, for a rollout without the internet
+	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

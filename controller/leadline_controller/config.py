@@ -1,16 +1,20 @@
-"""The controller's settings: one TOML file, every field checked, errors that name the field."""
+"""The controller's settings: one TOML file, then LEADLINE_* variables, every field checked, errors
+that name the field."""
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.leases import ProbeLimits
 from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.core.options import OptionError, build
+from leadline_controller.environment import overlay
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.ingest.session import BrokerTls, check_cluster
 from leadline_controller.serve.settings import (
@@ -76,30 +80,42 @@ class Settings:
     decisions: HistorySettings = field(default_factory=HistorySettings)
 
 
-def load(path: Path | None) -> Settings:
+def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings; `path` None means the default file, which may be absent. Raises
     ConfigError."""
     where = path or DEFAULT_PATH
+    data = _from_file(where, may_be_absent=path is None)
+    taken = overlay(data, environ)
+    try:
+        return _settings(Fields(data, ""), environ)
+    except FieldError as error:
+        raise ConfigError(f"{_told_by(str(error), taken) or where}: {error}") from None
+
+
+def _told_by(error: str, taken: Mapping[str, str]) -> str:
+    """The variables that set what an error is about, empty if none did."""
+    field = re.split("[: ]", error, maxsplit=1)[0]
+    names = [name for path, name in taken.items() if f"{path}.".startswith(f"{field}.")]
+    return f"the environment ({', '.join(names)})" if names else ""
+
+
+def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
     try:
         with where.open("rb") as file:
-            data = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
-        if path is not None:
-            raise ConfigError(f"{where}: there is no such file") from None
-        data = {}
+        if may_be_absent:
+            return {}
+        raise ConfigError(f"{where}: there is no such file") from None
     except OSError as error:
         raise ConfigError(
             f"{where}: {error.strerror}; the controller must be able to read it"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: expected TOML: {error}") from None
-    try:
-        return _settings(Fields(data, ""))
-    except FieldError as error:
-        raise ConfigError(f"{where}: {error}") from None
 
 
-def _settings(root: Fields) -> Settings:
+def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
     root.only(
         "cluster",
         "broker",
@@ -135,7 +151,7 @@ def _settings(root: Fields) -> Settings:
         ttl=_ttl(root.object("ttl")),
         serve=_serve(root.object("grpc")),
         extender=_extender(root.object("extender")) if root.has("extender") else None,
-        decisions=_decisions(root.object("decisions")),
+        decisions=_decisions(root.object("decisions"), environ),
     )
 
 
@@ -207,11 +223,11 @@ def _standalone(kubernetes: Fields, extends: bool) -> bool:
     return standalone
 
 
-def _decisions(decisions: Fields) -> HistorySettings:
+def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
     decisions.only("path", "max_mb", "max_age_days")
     default = HistorySettings()
     # systemd may name several, separated by colons; the first is the unit's own.
-    folder = os.environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
+    folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
     path = decisions.text("path", f"{folder}/decisions.db")
     if not path.startswith("/") or "\0" in path:
         raise decisions.error("path", "an absolute path of a file")

@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -24,6 +25,7 @@ from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
 from leadline_controller.ingest.leases import LeaseSender, Prober
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
+from leadline_controller.notify import Notifier, Rounds, feed
 from leadline_controller.scheduling.elector import Elector
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
 from leadline_controller.serve.extender_adviser import Adviser, Advising
@@ -84,6 +86,7 @@ class Controller:
     leadership: Leadership = ALONE
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
+    rounds: Rounds = field(default_factory=lambda: Rounds(time.monotonic))
     telemetry: TelemetryState = field(init=False)
     history: Recorder = field(init=False)
     decisions: DecisionLog = field(init=False)
@@ -137,7 +140,7 @@ class Controller:
             folder,
         )
         session.start()
-        ticking = asyncio.create_task(self._tick(prober))
+        ticking = asyncio.create_task(self._tick(prober, session.lives))
         try:
             yield
         finally:
@@ -213,10 +216,13 @@ class Controller:
         for listener in self._listeners:
             listener(change)
 
-    async def _tick(self, prober: Prober) -> None:
+    async def _tick(self, prober: Prober, hears: Callable[[], bool] = lambda: True) -> None:
         """While we lead, have what is due sent. A fault in it must not end the measuring."""
         led, said = self.leadership is ALONE, ""
+        came_round = self.rounds.part("measuring")
         while True:
+            if hears():
+                came_round()
             leads, now_s = self.leadership.leads(), self.clock.now_s()
             try:
                 if leads and not led:
@@ -246,9 +252,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     # Else a few hundred new pods, which are there to stay, have it look for garbage again.
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
+    notifier, rounds = Notifier(os.environ), Rounds(time.monotonic)
     async with KubeCluster(settings.kubeconfig) as cluster:
-        elector = Elector(cluster.lease, f"{socket.gethostname()}_{uuid.uuid4()}", LeaseClock())
-        controller = Controller(settings, cluster.fenced(elector), elector)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        came_round = rounds.part("the election")
+        elector = Elector(cluster.lease, identity, LeaseClock(), came_round=came_round)
+        controller = Controller(settings, cluster.fenced(elector), elector, rounds=rounds)
         async with (
             controller.remembering(),
             # An address that is taken ends it before anything has begun.
@@ -261,10 +270,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             _working(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,
+            _working(feed(notifier, rounds)),
             _working(stop.wait()) as stopping,
         ):
+            notifier.ready()
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            notifier.stopping()
 
 
 @asynccontextmanager

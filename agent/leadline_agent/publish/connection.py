@@ -93,6 +93,18 @@ class Arrived:
 Event = Connected | Lost | Confirmed | Arrived
 
 
+def _wake_pair() -> tuple[socket.socket, socket.socket]:
+    pair = socket.socketpair()
+    for end in pair:
+        end.setblocking(False)
+    return pair
+
+
+# paho's own goes over TCP: for a moment it listens, and takes whoever comes first for itself. The
+# agent listens on nothing outside a lease.
+paho._socketpair_compat = _wake_pair
+
+
 def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContext:
     """Trust this authority alone, check the broker's name, show our certificate.
 
@@ -193,8 +205,8 @@ class Connection:
             how = topics.DELIVERY[topics.Kind.LEASE]
             options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
             client.subscribe(self._lease_topic, options=options)
-        way: Any = client.socket()
-        self._post(Connected(self._attempt, way.getsockname()[0] if way else ""))
+        own: Any = client.socket()
+        self._post(Connected(self._attempt, own.getsockname()[0] if own else ""))
 
     def _on_disconnect(
         self, _client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any

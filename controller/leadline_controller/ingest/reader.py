@@ -53,6 +53,10 @@ class ReadingClient(Client):
         self._rest = b""
         self.on_message = self._slow_way
 
+    def is_running(self) -> bool:
+        """Whether the network thread is there."""
+        return self._thread is not None and self._thread.is_alive()
+
     def reconnect(self) -> MQTTErrorCode:
         """Connect, forgetting what was left of the connection before."""
         self._rest = b""

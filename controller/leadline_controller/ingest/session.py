@@ -112,6 +112,10 @@ class BrokerSession:
         )
         self._client.loop_start()
 
+    def lives(self) -> bool:
+        """Whether the thread that connects and reads is there; nobody else would start it anew."""
+        return self._client.is_running()
+
     def stop(self) -> None:
         """Say goodbye and end the thread."""
         self._stopping = True

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
 from random import SystemRandom
 from typing import Any
@@ -19,12 +20,18 @@ class Elector:
     """One candidate. It leads only while `run` runs.
 
     identity: as nobody else has it, also not an earlier process of ours. clock: one that goes on
-    while the machine sleeps.
+    while the machine sleeps. came_round: called each time that it has looked after the Lease.
     """
 
     def __init__(
-        self, store: LeaseStore, identity: str, clock: Clock, timing: LeaseTiming | None = None
+        self,
+        store: LeaseStore,
+        identity: str,
+        clock: Clock,
+        timing: LeaseTiming | None = None,
+        came_round: Callable[[], None] = lambda: None,
     ) -> None:
+        self._came_round = came_round
         self._store = store
         self._identity = identity
         self._clock = clock
@@ -68,6 +75,7 @@ class Elector:
             except ClusterError as error:
                 log.debug("the Lease: %s", error)  # the store says what a person must know
             self._tell()
+            self._came_round()
             await self._pause(self._election.pause_s(self._clock.now_s(), _RANDOM.random()))
 
     async def _follow(self) -> None:

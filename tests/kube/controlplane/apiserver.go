@@ -41,10 +41,11 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if *tied {
 		ctx = untilStdinCloses(ctx)
 	}
-	return serve(ctx, *dir, *port)
+	return serve(ctx, *dir, *port, func(*rest.Config) error { return nil })
 }
 
-func serve(ctx context.Context, dir string, port int) error {
+// serve also calls whenReady, once the API is.
+func serve(ctx context.Context, dir string, port int, whenReady func(admin *rest.Config) error) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -77,7 +78,10 @@ func serve(ctx context.Context, dir string, port int) error {
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(dir, "certs", "apiserver.crt")},
 		QPS:             -1,
 	}
-	if err := announce(ctx, client, kubeconfig, ended); err != nil {
+	if err := announce(ctx, client, kubeconfig, ended); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := whenReady(client); err != nil {
 		return err
 	}
 	select {

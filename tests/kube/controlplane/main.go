@@ -24,6 +24,8 @@ var commands = map[string]command{
 	"oracle":                  {"the verdicts of kube-scheduler's filter plugins on given objects", runOracle},
 	"kube-scheduler":          {"kube-scheduler, on a free port", tied(runScheduler)},
 	"kube-controller-manager": {"kube-controller-manager, on a free port", tied(runControllerManager)},
+	"server":                  {"a stand-in for k3s on a machine of its own", runK3s},
+	"kubectl":                 {"kubectl as it is released", runKubectl},
 }
 
 func main() {

@@ -1,0 +1,40 @@
+"""What goes wrong while a bundle is made, in one line that says what to do."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_HARD_LIMIT_S = 1800
+
+
+class BundleError(Exception):
+    """The bundle can't be made; str() says why and what to do."""
+
+
+def run(command: Sequence[str | Path], environ: Mapping[str, str], what: str) -> None:
+    """Run a program that is a part of making the bundle. Raises BundleError with its complaint."""
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and the words are ours
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_HARD_LIMIT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise BundleError(f"{what}: {command[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BundleError(f"{what}: no end after {_HARD_LIMIT_S} s; is the network slow?") from None
+    if done.returncode:
+        raise BundleError(f"{what}: {_complaint(done.stderr or done.stdout)}")
+
+
+def _complaint(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error:")]
+    return " | ".join((errors or lines)[-3:]) or "it failed and did not say why"

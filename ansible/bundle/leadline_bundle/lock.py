@@ -1,0 +1,83 @@
+"""Requirement files with hashes: what the lock says, and the shorter ones that boards get."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.markers import Marker
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from leadline_bundle.errors import BundleError
+from leadline_bundle.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One version of one distribution, the files of it that are meant, and for whom.
+
+    hashes: SHA-256 in hex. marker: an environment marker, or empty where it is for all.
+    """
+
+    name: str
+    version: str
+    hashes: frozenset[str]
+    marker: str = ""
+
+    def is_for(self, target: Target) -> bool:
+        """Whether it is installed there."""
+        return not self.marker or Marker(self.marker).evaluate(dict(target.markers))
+
+    def line(self) -> str:
+        """It as a line of a requirements file, continued over several."""
+        condition = f" ; {self.marker}" if self.marker else ""
+        hashes = "".join(f" \\\n    --hash=sha256:{each}" for each in sorted(self.hashes))
+        return f"{self.name}=={self.version}{condition}{hashes}\n"
+
+
+def read_lock(file: Path) -> tuple[Locked, ...]:
+    """All that a lock file holds. Raises BundleError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BundleError(f"{file}: {error.strerror}; it is made by `make lock`") from None
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    logical = "\n".join(lines).replace("\\\n", " ").splitlines()
+    return tuple(_locked(line, file) for line in logical if line.strip())
+
+
+def _locked(line: str, file: Path) -> Locked:
+    spec, *hashes = line.split(" --hash=sha256:")
+    try:
+        found = Requirement(spec)
+        (version,) = (each.version for each in found.specifier if each.operator == "==")
+    except (InvalidRequirement, ValueError):
+        raise BundleError(f"{file}: expected NAME==VERSION, found {spec.strip()!r}") from None
+    if not hashes:
+        raise BundleError(f"{file}: {found.name}: expected hashes; `make lock` writes them")
+    names = frozenset(each.strip() for each in hashes)
+    return Locked(canonicalize_name(found.name), version, names, str(found.marker or ""))
+
+
+def for_target(locked: Iterable[Locked], target: Target) -> tuple[Locked, ...]:
+    """What of it is installed there, each once, in the order of names."""
+    found = {each.name: each for each in locked if each.is_for(target)}
+    return tuple(found[name] for name in sorted(found))
+
+
+def whose(wheel: Path) -> tuple[str, str]:
+    """The name and the version that a wheel's file name tells. Raises BundleError."""
+    try:
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename:
+        raise BundleError(f"{wheel}: that is no name of a wheel") from None
+    return name, str(version)
+
+
+def sha256(file: Path) -> str:
+    """A file's SHA-256 in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""The control machine's half of M(leadline.edge.release): packs what a board lacks and sends it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.leadline.edge.plugins.plugin_utils.bundle import (
+    Bundle,
+    BundleError,
+    Platform,
+)
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Asks the module first; only a board without the release gets an archive."""
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        """Run the task."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        if arguments.get("state", "present") not in ("present", "checked"):
+            return {**result, **self._module(arguments, task_vars)}
+        bundle = Bundle(Path(str(arguments.get("bundle"))).expanduser(), str(arguments["name"]))
+        try:
+            return {**result, **self._deliver(bundle, arguments, task_vars)}
+        except BundleError as error:
+            return {**result, "failed": True, "msg": str(error)}
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+
+    def _deliver(self, bundle: Bundle, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        arguments["release"] = bundle.release
+        facts = task_vars["ansible_facts"]["leadline_board"]
+        platform = Platform(facts["python"], facts["machine"])
+        if arguments.get("state") == "checked":
+            bundle.files(platform)
+            return {"changed": False, "release": bundle.release}
+        found = self._module(arguments, task_vars)
+        if not found.pop("needs_delivery", False):
+            return found
+        arguments["archive"] = self._send(bundle, platform)
+        return {**self._module(arguments, task_vars), "before": found.get("before")}
+
+    def _send(self, bundle: Bundle, platform: Platform) -> str:
+        folder = self._make_tmp_path()
+        there = str(self._connection._shell.join_path(folder, "release.zip"))
+        with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
+            bundle.pack(platform, Path(archive.name))
+            self._transfer_file(archive.name, there)
+        self._fixup_perms2((folder, there))
+        return there
+
+    def _module(self, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._execute_module(
+            "leadline.edge.release", module_args=arguments, task_vars=task_vars
+        )
+        return found

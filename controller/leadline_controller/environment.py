@@ -1,0 +1,94 @@
+"""LEADLINE_* variables over the settings of the file, spelled as the agent's.
+
+The path in capitals with underscores: LEADLINE_BROKER_TLS_CA_FILE is broker.tls.ca_file. So a
+unit can say where systemd puts the files that it hands over.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PREFIX = "LEADLINE_"
+
+
+def _flag(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _number(text: str) -> object:
+    try:
+        return int(text)
+    except ValueError:
+        return _or_text(float, text)
+
+
+def _integer(text: str) -> object:
+    return _or_text(int, text)
+
+
+def _names(text: str) -> object:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _or_text(convert: Callable[[str], object], text: str) -> object:
+    """What can't be converted stays text, and is refused where it is read."""
+    try:
+        return convert(text)
+    except ValueError:
+        return text
+
+
+_TLS = ("ca_file", "cert_file", "key_file")
+# All but strategy.options, which is a table.
+FIELDS: Mapping[str, Callable[[str], object]] = {
+    "cluster": str,
+    "warm_up_s": _number,
+    "broker.host": str,
+    "broker.port": _integer,
+    "broker.plaintext": _flag,
+    **{f"broker.tls.{name}": str for name in _TLS},
+    "kubernetes.kubeconfig": str,
+    "kubernetes.scheduler_name": str,
+    "kubernetes.standalone": _flag,
+    "strategy.name": str,
+    "strategy.seed": _integer,
+    "probe.anchors": _names,
+    "probe.interval_s": _number,
+    "probe.duration_ms": _integer,
+    "probe.max_bytes": _integer,
+    "probe.ttl_ms": _integer,
+    "probe.port": _integer,
+    "probe.ping_peers": _integer,
+    "probe.ping_interval_s": _integer,
+    "probe.ping_count": _integer,
+    "probe.ping_ttl_s": _integer,
+    "ttl.report_s": _number,
+    "ttl.rtt_s": _number,
+    "ttl.bandwidth_s": _number,
+    "grpc.address": str,
+    **{f"grpc.tls.{name}": str for name in _TLS},
+    "extender.address": str,
+    **{f"extender.tls.{name}": str for name in _TLS},
+    "extender.filters": str,
+    "decisions.path": str,
+    "decisions.max_mb": _integer,
+    "decisions.max_age_days": _number,
+}
+
+
+def variable(path: str) -> str:
+    """The variable of a setting."""
+    return PREFIX + path.replace(".", "_").upper()
+
+
+def overlay(data: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """Put the variables into what the file said, in place. Returns path -> variable, of those
+    that are set."""
+    taken = {path: variable(path) for path in FIELDS if variable(path) in environ}
+    for path, name in taken.items():
+        *tables, field = path.split(".")
+        at: Any = data
+        for table in tables:
+            at = at.setdefault(table, {}) if isinstance(at, dict) else at
+        if isinstance(at, dict):  # else the file is wrong there, and is told so
+            at[field] = FIELDS[path](environ[name])
+    return taken

@@ -1,0 +1,47 @@
+"""Everything that stands on a machine's disk, so that two moments can be held to each other.
+
+It runs as a plain script on this machine's own Python, which reads the disk of a machine from
+outside: `listing.py ROOT` prints a JSON object of paths and what each is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# What is no part of the disk, or is there to be forgotten. Logs are meant to stay.
+ELSEWHERE = ("/proc", "/sys", "/run", "/tmp", "/dev", "/var/log", "/var/tmp")
+
+
+def listing(root: Path) -> dict[str, str]:
+    """Each path under `root` with its type, mode, owner and content or target."""
+    return dict(_entries(root))
+
+
+def _entries(root: Path) -> Iterator[tuple[str, str]]:
+    for folder, folders, files in os.walk(root):
+        here = folder.removeprefix(str(root)) or "/"
+        folders[:] = [name for name in folders if os.path.join(here, name) not in ELSEWHERE]  # noqa: PTH118
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            yield os.path.join(here, name), _describe(path)  # noqa: PTH118
+
+
+def _describe(path: Path) -> str:
+    found = path.lstat()
+    owner = f"{stat.filemode(found.st_mode)} {found.st_uid}:{found.st_gid}"
+    if stat.S_ISLNK(found.st_mode):
+        return f"{owner} -> {path.readlink()}"
+    if stat.S_ISREG(found.st_mode):
+        with path.open("rb") as file:
+            return f"{owner} {hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    return owner
+
+
+if __name__ == "__main__":
+    json.dump(listing(Path(sys.argv[1])), sys.stdout)

@@ -1,0 +1,254 @@
+"""The yard: a server and three boards on a bridge of their own, and Ansible that reaches them.
+
+The control machine is this machine inside the yard's network. Everything that a run makes
+stands in `folder`: the inventory, the authority, keys and logs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.rollout import binfmt, images
+from tests.rollout.evidence import Evidence
+from tests.rollout.machines import Access, Extras, Machine
+from tests.rollout.spaces import Spaces
+
+REPOSITORY = Path(__file__).parents[2]
+NETWORK = "10.77.0"
+SERVER = "server"
+KINDS = {
+    SERVER: images.DEBIAN_12,
+    "pi-1": images.DEBIAN_12,
+    "pi-2": images.DEBIAN_13,
+    "pi-3": images.DEBIAN_12_ARM64,
+}
+ADDRESSES = {name: f"{NETWORK}.{10 + number}" for number, name in enumerate(KINDS)}
+PLAY_S = 900.0
+_RECAP = re.compile(
+    r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)"
+    r"\s+rescued=(\d+)",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recap:
+    """A host's line of PLAY RECAP: how many tasks went how."""
+
+    ok: int
+    changed: int
+    unreachable: int
+    failed: int
+    skipped: int
+    rescued: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of ansible-playbook that is over."""
+
+    code: int
+    output: str
+    seconds: float
+    recap: Mapping[str, Recap]
+
+    def recap_lines(self) -> str:
+        """The lines of PLAY RECAP as they were printed."""
+        return self.output.rpartition("PLAY RECAP")[2].partition("\n")[2].strip()
+
+
+class Yard:
+    """Machines that run until `close`; `bare` is how each of their disks was after the first
+    boot. Raises ImageError, RuntimeError."""
+
+    def __init__(
+        self, folder: Path, extras: Mapping[str, Extras], kinds: Mapping[str, images.Kind]
+    ) -> None:
+        """Boot them all, and wait until they are up."""
+        self.folder = folder
+        self._deployed: Run | None = None
+        self.spaces = Spaces(folder, f"{NETWORK}.1/24")
+        try:
+            self._access = _access(folder)
+            if any(kind.architecture == "arm64" for kind in kinds.values()):
+                binfmt.enable(self.spaces)
+            self.machines = {
+                name: self._machine(name, kind, extras.get(name, Extras()))
+                for name, kind in kinds.items()
+            }
+            self.inventory = folder / "inventory.yml"
+            self._lay_out_ansible()
+            for machine in self.machines.values():
+                machine.start()
+            for machine in self.machines.values():
+                machine.wait_until_up()
+            self.bare = {name: each.listing() for name, each in self.machines.items()}
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def server(self) -> Machine:
+        """Where the broker, k3s and the controller run."""
+        return self.machines[SERVER]
+
+    @property
+    def boards(self) -> dict[str, Machine]:
+        """The boards by name."""
+        return {name: each for name, each in self.machines.items() if name != SERVER}
+
+    def close(self) -> None:
+        """End every machine; nothing of the yard is left but `folder`."""
+        self.spaces.close()
+
+    def ansible(
+        self,
+        playbook: str,
+        *args: str,
+        limit: str | None = None,
+        extra: Mapping[str, object] | None = None,
+        check: bool = True,
+        timeout_s: float = PLAY_S,
+    ) -> Run:
+        """Run a playbook of the collection (`site`, or a file) on the inventory.
+
+        With `check` it must end with 0. `extra` are variables that win over the inventory's.
+        """
+        name = playbook if playbook.endswith(".yml") else f"leadline.edge.{playbook}"
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), name, *args]
+        command += ["--inventory", str(self.inventory)]
+        command += ["--limit", limit] if limit else []
+        command += (
+            ["--extra-vars", yaml.safe_dump(dict(extra), default_flow_style=True)] if extra else []
+        )
+        begin_s = time.monotonic()
+        done = self.spaces.run(*command, timeout_s=timeout_s, environ=self._environ())
+        run = finished(done, time.monotonic() - begin_s)
+        if check:
+            assert run.code == 0, run.output
+        return run
+
+    def deploy(self, evidence: Evidence) -> Run:
+        """Run `site` on all machines, once; whoever asks again gets that run."""
+        if self._deployed is None:
+            self._deployed = self.ansible("site")
+            evidence.keep("site.txt", self._deployed.output)
+        return self._deployed
+
+    def set_bundle(self, folder: Path) -> None:
+        """Have the inventory name another bundle."""
+        inventory = yaml.safe_load(self.inventory.read_text())
+        inventory["all"]["vars"]["leadline_bundle_dir"] = str(folder)
+        self.inventory.write_text(yaml.safe_dump(inventory))
+
+    def vary(self, host: str, **variables: object) -> None:
+        """Give a host other variables in the inventory; None takes one away."""
+        inventory = yaml.safe_load(self.inventory.read_text())
+        own = inventory["all"]["hosts"][host]
+        own.update(variables)
+        for name in [name for name, value in variables.items() if value is None]:
+            del own[name]
+        self.inventory.write_text(yaml.safe_dump(inventory))
+
+    def _environ(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG")}
+        return kept | {
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_FORKS": "4",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._access.sockets),
+            "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
+        }
+
+    def _machine(self, name: str, kind: images.Kind, extras: Extras) -> Machine:
+        return Machine(
+            self.spaces,
+            self._access,
+            images.image(kind),
+            name=name,
+            address=ADDRESSES[name],
+            extras=extras,
+            log=self.folder / f"{name}.console",
+        )
+
+    def _lay_out_ansible(self) -> None:
+        home = self.folder / "collections" / "ansible_collections" / "leadline"
+        home.mkdir(parents=True)
+        (home / "edge").symlink_to(REPOSITORY / "ansible")
+        debs = self.folder / "debs"
+        debs.mkdir()
+        for machine in self.machines.values():
+            link = debs / machine.image.kind.name
+            if not link.exists():
+                link.symlink_to(machine.image.debs)
+        self.inventory.write_text(yaml.safe_dump(self._inventory()))
+
+    def _inventory(self) -> dict[str, Any]:
+        hosts = {name: {"ansible_host": each.address} for name, each in self.machines.items()}
+        common = " ".join(self._access.options())
+        return {
+            "all": {
+                "hosts": hosts,
+                "vars": {
+                    "ansible_user": "pi",
+                    "ansible_python_interpreter": "/usr/bin/python3",
+                    "ansible_ssh_common_args": common,
+                    "leadline_bundle_dir": str(self.folder / "bundle"),
+                    "leadline_pki_dir": str(self.folder / "pki"),
+                    "leadline_debs_dir": str(self.folder / "debs"),
+                    "leadline_broker_address": self.server.address,
+                    # Often, so that a gap in the reports is seen.
+                    "agent_interval_s": 2,
+                },
+                "children": {
+                    "leadline_broker": {"hosts": {SERVER: None}},
+                    "leadline_controllers": {"hosts": {SERVER: None}},
+                    "leadline_agents": {"hosts": dict.fromkeys(self.boards)},
+                },
+            }
+        }
+
+
+@contextmanager
+def yard(
+    folder: Path,
+    extras: Mapping[str, Extras] | None = None,
+    kinds: Mapping[str, images.Kind] = KINDS,
+) -> Iterator[Yard]:
+    """A yard for the time of a block."""
+    made = Yard(folder, extras or {}, kinds)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _access(folder: Path) -> Access:
+    key, known, sockets = folder / "key", folder / "known_hosts", folder / "s"
+    sockets.mkdir(mode=0o700)
+    known.touch()
+    keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)]
+    subprocess.run(keygen, check=True, capture_output=True, timeout=20)
+    return Access(key, known, sockets)
+
+
+def finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+    """What a run of ansible-playbook says when it is over."""
+    output = done.stdout + done.stderr
+    lines = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
+    recap = {host: Recap(*map(int, numbers)) for host, *numbers in lines}
+    return Run(done.returncode, output, seconds, recap)
