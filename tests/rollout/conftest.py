@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
-from tests.rollout.yard import Yard
+from tests.rollout.k3s import k3s_server
+from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.yard import yard as booted
 
 HERE = Path(__file__).parent
 # The first boot of a new checkout waits for its images; a play on four machines takes minutes.
 CHAPTER_S = 1800
 CHAPTERS = (
+    "test_yard",
     "test_fresh",
     "test_site",
     "test_placement",
@@ -51,8 +54,10 @@ def evidence() -> Evidence:
 
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Yard]:
+    nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("yard")
-    with booted(folder) as running:
+    bundles.build(folder / "bundle")
+    with booted(folder, {SERVER: k3s_server(nodes)}) as running:
         yield running
         for machine in running.machines.values():
             evidence.keep(f"journal-{machine.name}.txt", machine.journal())

@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.rollout import binfmt
+
 BUILD_S = 900
 PACKAGES = (
     "systemd-sysv",
@@ -26,7 +28,6 @@ PACKAGES = (
     "iproute2",
     "iputils-ping",
     "procps",
-    "ca-certificates",
 )
 # What a role installs on a board: fetched, not installed.
 WANTED = ("mosquitto", "iperf3")
@@ -75,10 +76,20 @@ class Image:
 
 DEBIAN_12 = Kind("bookworm", "amd64")
 DEBIAN_13 = Kind("trixie", "amd64")
-# Under qemu-user a systemd of the board's own architecture cannot give credentials: the
-# namespaces that it needs for them are refused there. So only the init is this machine's.
+# Under qemu-user a systemd of the board's own architecture cannot give credentials, for the
+# namespaces that it needs are refused there, and a set-uid sudo stays a plain user. So what gets
+# a command started is this machine's own, and what it starts is the board's.
 DEBIAN_12_ARM64 = Kind(
-    "bookworm", "arm64", init=("systemd:amd64", "systemd-sysv:amd64"), foreign=("amd64",)
+    "bookworm",
+    "arm64",
+    init=(
+        "systemd:amd64",
+        "systemd-sysv:amd64",
+        "openssh-server:amd64",
+        "sudo:amd64",
+        "libpam-modules:amd64",
+    ),
+    foreign=("amd64",),
 )
 
 
@@ -100,6 +111,8 @@ def _make(kind: Kind, home: Path) -> None:
     shutil.rmtree(half, ignore_errors=True)
     half.mkdir(mode=0o755)
     command = _command(kind, half / "root")
+    if kind.architecture == "arm64":
+        command = binfmt.around(command)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     except FileNotFoundError:

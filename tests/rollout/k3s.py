@@ -13,7 +13,6 @@ has a token, where k3s has a certificate.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tests.kube.daemon import program
 from tests.rollout.machines import Extras

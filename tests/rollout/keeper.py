@@ -2,7 +2,8 @@
 
 It stands in namespaces of its own (mounts, network, processes) that `yard.py` made for it, and
 does what the lines on its standard input ask: `{"start": NAME, "command": [...]}` and
-`{"cut": NAME}`, each answered by one line. When that input closes, because the tests are over
+`{"cut": NAME}`, and `{"finally": [...]}` for a command to run at the end; each is answered by
+one line. When that input closes, because the tests are over
 or because somebody killed them, it ends, and with it every machine and every mount.
 
 It runs as a plain script and imports nothing of ours.
@@ -14,6 +15,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -34,6 +36,7 @@ class Keeper:
         self._group = group
         self._commands: dict[str, list[str]] = {}
         self._running: dict[int, str] = {}
+        self._last: list[list[str]] = []
 
     def obey(self, order: dict[str, object]) -> None:
         """Do what one line asks."""
@@ -44,6 +47,10 @@ class Keeper:
             self._start(name)
         elif "cut" in order:
             self._cut(str(order["cut"]))
+        elif "finally" in order:
+            command = order["finally"]
+            assert isinstance(command, list)
+            self._last.append(command)
 
     def reap(self) -> None:
         """Bury the dead, ours and the orphans of others; start again what only rebooted."""
@@ -58,6 +65,8 @@ class Keeper:
         for name in set(self._running.values()):
             self._cut(name)
         _remove(self._group)
+        for command in self._last:
+            subprocess.run(command, check=False, timeout=END_S, stdout=subprocess.DEVNULL)
 
     def _start(self, name: str) -> None:
         command = self._commands[name]

@@ -85,6 +85,10 @@ class Spaces:
         """End a machine as when its power is cut."""
         self._ask({"cut": name})
 
+    def at_the_end(self, command: Sequence[str]) -> None:
+        """Have a command run when all machines have ended, whatever ends them."""
+        self._ask({"finally": list(command)})
+
     def close(self) -> None:
         """End it all."""
         assert self._keeper.stdin is not None

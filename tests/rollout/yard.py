@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from tests.rollout import images
+from tests.rollout import binfmt, images
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Access, Extras, Machine
 from tests.rollout.spaces import Spaces
@@ -33,6 +33,7 @@ KINDS = {
     "pi-2": images.DEBIAN_13,
     "pi-3": images.DEBIAN_12_ARM64,
 }
+ADDRESSES = {name: f"{NETWORK}.{10 + number}" for number, name in enumerate(KINDS)}
 PLAY_S = 900.0
 _RECAP = re.compile(
     r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)"
@@ -68,7 +69,8 @@ class Run:
 
 
 class Yard:
-    """Machines that run until `close`. Raises ImageError, RuntimeError."""
+    """Machines that run until `close`; `bare` is how each of their disks was after the first
+    boot. Raises ImageError, RuntimeError."""
 
     def __init__(
         self, folder: Path, extras: Mapping[str, Extras], kinds: Mapping[str, images.Kind]
@@ -79,9 +81,11 @@ class Yard:
         self.spaces = Spaces(folder, f"{NETWORK}.1/24")
         try:
             self._access = _access(folder)
+            if any(kind.architecture == "arm64" for kind in kinds.values()):
+                binfmt.enable(self.spaces)
             self.machines = {
-                name: self._machine(name, kind, NETWORK + f".{10 + number}", extras.get(name))
-                for number, (name, kind) in enumerate(kinds.items())
+                name: self._machine(name, kind, extras.get(name, Extras()))
+                for name, kind in kinds.items()
             }
             self.inventory = folder / "inventory.yml"
             self._lay_out_ansible()
@@ -89,6 +93,7 @@ class Yard:
                 machine.start()
             for machine in self.machines.values():
                 machine.wait_until_up()
+            self.bare = {name: each.listing() for name, each in self.machines.items()}
         except BaseException:
             self.close()
             raise
@@ -129,7 +134,7 @@ class Yard:
         )
         begin_s = time.monotonic()
         done = self.spaces.run(*command, timeout_s=timeout_s, environ=self._environ())
-        run = _finished(done, time.monotonic() - begin_s)
+        run = finished(done, time.monotonic() - begin_s)
         if check:
             assert run.code == 0, run.output
         return run
@@ -140,6 +145,12 @@ class Yard:
             self._deployed = self.ansible("site")
             evidence.keep("site.txt", self._deployed.output)
         return self._deployed
+
+    def set_bundle(self, folder: Path) -> None:
+        """Have the inventory name another bundle."""
+        inventory = yaml.safe_load(self.inventory.read_text())
+        inventory["all"]["vars"]["leadline_bundle_dir"] = str(folder)
+        self.inventory.write_text(yaml.safe_dump(inventory))
 
     def vary(self, host: str, **variables: object) -> None:
         """Give a host other variables in the inventory; None takes one away."""
@@ -163,16 +174,14 @@ class Yard:
             "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
         }
 
-    def _machine(
-        self, name: str, kind: images.Kind, address: str, extras: Extras | None
-    ) -> Machine:
+    def _machine(self, name: str, kind: images.Kind, extras: Extras) -> Machine:
         return Machine(
             self.spaces,
             self._access,
             images.image(kind),
             name=name,
-            address=address,
-            extras=extras or Extras(),
+            address=ADDRESSES[name],
+            extras=extras,
             log=self.folder / f"{name}.console",
         )
 
@@ -202,6 +211,8 @@ class Yard:
                     "leadline_pki_dir": str(self.folder / "pki"),
                     "leadline_debs_dir": str(self.folder / "debs"),
                     "leadline_broker_address": self.server.address,
+                    # Often, so that a gap in the reports is seen.
+                    "agent_interval_s": 2,
                 },
                 "children": {
                     "leadline_broker": {"hosts": {SERVER: None}},
@@ -235,7 +246,8 @@ def _access(folder: Path) -> Access:
     return Access(key, known, sockets)
 
 
-def _finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+def finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+    """What a run of ansible-playbook says when it is over."""
     output = done.stdout + done.stderr
     lines = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     recap = {host: Recap(*map(int, numbers)) for host, *numbers in lines}

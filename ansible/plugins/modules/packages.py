@@ -77,9 +77,7 @@ def main() -> None:
     )
 
 
-def _install(
-    module: AnsibleModule, names: list[str], missing: list[str], owner: str
-) -> list[str]:
+def _install(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
     del names
     if not missing:
         return []

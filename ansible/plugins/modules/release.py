@@ -132,7 +132,13 @@ def _answer(module: AnsibleModule, releases: Releases) -> None:
     version = (after["current"] or "").rpartition("-")[0]
     diff = {"before": _shown(before), "after": _shown(after)}
     module.exit_json(
-        changed=changed, restart=restart, before=before, version=version, diff=diff, **after, **extra
+        changed=changed,
+        restart=restart,
+        before=before,
+        version=version,
+        diff=diff,
+        **after,
+        **extra,
     )
 
 

@@ -60,7 +60,9 @@ class Bundle:
         locked = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
         for wheel in self._wheels(platform):
             if hashlib.sha256(wheel.read_bytes()).hexdigest() not in locked:
-                raise BundleError(f"{wheel}: not the file that the bundle's lock names: {MAKE} again")
+                raise BundleError(
+                    f"{wheel}: not the file that the bundle's lock names: {MAKE} again"
+                )
             found[f"wheels/{wheel.name}"] = wheel
         return found
 

@@ -1,0 +1,143 @@
+"""Listens at the yard's broker as the controller may: with its certificate, to every node.
+
+It runs as a process of its own inside the yard (`python -m tests.rollout.listener`), since a
+test is outside of that network, and writes a line for each message: when, topic, sequence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline_wire import topics
+from leadline_wire.v1 import telemetry_pb2 as pb
+from paho.mqtt.client import Client, MQTTMessage, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.rollout.yard import REPOSITORY, Yard
+
+PORT = 8883
+KEYS = "/etc/leadline/pki/controller"
+READY_S = 20.0
+NUMBERED: Mapping[str, type[pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+    topics.Kind.REPORT: pb.Report,
+    topics.Kind.RTT: pb.RttReport,
+    topics.Kind.BANDWIDTH: pb.BandwidthReport,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message: when it came (seconds of the monotonic clock), what of whom, how it is numbered.
+
+    `session` counts the starts of an agent; `sequence` its reports. Both are 0 where a message
+    has none, and `is_empty` for one that takes a retained message away.
+    """
+
+    at_s: float
+    node: str
+    kind: str
+    session: int
+    sequence: int
+    is_retained: bool
+    is_empty: bool
+
+
+class Listener:
+    """A listener at work; `heard` are the messages since it began."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._waiting = b""
+        self._heard: list[Heard] = []
+
+    def heard(self, node: str | None = None, kind: str | None = None) -> list[Heard]:
+        """What came until now, of a node or all, of a kind or all."""
+        self._read(0.0)
+        return [
+            each for each in self._heard if node in (None, each.node) and kind in (None, each.kind)
+        ]
+
+    def wait_for(self, node: str, kind: str, count: int, within_s: float) -> list[Heard]:
+        """Wait until so many messages of a kind came from a node."""
+        deadline_s = time.monotonic() + within_s
+        while len(found := self.heard(node, kind)) < count:
+            left_s = deadline_s - time.monotonic()
+            assert left_s > 0, f"{node}: {len(found)} of {count} {kind}s within {within_s:g} s"
+            self._read(left_s)
+        return found
+
+    def _read(self, within_s: float) -> None:
+        assert self._process.stdout is not None
+        while select.select([self._process.stdout], [], [], within_s)[0]:
+            read = os.read(self._process.stdout.fileno(), 1 << 16)
+            assert read, f"the listener ended with {self._process.wait(5)}"
+            *lines, self._waiting = (self._waiting + read).split(b"\n")
+            self._heard += [Heard(*json.loads(line)) for line in lines]
+            within_s = 0.0
+
+
+@contextmanager
+def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
+    """A listener, subscribed, for the time of a block."""
+    keys = yard.folder / "listener"
+    keys.mkdir(mode=0o700, exist_ok=True)
+    for name in ("ca.pem", "cert.pem", "key.pem"):
+        (keys / name).write_text(yard.server.run(f"cat {KEYS}/{name}").stdout)
+    program = [sys.executable, "-m", "tests.rollout.listener"]
+    command = yard.spaces.command(*program, yard.server.address, keys, cluster)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
+    try:
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], READY_S)
+        assert ready, f"the listener was not subscribed within {READY_S:g} s"
+        assert os.read(process.stdout.fileno(), 6) == b"ready\n"
+        yield Listener(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _say(message: MQTTMessage) -> None:
+    topic = topics.parse(message.topic)
+    session = sequence = 0
+    if topic.kind in NUMBERED and message.payload:
+        origin = NUMBERED[topic.kind].FromString(bytes(message.payload)).origin
+        session, sequence = origin.session, origin.sequence
+    told = (
+        *(time.monotonic(), topic.node, str(topic.kind), session, sequence),
+        *(bool(message.retain), not message.payload),
+    )
+    print(json.dumps(told), flush=True)
+
+
+def main(host: str, keys: Path, cluster: str) -> None:
+    """Print what comes until somebody ends this process."""
+    client = Client(CallbackAPIVersion.VERSION2, client_id="listener", protocol=MQTTv5)
+    context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
+    context.load_cert_chain(keys / "cert.pem", keys / "key.pem")
+    client.tls_set_context(context)
+
+    def connected(*_: object) -> None:
+        client.subscribe(f"{topics.ROOT}/{cluster}/+/#", qos=1)
+
+    client.on_connect = connected
+    client.on_subscribe = lambda *_: print("ready", flush=True)
+    client.on_message = lambda _client, _data, message: _say(message)
+    client.connect(host, PORT)
+    client.loop_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

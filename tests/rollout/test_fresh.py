@@ -1,0 +1,46 @@
+"""Bare boards: a look at them changes nothing, and a wrong argument is told before anything is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rollout.evidence import Evidence, difference
+from tests.rollout.yard import Yard
+
+
+def unchanged(yard: Yard, evidence: Evidence, what: str) -> None:
+    """Assert that every machine's disk is as it was before the first chapter."""
+    for name, machine in yard.machines.items():
+        found = difference(yard.bare[name], machine.listing())
+        assert not found, f"{what} changed {name}:\n" + "\n".join(found)
+
+
+def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
+    yard: Yard, evidence: Evidence
+) -> None:
+    run = yard.ansible("site", "--check", "--diff")
+    evidence.say("fresh-check.txt", run.recap_lines())
+    assert set(run.recap) == set(yard.machines)
+    assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
+    unchanged(yard, evidence, "a check")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"agent_interval_s": "often"}, "agent_interval_s"),
+        ({"agent_interval_s": 0}, "interval"),
+        ({"leadline_bundle_dir": "/nowhere"}, "make bundle"),
+    ],
+    ids=["type", "range", "bundle"],
+)
+def test_a_wrong_argument_fails_before_anything_changes(
+    yard: Yard, evidence: Evidence, wrong: dict[str, object], said: str
+) -> None:
+    run = yard.ansible("site", extra=wrong, check=False)
+    name = "-".join(wrong)
+    evidence.keep(f"refused-{name}-{len(str(wrong))}.txt", run.output)
+    assert run.code != 0
+    assert said in run.output
+    assert sum(recap.changed for recap in run.recap.values()) == 0
+    unchanged(yard, evidence, f"a run with {wrong}")

@@ -1,0 +1,45 @@
+"""Taken off again: what is left on a machine, and at a broker that stays, is nothing."""
+
+from __future__ import annotations
+
+from tests.rollout.evidence import Evidence, difference
+from tests.rollout.listener import listener
+from tests.rollout.yard import Yard
+
+
+def test_a_board_that_is_taken_off_leaves_no_message_behind(
+    deployed: Yard, evidence: Evidence
+) -> None:
+    with listener(deployed) as before:
+        kept = {each.kind for each in before.heard("pi-2") if each.is_retained}
+    assert kept >= {"birth", "status"}
+    run = deployed.ansible("remove", limit="pi-2")
+    evidence.say("remove-one.txt", run.recap_lines())
+    with listener(deployed) as after:
+        # The others' retained messages come with the subscription, so pi-2's would have too.
+        after.wait_for("pi-1", "birth", 1, within_s=30)
+        after.wait_for("pi-1", "report", 1, within_s=60)
+        assert not after.heard("pi-2")
+    left = difference(deployed.bare["pi-2"], deployed.machines["pi-2"].listing())
+    evidence.keep("remove-pi-2-difference.txt", "\n".join(left) or "no difference")
+    assert left == []
+
+
+def test_remove_leaves_every_machine_as_it_was(deployed: Yard, evidence: Evidence) -> None:
+    run = deployed.ansible("remove")
+    evidence.say("remove.txt", f"{run.recap_lines()}\n{run.seconds:.0f} s")
+    left = {
+        name: difference(deployed.bare[name], machine.listing())
+        for name, machine in deployed.machines.items()
+    }
+    for name, lines in left.items():
+        evidence.say(f"remove-{name}-difference.txt", "\n".join(lines) or "no difference")
+    assert not any(left.values()), left
+    for machine in deployed.machines.values():
+        machine.run("! ls -d /run/leadline* /run/mosquitto* /run/credentials/leadline* 2>/dev/null")
+    assert not list(deployed.folder.glob("pki/**/*.key"))
+
+
+def test_remove_again_changes_nothing(deployed: Yard) -> None:
+    run = deployed.ansible("remove")
+    assert {host: recap.changed for host, recap in run.recap.items() if recap.changed} == {}

@@ -1,0 +1,57 @@
+"""From bare boards to a running suite, and that to do it again does nothing."""
+
+from __future__ import annotations
+
+import json
+
+from tests.rollout.evidence import Evidence
+from tests.rollout.yard import Run, Yard
+
+
+def report(run: Run, boards: int) -> str:
+    """The recap, and how long it took."""
+    return f"{run.recap_lines()}\n{run.seconds:.0f} s, {run.seconds / boards:.0f} s a machine"
+
+
+def changes(run: Run) -> dict[str, int]:
+    """How many tasks changed something, by host, where any did."""
+    return {host: recap.changed for host, recap in run.recap.items() if recap.changed}
+
+
+def test_site_makes_bare_boards_a_running_suite(yard: Yard, evidence: Evidence) -> None:
+    run = yard.deploy(evidence)
+    evidence.say("site-recap.txt", report(run, len(yard.machines)))
+    assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
+    for board in yard.boards.values():
+        board.run("systemctl is-active leadline-agent")
+    yard.server.run("systemctl is-active leadline-controller mosquitto")
+
+
+def test_the_controller_hears_every_board(deployed: Yard) -> None:
+    answer = json.loads(deployed.server.run("leadline nodes -o json").stdout)
+    nodes = answer["nodes"] if isinstance(answer, dict) else answer
+    online = {node["name"] for node in nodes if node.get("online")}
+    assert online >= set(deployed.boards)
+
+
+def test_site_again_changes_nothing(deployed: Yard, evidence: Evidence) -> None:
+    started = _started(deployed)
+    run = deployed.ansible("site")
+    evidence.say("site-again-recap.txt", report(run, len(deployed.machines)))
+    assert changes(run) == {}
+    assert _started(deployed) == started
+
+
+def test_a_look_at_deployed_boards_shows_no_difference(deployed: Yard, evidence: Evidence) -> None:
+    before = {name: machine.listing() for name, machine in deployed.machines.items()}
+    run = deployed.ansible("site", "--check", "--diff")
+    evidence.say("site-check-recap.txt", report(run, len(deployed.machines)))
+    assert changes(run) == {}
+    assert {name: machine.listing() for name, machine in deployed.machines.items()} == before
+
+
+def _started(yard: Yard) -> dict[str, str]:
+    """When each daemon of each machine was started."""
+    units = "leadline-agent leadline-controller mosquitto k3s"
+    show = f"systemctl show {units} --property Id --property ActiveEnterTimestampMonotonic"
+    return {name: machine.run(show).stdout for name, machine in yard.machines.items()}

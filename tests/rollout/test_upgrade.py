@@ -1,0 +1,90 @@
+"""A new release: the gap in a board's reports, and what a release that cannot start does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+
+from tests.rollout import bundles
+from tests.rollout.evidence import Evidence
+from tests.rollout.listener import Heard, listener
+from tests.rollout.yard import Yard
+
+SECOND = "0.1.1"
+THIRD = "0.1.2"
+
+
+def releases(yard: Yard, link: str) -> dict[str, str]:
+    """Which release `current` or `previous` is on each board; "" where there is none."""
+    shown = f"readlink /opt/leadline/agent/{link} || true"
+    return {
+        name: board.run(shown).stdout.strip().removeprefix("releases/")
+        for name, board in yard.boards.items()
+    }
+
+
+def longest_gap_s(reports: Sequence[Heard]) -> float:
+    """The longest time between two reports of a board, in seconds."""
+    return max(after.at_s - before.at_s for before, after in pairwise(reports))
+
+
+@pytest.fixture(scope="module")
+def second(deployed: Yard) -> str:
+    """A later release, which the inventory now names."""
+    out = deployed.folder / "bundle-second"
+    release = bundles.build(out, bundles.later(deployed.folder / "second", SECOND))
+    deployed.set_bundle(out)
+    return release
+
+
+def test_an_upgrade_switches_every_board_and_its_gap_is_short(
+    deployed: Yard, second: str, evidence: Evidence
+) -> None:
+    first = releases(deployed, "current")
+    with listener(deployed) as heard:
+        for name in deployed.boards:
+            heard.wait_for(name, "report", 2, within_s=60)
+        run = deployed.ansible("upgrade")
+        for name in deployed.boards:
+            heard.wait_for(name, "report", len(heard.heard(name, "report")) + 2, within_s=60)
+        gaps_s = {name: longest_gap_s(heard.heard(name, "report")) for name in deployed.boards}
+    lines = [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
+    evidence.say("upgrade.txt", "\n".join((run.recap_lines(), f"{run.seconds:.0f} s", *lines)))
+    assert set(releases(deployed, "current").values()) == {second}
+    assert releases(deployed, "previous") == first
+    for board in deployed.boards.values():
+        board.run("systemctl is-active leadline-agent")
+
+
+def test_an_upgrade_to_what_runs_changes_nothing(deployed: Yard, second: str) -> None:
+    run = deployed.ansible("upgrade")
+    assert {host: recap.changed for host, recap in run.recap.items() if recap.changed} == {}
+
+
+def test_a_release_that_cannot_start_stops_at_the_first_batch(
+    deployed: Yard, second: str, evidence: Evidence
+) -> None:
+    out = deployed.folder / "bundle-third"
+    source = bundles.later(deployed.folder / "third", THIRD, broken=True)
+    third = bundles.build(out, source)
+    deployed.set_bundle(out)
+    try:
+        run = deployed.ansible("upgrade", limit="leadline_agents", check=False)
+    finally:
+        deployed.set_bundle(deployed.folder / "bundle-second")
+    evidence.say("upgrade-broken.txt", run.recap_lines())
+    evidence.keep("upgrade-broken-output.txt", run.output)
+    assert run.code != 0
+    failed = [host for host, recap in run.recap.items() if recap.failed]
+    assert failed == ["pi-1"]
+    assert "back on release" in run.output
+    assert second in run.output
+    assert set(releases(deployed, "current").values()) == {second}
+    for name, board in deployed.boards.items():
+        board.run("systemctl is-active leadline-agent")
+        if name != "pi-1":
+            board.run(f"test ! -e /opt/leadline/agent/releases/{third}")
+    with listener(deployed) as heard:
+        heard.wait_for("pi-1", "report", 1, within_s=60)
