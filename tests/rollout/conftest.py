@@ -12,6 +12,7 @@ from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import Extras
+from tests.rollout.outage import Outage
 from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.yard import yard as booted
 
@@ -79,3 +80,15 @@ def deployed(yard: Yard, evidence: Evidence) -> Yard:
     """The yard after `site`, which runs now unless a chapter before has run it."""
     yard.deploy(evidence)
     return yard
+
+
+@pytest.fixture(scope="session")
+def outage(deployed: Yard) -> Iterator[Outage]:
+    """Ten minutes without a broker, from the first test that asks for it on; the last one that
+    does waits for their end."""
+    began = Outage(deployed)
+    try:
+        yield began
+    finally:
+        if not began.is_over:
+            began.bring_back()
