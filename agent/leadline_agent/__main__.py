@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_agent import __version__, config, loop
-from leadline_agent.publish import StateError
+from leadline_agent.publish import ForgetError, StateError, forget
 
 SAMPLE_S = 1.0
 
@@ -49,10 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = config.load(asked.config, os.environ)
         if asked.command == "once":
             return _once(settings)
+        if asked.command == "forget":
+            forget(loop.endpoint_of(settings.broker), settings.cluster, settings.node)
+            return 0
         return loop.run(settings, reload=lambda: config.load(asked.config, os.environ))
     except config.ConfigError as error:
         return _fail(2, error)
-    except StateError as error:
+    except (StateError, ForgetError) as error:
         return _fail(1, error)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -71,9 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "command",
         nargs="?",
-        choices=("run", "once"),
+        choices=("run", "once", "forget"),
         default="run",
-        help="run (the default), or print one report as JSON and end",
+        help="run (the default); once: print one report as JSON and end; "
+        "forget: have the broker forget this node, whose agent has been stopped",
     )
     parser.add_argument(
         "--config",

@@ -20,7 +20,14 @@ from leadline_agent.collectors.board import read_board
 from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes, Surroundings
-from leadline_agent.publish import Endpoint, Event, Session, StateError, tls_context
+from leadline_agent.publish import (
+    Endpoint,
+    Event,
+    Session,
+    StateError,
+    read_certificate,
+    tls_context,
+)
 from leadline_agent.sample import BandwidthResult, CollectorOutcome, Result, RttRound
 
 LOG = logging.getLogger(__name__)
@@ -173,12 +180,13 @@ def endpoint_of(broker: Broker) -> Endpoint:
     files = broker.tls
     try:
         context = tls_context(files.ca_file, files.cert_file, files.key_file)
+        certificate = read_certificate(files.cert_file)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
             f"certificate: {error}"
         ) from None
-    return Endpoint(broker.host, broker.port, context)
+    return Endpoint(broker.host, broker.port, context, certificate)
 
 
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:

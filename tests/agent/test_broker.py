@@ -176,7 +176,10 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
     [
         ("its certificate is of another authority", "certificate is not valid"),
         ("its certificate has another name", "certificate is not valid"),
-        ("it does not know ours", "does it know this node's certificate?"),
+        (
+            "it does not know ours",
+            "does not know the authority that signed this node's certificate",
+        ),
         ("it expects TLS", "does it expect TLS?"),
     ],
 )

@@ -34,11 +34,13 @@ class Authority:
         """A server's certificate, valid for these host names and IP addresses."""
         return self._sign("server", names[0], _alternatives(names), "serverAuth")
 
-    def client(self, name: str) -> Certificate:
-        """A client's certificate whose common name is `name`."""
-        return self._sign(f"client-{name}", name, f"DNS:{name}", "clientAuth")
+    def client(self, name: str, days: str = _DAYS) -> Certificate:
+        """A client's certificate whose common name is `name`; it has expired if `days` < 0."""
+        return self._sign(f"client-{name}", name, f"DNS:{name}", "clientAuth", days)
 
-    def _sign(self, stem: str, common_name: str, alternatives: str, usage: str) -> Certificate:
+    def _sign(
+        self, stem: str, common_name: str, alternatives: str, usage: str, days: str = _DAYS
+    ) -> Certificate:
         cert_file, key_file = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
         request, extensions = self.folder / f"{stem}.csr", self.folder / f"{stem}.ext"
         extensions.write_text(
@@ -48,7 +50,7 @@ class Authority:
         _openssl("req", *_new_key(key_file), "-subj", f"/CN={common_name}", "-out", str(request))
         _openssl(
             *("x509", "-req", "-in", str(request), "-CA", str(self.ca_file)),
-            *("-CAkey", str(self._key_file), "-CAcreateserial", "-days", _DAYS),
+            *("-CAkey", str(self._key_file), "-CAcreateserial", "-days", days),
             *("-extfile", str(extensions), "-out", str(cert_file)),
         )
         return Certificate(self.ca_file, cert_file, key_file)

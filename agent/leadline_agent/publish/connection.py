@@ -5,6 +5,7 @@ jitter. So each connection gets a client of its own, the buffer alone decides wh
 and the session decides when to try again. paho's threads only post events.
 """
 
+import re
 import socket
 import ssl
 import threading
@@ -16,23 +17,37 @@ from typing import Any, Protocol
 
 from leadline_wire import topics
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from leadline_agent.publish.certificate import Certificate
+
 KEEPALIVE_S = 30
+ALERT_S = 5.0
 NO_RETAINED = 2  # retain handling: a lease that was kept for later is none
+# With TLS 1.3 the broker judges our certificate after the handshake, and all that paho makes of
+# its alert is a line of its log. The words are OpenSSL's, which vary in case and punctuation.
+_ALERTS = {
+    "unknown ca": "does not know the authority that signed this node's certificate",
+    "certificate expired": "says that this node's certificate has expired",
+    "certificate revoked": "says that this node's certificate is revoked",
+    "certificate required": "wants a certificate of this node",
+    "bad certificate": "says that this node's certificate is a bad one",
+    "certificate unknown": "cannot check this node's certificate",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the broker is; `tls` None means in the clear."""
+    """Where the broker is; `tls` None means in the clear. `certificate` is what we show it."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None
+    certificate: Certificate | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -48,10 +63,11 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no connection, or no longer."""
+    """There is no connection, or no longer; `is_refusal`: because of who we are."""
 
     attempt: int
     reason: str
+    is_refusal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +135,18 @@ class Connection:
         attempt: int,
         endpoint: Endpoint,
         client_id: str,
-        will: tuple[str, bytes],
-        lease_topic: str,
+        will: tuple[str, bytes] | None,
+        lease_topic: str | None,
         post: Callable[[Event], None],
     ) -> None:
+        """Without a will nothing is said when it breaks, without a topic nothing is heard."""
         self._attempt = attempt
         self._endpoint = endpoint
         self._lease_topic = lease_topic
         self._post = post
         self._is_closed = False
         self._is_accepted = False
+        self._alert = ""
         self._client = client = paho.Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -137,14 +155,16 @@ class Connection:
         )
         if endpoint.tls:
             client.tls_set_context(endpoint.tls)
-        topic, payload = will
-        how = topics.DELIVERY[topics.Kind.STATUS]
-        properties = _properties(PacketTypes.WILLMESSAGE, how)
-        client.will_set(topic, payload, how.qos, how.retain, properties)
+        if will:
+            how = topics.DELIVERY[topics.Kind.STATUS]
+            properties = _properties(PacketTypes.WILLMESSAGE, how)
+            client.will_set(*will, how.qos, how.retain, properties)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
+        client.on_subscribe = self._on_subscribe
+        client.on_log = self._on_log
         self._starter = threading.Thread(target=self._connect, name="connect", daemon=True)
         self._starter.start()
 
@@ -165,7 +185,8 @@ class Connection:
         try:
             self._client.connect(self._endpoint.host, self._endpoint.port, KEEPALIVE_S)
         except (OSError, ValueError) as error:
-            self._post(Lost(self._attempt, _reason(error)))
+            alert = _alert(str(error))
+            self._post(Lost(self._attempt, alert or _reason(error), bool(alert)))
             return
         self._client.loop_start()
         if self._is_closed:
@@ -175,13 +196,15 @@ class Connection:
         self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
     ) -> None:
         if code.is_failure:
-            self._post(Lost(self._attempt, f"the broker refused the connection: {code}"))
+            refusal = f"the broker refused the connection: {code}"
+            self._post(Lost(self._attempt, refusal, is_refusal=True))
             client.disconnect()
             return
         self._is_accepted = True
-        how = topics.DELIVERY[topics.Kind.LEASE]
-        options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
-        client.subscribe(self._lease_topic, options=options)
+        if self._lease_topic:
+            how = topics.DELIVERY[topics.Kind.LEASE]
+            options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
+            client.subscribe(self._lease_topic, options=options)
         own: Any = client.socket()
         self._post(Connected(self._attempt, own.getsockname()[0] if own else ""))
 
@@ -192,13 +215,31 @@ class Connection:
         if not self._is_accepted:
             trust = "know this node's certificate" if self._endpoint.tls else "expect TLS"
             reason = f"the broker hung up before it accepted this node: does it {trust}?"
-        self._post(Lost(self._attempt, reason))
+            reason = self._alert or _asked_why(self._endpoint) or reason
+        self._post(Lost(self._attempt, reason, not self._is_accepted))
 
     def _on_publish(
         self, _client: paho.Client, _data: Any, message_id: int, code: ReasonCode, _properties: Any
     ) -> None:
         refusal = str(code) if code.is_failure else ""
         self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+
+    def _on_subscribe(
+        self,
+        _client: paho.Client,
+        _data: Any,
+        message_id: int,
+        codes: list[ReasonCode],
+        _properties: Any,
+    ) -> None:
+        for code in codes:
+            if code.is_failure:
+                refusal = f"{self._lease_topic} cannot be read: {code}"
+                self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+
+    def _on_log(self, _client: paho.Client, _data: Any, level: int, text: str) -> None:
+        if level == LogLevel.MQTT_LOG_ERR:
+            self._alert = _alert(text) or self._alert
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         if message.retain:
@@ -221,3 +262,27 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the broker's certificate is not valid: {error.verify_message}"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _asked_why(endpoint: Endpoint) -> str:
+    """What the broker has against our certificate. An alert is lost when the broker closes on
+    what we have already sent; so this connects again and only listens."""
+    if endpoint.tls is None:
+        return ""
+    try:
+        with (
+            socket.create_connection((endpoint.host, endpoint.port), ALERT_S) as plain,
+            endpoint.tls.wrap_socket(plain, server_hostname=endpoint.host) as session,
+        ):
+            session.recv(1)
+    except OSError as error:
+        return _alert(str(error))
+    return ""
+
+
+def _alert(text: str) -> str:
+    """What the broker has against our certificate, if the text tells of its alert; else ""."""
+    words = re.sub(r"[^a-z]+", " ", text.lower())
+    if "alert" not in words:
+        return ""
+    return next((f"the broker {why}" for alert, why in _ALERTS.items() if alert in words), "")

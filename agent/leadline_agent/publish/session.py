@@ -12,11 +12,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from leadline_wire import codec, topics
 
 from leadline_agent.publish.buffer import Buffer, Entry
+from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
     Arrived,
     Confirmed,
@@ -46,6 +48,16 @@ def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> floa
     return draw() * min(MAX_BACK_OFF_S, FIRST_BACK_OFF_S * float(2 ** min(failures, 10)))
 
 
+def told(event: Lost | Confirmed, certificate: Certificate | None, node: str) -> str:
+    """Why the broker refused, with what this node can see in its own certificate."""
+    why, is_refusal = (
+        (event.reason, event.is_refusal) if isinstance(event, Lost) else (event.refusal, True)
+    )
+    if not (is_refusal and certificate):
+        return why
+    return f"{why} ({certificate.fault(node, datetime.now(UTC)) or certificate.identity})"
+
+
 @dataclass(frozen=True, slots=True)
 class _Sent:
     number: int
@@ -68,6 +80,7 @@ class Session:
         connect: Callable[..., Link] = Connection,
     ) -> None:
         self._endpoint = endpoint
+        self._node = node
         self._board = board
         self._post = post
         self._new_link = connect
@@ -198,19 +211,22 @@ class Session:
         self._buffer.spill()
         LOG.warning(
             "broker %s: %s; keeping up to %d bytes of messages and trying again",
-            *(self._endpoint, event.reason, self._buffer.max_bytes),
+            *(self._endpoint, self._told(event), self._buffer.max_bytes),
         )
 
     def _on_confirmed(self, event: Confirmed) -> None:
+        if event.refusal:
+            LOG.warning("broker %s: refused a message: %s", self._endpoint, self._told(event))
         sent = self._on_the_way.pop(event.message_id, None)
         if sent is None:
             return
-        if event.refusal:
-            LOG.warning("broker %s: refused a message: %s", self._endpoint, event.refusal)
         self._buffer.confirm(sent.number)
         if sent.was_alone:
             self._rtts_ms.append((event.at_s - sent.at_s) * 1000)
         self._send(time.monotonic())
+
+    def _told(self, event: Lost | Confirmed) -> str:
+        return told(event, self._endpoint.certificate, self._node)
 
     def _has_room(self) -> bool:
         return len(self._on_the_way) < WINDOW
