@@ -6,7 +6,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
-PACKAGES := mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
+PACKAGES := systemd mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 PYTEST := $(PY) -m pytest
 # One more than there are cores, as many tests wait.

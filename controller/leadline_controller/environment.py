@@ -82,13 +82,23 @@ def variable(path: str) -> str:
 
 def overlay(data: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
     """Put the variables into what the file said, in place. Returns path -> variable, of those
-    that are set."""
-    taken = {path: variable(path) for path in FIELDS if variable(path) in environ}
-    for path, name in taken.items():
-        *tables, field = path.split(".")
-        at: Any = data
-        for table in tables:
-            at = at.setdefault(table, {}) if isinstance(at, dict) else at
-        if isinstance(at, dict):  # else the file is wrong there, and is told so
-            at[field] = FIELDS[path](environ[name])
-    return taken
+    that were put."""
+    put = {}
+    for path, convert in FIELDS.items():
+        name = variable(path)
+        if name in environ and (table := _table(data, path)) is not None:
+            table[path.rpartition(".")[2]] = convert(environ[name])
+            put[path] = name
+    return put
+
+
+def _table(data: dict[str, Any], path: str) -> dict[str, Any] | None:
+    """Where the field stands, made if it is not there; None where the file has no table, which
+    it is told when it is read."""
+    at: Any = data
+    for name in path.split(".")[:-1]:
+        at = at.setdefault(name, {})
+        if not isinstance(at, dict):
+            return None
+    table: dict[str, Any] = at
+    return table

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
+from leadline_controller import environment
 from leadline_controller.serve.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
@@ -75,6 +76,10 @@ def test_the_page_names_the_controllers_fields_and_no_others(tmp_path: Path) -> 
     if told.pop("broker.*", None):
         told |= dict.fromkeys((name for name in agent._FIELDS if name.startswith("broker.")), "")
     assert sorted(told) == sorted(accepted(tmp_path))
+
+
+def test_every_setting_of_the_controller_has_its_variable(tmp_path: Path) -> None:
+    assert sorted({*environment.FIELDS, "strategy.options"}) == sorted(accepted(tmp_path))
 
 
 def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
@@ -280,3 +285,68 @@ def test_the_extender_is_offered_where_its_section_is_there(
     extender = controller.load(file).extender
     assert extender is not None
     assert (extender.host, extender.port, extender.every_filter) == ("0.0.0.0", 1, True)
+
+
+def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text('cluster = "attic"\n[broker]\nhost = "10.0.0.2"\n[probe]\nport = 6000\n')
+    environ = {
+        "LEADLINE_BROKER_TLS_CA_FILE": pem["ca"],
+        "LEADLINE_BROKER_TLS_CERT_FILE": pem["cert"],
+        "LEADLINE_BROKER_TLS_KEY_FILE": pem["key"],
+        "LEADLINE_KUBERNETES_KUBECONFIG": pem["ca"],
+        "LEADLINE_KUBERNETES_STANDALONE": "false",
+        "LEADLINE_EXTENDER_ADDRESS": "127.0.0.1:1",
+        "LEADLINE_PROBE_PORT": "7000",
+        "LEADLINE_PROBE_ANCHORS": "n1, n2",
+        "LEADLINE_TTL_RTT_S": "2.5",
+        "STATE_DIRECTORY": "/state:/other",
+    }
+    settings = controller.load(file, environ)
+    assert (settings.cluster, settings.broker_host, settings.broker_port) == (
+        *("attic", "10.0.0.2"),
+        8883,
+    )
+    assert settings.broker_tls is not None
+    assert str(settings.broker_tls.key_file) == pem["key"]
+    assert settings.kubeconfig == Path(pem["ca"])
+    assert (settings.standalone, settings.extender) == (False, ExtenderSettings("127.0.0.1:1"))
+    assert (settings.limits.port, settings.anchors, settings.ttl.rtt_s) == (7000, ("n1", "n2"), 2.5)
+    assert settings.decisions.path == Path("/state/decisions.db")
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        (
+            {"LEADLINE_PROBE_PORT": "80"},
+            "the environment (LEADLINE_PROBE_PORT): probe.port: expected a whole number from 1024 "
+            "to 65535, got 80",
+        ),
+        (
+            {"LEADLINE_TTL_RTT_S": "soon"},
+            "the environment (LEADLINE_TTL_RTT_S): ttl.rtt_s: expected a number, got text 'soon'",
+        ),
+        (
+            {"LEADLINE_BROKER_PLAINTEXT": "yes"},
+            "the environment (LEADLINE_BROKER_PLAINTEXT): broker.plaintext: expected true or "
+            "false, got text 'yes'",
+        ),
+        (
+            {"LEADLINE_GRPC_TLS_CA_FILE": "/no/such"},
+            "the environment (LEADLINE_GRPC_TLS_CA_FILE): grpc.tls.ca_file: /no/such: No such file "
+            "or directory",
+        ),
+        ({"LEADLINE_CLUSTER": "a/b"}, "the environment (LEADLINE_CLUSTER): cluster 'a/b': "),
+        ({}, "{file}: ttl: expected an object, got 3"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_variable_is_told_by_its_name(
+    environ: Mapping[str, str], told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text("" if environ else "ttl = 3\n")
+    with pytest.raises(controller.ConfigError) as error:
+        controller.load(file, environ or {"LEADLINE_TTL_RTT_S": "3"})
+    assert str(error.value).startswith(told.format(file=file))

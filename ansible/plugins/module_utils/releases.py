@@ -29,6 +29,7 @@ class Releases:
 
     def __init__(self, root: Path, unit: Path) -> None:
         self._root, self._unit = root, unit
+        self._wanted = unit.parent / "multi-user.target.wants" / unit.name
         self._all = root / "releases"
 
     @property
@@ -64,8 +65,9 @@ class Releases:
             os.umask(old_umask)
 
     def is_switched(self, release: str) -> bool:
-        """Whether the unit is linked and starts this release."""
-        return self.current == release and _link_of(self._unit) == self._unit_source()
+        """Whether the unit is linked, starts at boot, and starts this release."""
+        is_linked = _link_of(self._unit) == self._unit_source()
+        return self.current == release and is_linked and _link_of(self._wanted) == str(self._unit)
 
     def switch(self, release: str) -> None:
         """Let the unit start this release from now on."""
@@ -74,6 +76,9 @@ class Releases:
             _link(self._root / "previous", f"releases/{before}")
         _link(self._root / "current", f"releases/{release}")
         _link(self._unit, self._unit_source())
+        # `systemctl enable` would follow the links and name this release, which goes one day.
+        self._wanted.parent.mkdir(exist_ok=True)
+        _link(self._wanted, str(self._unit))
 
     def is_running(self, files: Sequence[Path]) -> bool:
         """Whether the current release was healthy with these files as they are now."""
@@ -115,8 +120,9 @@ class Releases:
 
     def remove(self) -> bool:
         """Remove all of it; whether there was anything."""
-        there = self._unit.is_symlink() or self._unit.exists() or self._root.exists()
-        self._unit.unlink(missing_ok=True)
+        there = self._unit.is_symlink() or self._root.exists()
+        for link in (self._wanted, self._unit):
+            link.unlink(missing_ok=True)
         _remove(self._root)
         if self._root.parent.is_dir() and not any(self._root.parent.iterdir()):
             self._root.parent.rmdir()

@@ -1,0 +1,114 @@
+"""What systemd hears of the controller, over a real socket."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from leadline_controller.notify import LATE_S, Notifier, Rounds, feed
+
+
+@pytest.fixture
+def systemd(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(path)
+        receiver.settimeout(5)
+        yield receiver, path
+
+
+def test_each_state_is_one_datagram(systemd: tuple[socket.socket, str]) -> None:
+    receiver, path = systemd
+    notifier = Notifier({"NOTIFY_SOCKET": path})
+    notifier.ready()
+    notifier.progress()
+    notifier.stopping()
+    assert [receiver.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
+
+
+def test_an_abstract_socket_is_understood() -> None:
+    name = f"leadline-controller-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind("\0" + name)
+        receiver.settimeout(5)
+        Notifier({"NOTIFY_SOCKET": "@" + name}).ready()
+        assert receiver.recv(100) == b"READY=1"
+
+
+@pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
+async def test_without_systemd_nothing_happens(environ: Mapping[str, str]) -> None:
+    notifier = Notifier(environ)
+    notifier.ready()
+    assert notifier.watchdog_s is None
+    await asyncio.wait_for(feed(notifier, Rounds(lambda: 0.0)), 5)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid())}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_the_watchdog_is_ours_or_it_is_not(
+    environ: Mapping[str, str], expected: float | None
+) -> None:
+    assert Notifier(environ).watchdog_s == expected
+
+
+def test_a_part_is_late_when_it_has_not_come_round() -> None:
+    now_s = 0.0
+    rounds = Rounds(lambda: now_s)
+    first, _ = rounds.part("first"), rounds.part("second")
+    assert rounds.late() == []
+    now_s = LATE_S
+    first()
+    now_s = LATE_S + 1
+    assert rounds.late() == ["second"]
+
+
+async def test_the_watchdog_is_fed_while_every_part_comes_round_and_not_after(
+    systemd: tuple[socket.socket, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver, path = systemd
+    now_s = 0.0
+    rounds = Rounds(lambda: now_s)
+    came_round = rounds.part("measuring")
+    notifier = Notifier({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "40000"})
+    feeding = asyncio.create_task(feed(notifier, rounds))
+    assert await heard(receiver) == b"WATCHDOG=1"
+    now_s = LATE_S + 1
+    await said(caplog, "stuck for 20 s: measuring; the watchdog is not fed")
+    receiver.setblocking(False)
+    while pending(receiver):
+        pass
+    await asyncio.sleep(0.1)  # ten times the pause between two
+    assert not pending(receiver)
+    came_round()
+    assert await heard(receiver) == b"WATCHDOG=1"
+    assert len(caplog.records) == 1
+    feeding.cancel()
+
+
+async def heard(receiver: socket.socket) -> bytes:
+    receiver.setblocking(False)
+    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(receiver, 100), 5)
+
+
+def pending(receiver: socket.socket) -> bool:
+    try:
+        return bool(receiver.recv(100))
+    except BlockingIOError:
+        return False
+
+
+async def said(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    for _ in range(500):
+        if text in [record.getMessage() for record in caplog.records]:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"not said: {text}; said: {caplog.text}")

@@ -1,0 +1,100 @@
+"""The units as systemd reads them: clean, closed, and with the settings that the daemons know."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from leadline_agent import config as agent
+from leadline_controller import environment
+
+UNITS = Path(__file__).parents[2] / "systemd"
+AGENT, CONTROLLER = UNITS / "leadline-agent.service", UNITS / "leadline-controller.service"
+BOTH = pytest.mark.parametrize("unit", [AGENT, CONTROLLER], ids=lambda unit: unit.stem)
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = ["systemd-analyze", "--no-pager", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def settings(unit: Path) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in unit.read_text().splitlines():
+        name, equals, value = line.partition("=")
+        if equals and not line.startswith("#"):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+@BOTH
+def test_systemd_has_nothing_to_say_about_the_unit(unit: Path, tmp_path: Path) -> None:
+    runnable = shutil.which("true")
+    copy = tmp_path / unit.name
+    copy.write_text(re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={runnable}", unit.read_text()))
+    done = analyze("verify", "--man=no", "--recursive-errors=one", copy)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    copy.write_text(copy.read_text() + "Nonsense=yes\n")
+    assert "Nonsense" in analyze("verify", "--man=no", "--recursive-errors=one", copy).stderr
+
+
+@pytest.mark.parametrize(("unit", "most"), [(AGENT, 2.0), (CONTROLLER, 2.5)])
+def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path: Path) -> None:
+    tenths = round(10 * most)
+    done = analyze("security", "--offline=true", f"--threshold={tenths}", unit)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # The same judgement finds a unit without its sandbox exposed.
+    bare = tmp_path / unit.name
+    bare.write_text(unit.read_text().split("# Everything else is closed")[0])
+    assert analyze("security", "--offline=true", f"--threshold={tenths}", bare).returncode != 0
+
+
+def exposed(unit: Path) -> set[str]:
+    done = analyze("security", "--offline=true", "--json=short", unit)
+    return {each["json_field"] for each in json.loads(done.stdout) if float(each["exposure"] or 0)}
+
+
+def test_the_agents_exposure_is_what_its_metrics_need() -> None:
+    assert exposed(AGENT) == {
+        "PrivateNetwork",  # it measures this board's network
+        "RestrictAddressFamilies_AF_INET_INET6",
+        "RestrictAddressFamilies_AF_UNIX",  # systemd's notify socket
+        "ProcSubset",  # processor, memory, disks and packets stand in /proc
+        "IPAddressDeny",  # the broker and the peers are wherever the settings say
+        "DeviceAllow",  # ProtectClock itself lets the clock be read
+        "RootDirectoryOrRootImage",
+    }
+
+
+@BOTH
+def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
+    said = settings(unit)
+    assert said["Type"] == ["notify"]
+    assert said["Restart"] == ["always"]
+    assert said["StartLimitIntervalSec"] == ["0"]
+    assert 2 <= int(said["RestartSec"][0]) <= 30
+    assert int(said["WatchdogSec"][0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "known"),
+    [
+        (AGENT, {environment.variable(path) for path in agent._FIELDS}),
+        (CONTROLLER, {environment.variable(path) for path in environment.FIELDS}),
+    ],
+    ids=["agent", "controller"],
+)
+def test_each_variable_is_a_setting_and_each_credential_reaches_one(
+    unit: Path, known: set[str]
+) -> None:
+    said = settings(unit)
+    given = dict(pair.split("=", 1) for pair in said["Environment"])
+    told = {name: value for name, value in given.items() if name.startswith("LEADLINE_")}
+    assert told.keys() <= known
+    loaded = {credential.split(":")[0] for credential in said["LoadCredential"]}
+    assert {value.removeprefix("%d/") for value in told.values()} == loaded - {"extender"}
