@@ -21,6 +21,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "proto"),
     "controller": ("controller", "proto"),
 }
+# The builder's own tools, and the pip that boards install with, whatever it packs.
+LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
 Tell = Callable[[str], None]
 
 
@@ -78,15 +80,14 @@ def _version(file: Path) -> str:
 
 
 def _fill(new: Path, source: Path, cache: Cache, environ: Mapping[str, str], tell: Tell) -> None:
-    lock = source / "requirements-bundle.lock"
-    made = tools(cache, lock, environ)
+    made = tools(cache, LOCK, environ)
     for folder in ("wheels", "pip", "units"):
         (new / folder).mkdir(parents=True)
-    for unit in sorted((source / "systemd").glob("leadline-*.service")):
-        _copy(unit, new / "units")
+    for part in PARTS:
+        _copy(source / "systemd" / f"leadline-{part}.service", new / "units")
     own = _own(source, new / "wheels", made, tell)
     wheels = Wheels(made, cache)
-    _copy(wheels.pip(read_lock(lock)), new / "pip")
+    _copy(wheels.pip(read_lock(LOCK)), new / "pip")
     locks = {part: read_lock(source / part / "requirements.lock") for part in PARTS}
     fetched = _fetch(wheels, [each for part in PARTS for each in locks[part]], tell)
     for wheel in {wheel for several in fetched.values() for wheel in several}:
