@@ -93,14 +93,13 @@ def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: Yard)
     with leases_withheld(deployed):
         for name, board in deployed.boards.items():
             assert listening(board, for_s=5) == set(), name
-    for name, board in deployed.boards.items():
-        seen = eventually(
-            lambda board=board: listening(board, for_s=5),  # type: ignore[misc]
-            bool,
-            f"{name} takes part in a test as its server",
-            ROUND_S,
-        )
-        assert seen == {TEST_PORT}, name
+
+    # In each pair the same board is the server, so it may be only one of them.
+    def look() -> set[int]:
+        return set().union(*(listening(board, for_s=3) for board in deployed.boards.values()))
+
+    seen = eventually(look, bool, "a board takes part in a test as its server", ROUND_S)
+    assert seen == {TEST_PORT}
 
 
 @pytest.mark.parametrize("unit", MOST_EXPOSED)
