@@ -80,7 +80,7 @@ def test_a_pod_goes_where_the_boards_reports_say(deployed: Yard, evidence: Evide
 @pytest.mark.parametrize(
     ("allowed", "what"),
     [
-        ("yes", "create pods/binding"),
+        ("yes", "create pods --subresource=binding"),
         ("yes", "watch nodes"),
         ("yes", "patch leases.coordination.k8s.io/leadline-controller -n kube-system"),
         ("no", "patch leases.coordination.k8s.io/kube-scheduler -n kube-system"),
