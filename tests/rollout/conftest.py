@@ -11,10 +11,22 @@ import pytest
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
+from tests.rollout.machines import Extras
+from tests.rollout.outage import Outage
 from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.yard import yard as booted
 
 HERE = Path(__file__).parent
+# qemu translates programs while they run, so it has to write what is then executed; on a board
+# of its own architecture the unit forbids that.
+QEMU = Extras(
+    files={
+        "/etc/systemd/system/leadline-agent.service.d/qemu.conf": (
+            "[Service]\nMemoryDenyWriteExecute=no\n",
+            0o644,
+        )
+    }
+)
 # The first boot of a new checkout waits for its images; a play on four machines takes minutes.
 CHAPTER_S = 1800
 CHAPTERS = (
@@ -57,7 +69,7 @@ def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterat
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("yard")
     bundles.build(folder / "bundle")
-    with booted(folder, {SERVER: k3s_server(nodes)}) as running:
+    with booted(folder, {SERVER: k3s_server(nodes), "pi-3": QEMU}) as running:
         yield running
         for machine in running.machines.values():
             evidence.keep(f"journal-{machine.name}.txt", machine.journal())
@@ -68,3 +80,15 @@ def deployed(yard: Yard, evidence: Evidence) -> Yard:
     """The yard after `site`, which runs now unless a chapter before has run it."""
     yard.deploy(evidence)
     return yard
+
+
+@pytest.fixture(scope="session")
+def outage(deployed: Yard) -> Iterator[Outage]:
+    """Ten minutes without a broker, from the first test that asks for it on; the last one that
+    does waits for their end."""
+    began = Outage(deployed)
+    try:
+        yield began
+    finally:
+        if not began.is_over:
+            began.bring_back()

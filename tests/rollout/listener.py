@@ -28,7 +28,8 @@ from tests.rollout.yard import REPOSITORY, Yard
 PORT = 8883
 KEYS = "/etc/leadline/pki/controller"
 READY_S = 20.0
-NUMBERED: Mapping[str, type[pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+NUMBERED: Mapping[str, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport]] = {
+    topics.Kind.BIRTH: pb.Birth,
     topics.Kind.REPORT: pb.Report,
     topics.Kind.RTT: pb.RttReport,
     topics.Kind.BANDWIDTH: pb.BandwidthReport,
@@ -39,7 +40,7 @@ NUMBERED: Mapping[str, type[pb.Report | pb.RttReport | pb.BandwidthReport]] = {
 class Heard:
     """A message: when it came (seconds of the monotonic clock), what of whom, how it is numbered.
 
-    `session` counts the starts of an agent; `sequence` its reports. Both are 0 where a message
+    `session` counts the starts of an agent; `sequence` its messages. Both are 0 where a message
     has none, and `is_empty` for one that takes a retained message away.
     """
 

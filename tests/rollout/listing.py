@@ -14,8 +14,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# What is no part of the disk, or is there to be forgotten. Logs are meant to stay.
-ELSEWHERE = ("/proc", "/sys", "/run", "/tmp", "/dev", "/var/log", "/var/tmp")
+# What is no part of the disk, or is there to be forgotten; logs, which are meant to stay; what
+# k3s writes all the time; and the folder that Ansible itself keeps wherever it has been.
+ELSEWHERE = (
+    *("/proc", "/sys", "/run", "/tmp", "/dev", "/var/tmp"),
+    *("/var/log", "/var/lib/rancher", "/home/pi/.ansible"),
+)
 
 
 def listing(root: Path) -> dict[str, str]:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.rollout.yard import REPOSITORY, Recap, finished
 from tests.support.ports import wait_until
 
@@ -19,7 +21,7 @@ from tests.rollout.spaces import Spaces
 folder = Path(sys.argv[1])
 spaces = Spaces(folder, "10.77.0.1/24")
 spaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
-while spaces.run("pgrep", "-c", "sleep").stdout.strip() != "2":
+while spaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
     time.sleep(0.05)
 print("ready", flush=True)
 time.sleep(600)
@@ -38,6 +40,7 @@ def of_the_yard(folder: Path) -> list[str]:
     return seen
 
 
+@pytest.mark.timeout(60)
 def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],

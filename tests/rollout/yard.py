@@ -65,7 +65,8 @@ class Run:
 
     def recap_lines(self) -> str:
         """The lines of PLAY RECAP as they were printed."""
-        return self.output.rpartition("PLAY RECAP")[2].partition("\n")[2].strip()
+        told = self.output.rpartition("PLAY RECAP")[2].partition("\n")[2]
+        return told.partition("\n\n")[0].strip()
 
 
 class Yard:

@@ -153,7 +153,7 @@ def _simulated(module: AnsibleModule, arguments: list[str], verb: str) -> list[s
 def _is_installed(module: AnsibleModule, name: str) -> bool:
     command = ["dpkg-query", "-W", "-f", "${db:Status-Status}", name]
     code, said, _ = module.run_command(command, environ_update=SILENT)
-    return code == 0 and said.startswith("installed")
+    return bool(code == 0 and said.startswith("installed"))
 
 
 def _run(module: AnsibleModule, command: list[str]) -> str:

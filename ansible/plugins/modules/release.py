@@ -65,10 +65,14 @@ EXAMPLES = """
 RETURN = """
 current: {description: The release that the unit starts., type: str, returned: always}
 previous: {description: The one to go back to., type: str, returned: always}
-before: {description: Both as they were., type: dict, returned: always}
+before: {description: Both links as they were., type: dict, returned: always}
 version: {description: The version of the current release., type: str, returned: always}
 restart:
   description: Whether what is there is not what was healthy last.
+  type: bool
+  returned: always
+went_back:
+  description: Whether V(reverted) or V(rolled_back) had anything to do.
   type: bool
   returned: always
 """
@@ -119,8 +123,10 @@ def _answer(module: AnsibleModule, releases: Releases) -> None:
                 changed = releases.remove()
         case going_back:
             changed, before = _back(module, releases, going_back, settings)
+            extra["went_back"] = changed
     after = _links(releases)
-    restart = changed or not releases.is_running([*settings, *watched])
+    is_running = releases.is_running([*settings, *watched])
+    restart = changed or (after["current"] is not None and not is_running)
     if module.check_mode and module.params["state"] == "present" and changed:
         after = {"current": module.params["release"], "previous": before["current"]}
     version = (after["current"] or "").rpartition("-")[0]

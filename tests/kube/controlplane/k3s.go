@@ -45,6 +45,11 @@ func runK3s(ctx context.Context, args []string) error {
 	); err != nil {
 		return err
 	}
+	// kube-apiserver would say by itself that it is ready, before all else here is.
+	socket := os.Getenv("NOTIFY_SOCKET")
+	if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	err = serve(ctx, k3sServer, k3sPort, func(client *rest.Config) error {
@@ -59,7 +64,7 @@ func runK3s(ctx context.Context, args []string) error {
 		if err := nodes.register(ctx, kubernetes.NewForConfigOrDie(client)); err != nil {
 			return err
 		}
-		if _, err := systemd.SdNotify(false, systemd.SdNotifyReady); err != nil {
+		if err := sayReady(socket); err != nil {
 			return err
 		}
 		go func() { cancel(fmt.Errorf("scheduler exited: %w", runK3sScheduler(ctx, schedulerArgs))) }()
@@ -68,6 +73,14 @@ func runK3s(ctx context.Context, args []string) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
+	return err
+}
+
+func sayReady(socket string) error {
+	if err := os.Setenv("NOTIFY_SOCKET", socket); err != nil {
+		return err
+	}
+	_, err := systemd.SdNotify(true, systemd.SdNotifyReady)
 	return err
 }
 

@@ -1,0 +1,47 @@
+"""Ten minutes without a broker lose no report that the boards' rings hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from tests.rollout.evidence import Evidence
+from tests.rollout.listener import Heard
+from tests.rollout.outage import AWAY_S, Outage
+from tests.rollout.yard import Yard
+
+INTERVAL_S = 10.0
+
+
+def numbers(heard: Iterable[Heard]) -> Mapping[tuple[str, int], set[int]]:
+    """(board, session) -> the sequence numbers that came."""
+    found: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for each in heard:
+        if each.sequence:
+            found[each.node, each.session].add(each.sequence)
+    return found
+
+
+def gaps(found: set[int]) -> list[int]:
+    """The numbers between the first and the last that did not come."""
+    return sorted(set(range(min(found), max(found) + 1)) - found)
+
+
+def test_no_report_of_an_outage_is_lost(deployed: Yard, outage: Outage, evidence: Evidence) -> None:
+    after = outage.end()
+    came = numbers((*outage.before, *after))
+    reports = {
+        name: sum(each.node == name and each.kind == "report" for each in after)
+        for name in deployed.boards
+    }
+    lines = [
+        f"{name} session {session}: {len(of)} messages, {min(of)} to {max(of)}, lost {gaps(of)}"
+        for (name, session), of in sorted(came.items())
+    ]
+    lines += [f"{name}: {count} reports after the outage" for name, count in reports.items()]
+    evidence.say("broker-away.txt", "\n".join(lines))
+    assert {key: gaps(of) for key, of in came.items() if gaps(of)} == {}
+    # The witness never restarted: what it said last before is followed by all that it measured.
+    told = [session for name, session in came if name == outage.witness]
+    assert len(told) == 1
+    assert reports[outage.witness] >= AWAY_S / INTERVAL_S - 1

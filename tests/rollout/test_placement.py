@@ -1,0 +1,144 @@
+"""What it is all for: pods are placed by what the boards report, in both ways that docs/k3s.md
+tells, and the controller may do in Kubernetes no more than that."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kube.objects import Object, pod
+from tests.rollout.evidence import Evidence
+from tests.rollout.machines import Machine
+from tests.rollout.yard import SERVER, Yard
+
+LOGIN = "--kubeconfig /etc/leadline/kubeconfig"
+STARTED = "systemctl show k3s --property ExecMainStartTimestampMonotonic"
+HEARD_S = 120
+BOUND_S = 30
+# A report and a round trip are forgotten after that, see docs/configuration.md.
+FORGOTTEN_S = {"report": 60, "rtt": 180}
+
+
+def bound(server: Machine, manifest: Object) -> str:
+    """Create a pod, wait until it is bound, and return the name of its node."""
+    name = manifest["metadata"]["name"]
+    server.run(f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND")
+    where = "-o jsonpath='{.spec.nodeName}'"
+    return server.wait_for(f"kubectl get pod {name} {where} | grep .", BOUND_S).stdout.strip()
+
+
+def explained(server: Machine, name: str) -> dict[str, Any]:
+    """What `leadline explain` tells of a pod."""
+    answer: dict[str, Any] = json.loads(
+        server.wait_for(f"leadline explain {name} -o json", BOUND_S).stdout
+    )
+    return answer
+
+
+def wait_for_round_trips(server: Machine, boards: set[str]) -> None:
+    """Until each of the boards has measured its way to another."""
+    reads = "import json, sys; print(*(n for each in json.load(sys.stdin)['links']"
+    reads += " if each['rtt_ms'] for n in (each['a'], each['b'])))"
+    known = f'leadline matrix --rtt -o json | python3 -c "{reads}"'
+    all_of_them = " && ".join(f"echo $known | grep -qw {board}" for board in sorted(boards))
+    server.wait_for(f"known=$({known}); {all_of_them}", HEARD_S)
+
+
+@pytest.fixture
+def as_extender(deployed: Yard) -> Iterator[Yard]:
+    """The yard with kube-scheduler that asks Leadline; afterwards it is as it was."""
+    try:
+        yield deployed
+    finally:
+        deployed.server.run("kubectl delete pod --all --wait=false --grace-period=0 --force")
+        deployed.ansible("site", limit=SERVER)
+        deployed.server.run("test ! -e /etc/leadline/kube-scheduler.yaml")
+
+
+def test_a_pod_goes_where_the_boards_reports_say(deployed: Yard, evidence: Evidence) -> None:
+    server = deployed.server
+    wait_for_round_trips(server, set(deployed.boards))
+    manifest = pod("near-pi-1", "100m", annotations={"leadline.dev/user-node": "pi-1"})
+    node = bound(server, manifest)
+    told = explained(server, "near-pi-1")
+    evidence.keep("explain.txt", server.run("leadline explain near-pi-1").stdout)
+    assert (told["node"], told["outcome"]) == (node, "bound")
+    totals = {name: score["total"] for name, score in told["scores"].items()}
+    assert set(totals) == set(deployed.machines)
+    assert totals[node] == min(total for total in totals.values() if total is not None)
+    for board in deployed.boards.keys() - {"pi-1"}:
+        age_s = told["scores"][board]["ages_s"]["rtt"]
+        assert 0 <= age_s < FORGOTTEN_S["rtt"]
+    server.run("kubectl delete pod near-pi-1 --grace-period=0 --force")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "what"),
+    [
+        ("yes", "create pods --subresource=binding"),
+        ("yes", "watch nodes"),
+        ("yes", "patch leases.coordination.k8s.io/leadline-controller -n kube-system"),
+        ("no", "patch leases.coordination.k8s.io/kube-scheduler -n kube-system"),
+        ("no", "create pods"),
+        ("no", "delete pods"),
+        ("no", "patch nodes"),
+        ("no", "get secrets -n kube-system"),
+        ("no", "list secrets -A"),
+        ("no", "escalate clusterroles"),
+        ("no", "impersonate users"),
+        ("no", "'*' '*'"),
+    ],
+)
+def test_the_account_has_the_least_rights(deployed: Yard, allowed: str, what: str) -> None:
+    asked = deployed.server.run(f"kubectl {LOGIN} auth can-i {what}", check=False)
+    assert asked.stdout.strip() == allowed, asked.stderr
+
+
+def test_kube_scheduler_is_advised(as_extender: Yard, evidence: Evidence) -> None:
+    server = as_extender.server
+    run = as_extender.ansible("site", limit=SERVER, extra={"controller_mode": "extender"})
+    evidence.keep("site-extender.txt", run.output)
+    node = bound(server, pod("advised", "100m", scheduler="default-scheduler"))
+    events = server.wait_for("kubectl get events | grep Advised | grep pod/advised", BOUND_S)
+    assert node in events.stdout
+    told = explained(server, "advised")
+    assert told["node"] == node
+    assert set(told["scores"]) == set(as_extender.machines)
+
+    since = server.run(STARTED).stdout
+    again = as_extender.ansible("site", limit=SERVER, extra={"controller_mode": "extender"})
+    assert again.recap[SERVER].changed == 0
+    assert server.run(STARTED).stdout == since
+
+
+def test_k3s_is_put_back_when_its_scheduler_refuses(as_extender: Yard, evidence: Evidence) -> None:
+    server = as_extender.server
+    extra = {
+        "controller_mode": "extender",
+        # A file that is there and no kubeconfig.
+        "controller_scheduler_kubeconfig": "/etc/hostname",
+        "controller_k3s_patience_s": 20,
+    }
+    run = as_extender.ansible("site", limit=SERVER, extra=extra, check=False)
+    evidence.keep("site-refused-by-kube-scheduler.txt", run.output)
+    assert run.code != 0
+    said = re.sub(r"\s+", " ", run.output)
+    assert "scheduler exited" in said
+    assert "They were taken back, and k3s runs as before" in said
+    server.run("systemctl is-active k3s leadline-controller")
+    assert bound(server, pod("as-before", "100m", scheduler="default-scheduler"))
+
+
+def test_the_unit_gets_the_login_and_nobody_else_can_read_it(deployed: Yard) -> None:
+    server = deployed.server
+    mode = server.run("stat -c '%a %U:%G' /etc/leadline/kubeconfig").stdout.split()
+    assert mode == ["600", "root:root"]
+    token = yaml.safe_load(server.run("cat /etc/leadline/kubeconfig").stdout)
+    assert token["users"][0]["user"]["token"].count(".") == 2
+    denied = server.run("runuser -u pi -- cat /etc/leadline/kubeconfig", check=False)
+    assert "Permission denied" in denied.stderr

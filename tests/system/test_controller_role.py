@@ -1,0 +1,56 @@
+"""The role controller keeps up with the controller: its rights, its strategies, its settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from leadline_controller.config import Settings
+from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
+from leadline_controller.strategies import STRATEGIES
+
+from tests.kube.account import manifests
+
+ROLE = Path(__file__).parents[2] / "ansible" / "roles" / "controller"
+
+
+def read(part: str) -> Any:
+    return yaml.safe_load((ROLE / part / "main.yml").read_text())
+
+
+@pytest.fixture(scope="module")
+def specs() -> dict[str, Any]:
+    told = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
+    return dict(told["argument_specs"])
+
+
+def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
+    metadata = manifest["metadata"]
+    return manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace")
+
+
+def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
+    told = read("vars")
+    lease = ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system")
+    made = {named(each) for each in [*manifests(), told["controller_token"]]}
+    assert {named(each) for each in told["controller_objects"]} == made | {lease}
+
+
+def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:
+    assert specs.keys() == {"main", "preflight", "rollback", "remove"}
+    for entry in specs.values():
+        assert entry["options"].keys() == read("defaults").keys()
+
+
+def test_its_strategies_are_the_controllers(specs: dict[str, Any]) -> None:
+    assert specs["main"]["options"]["controller_strategy"]["choices"] == list(STRATEGIES)
+
+
+def test_its_defaults_are_the_controllers() -> None:
+    defaults, own = read("defaults"), Settings()
+    assert defaults["controller_strategy"] == own.strategy
+    assert defaults["controller_scheduler_name"] == own.scheduler_name
+    assert defaults["controller_extender_address"] == DEFAULT_EXTENDER_ADDRESS
+    assert (defaults["controller_mode"] == "standalone") == own.standalone
