@@ -162,7 +162,7 @@ def test_the_ports_are_the_roles_own() -> None:
     assert (ServeSettings().address, extender) == ("127.0.0.1:50505", "127.0.0.1:50506")
     for port, where in (
         (defaults("broker")["broker_port"], "broker |"),
-        (ProbeLimits().port, "a board, while it serves"),
+        (ProbeLimits().port, "a board, while a lease"),
         (50505, "controller, 127.0.0.1 |"),
         (50506, "controller, 127.0.0.1, in extender mode only |"),
     ):
@@ -182,7 +182,7 @@ def test_its_numbers_are_the_defaults(tmp_path: Path) -> None:
         "less than half a year left",
         "up to 1 MiB of reports",
         f"decisions: {kept.max_mb} MB, {kept.max_age_days:.0f} days at most",
-        f"leased bandwidth test: {board.probe.max_bandwidth_duration_ms // 1000} s at most",
+        f"of which {board.probe.max_bandwidth_duration_ms // 1000} s of test at most",
         f"every {board.interval_s} s: {400 * 86400 / board.interval_s / 1e6:.1f} MB a day",
         f"at most {limits.max_bytes // 10**6} MB every {limits.interval_s:.0f} s",
         f"for Python {TARGETS[0].python} to {TARGETS[-1].python}",
