@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +147,22 @@ def test_each_variable_is_one_of_the_roles() -> None:
 def test_each_file_that_is_stored_is_one_of_the_rollouts() -> None:
     told = re.findall(r"`(/[^`]+)`", section("What is stored"))
     used = rollout()
-    assert len(told) > 8
+    assert len(told) > 12
     for path in told:
         folder, _, name = path.rpartition("/")
         if folder == "/var/lib/private":
             assert f"StateDirectory={name}\n" in used
         else:
-            assert path.removesuffix("*.toml").removesuffix("/agent").rstrip("/") in used, path
+            assert path.partition("*")[0] in used, path
+
+
+def test_nothing_is_stored_that_it_does_not_say() -> None:
+    told = [*re.findall(r"`(/[^`]+)`", section("What is stored")), "/var/tmp"]
+    found = set(re.findall(r"(?<![\w.])/(?:etc|opt|usr|var)/[\w./-]*leadline[\w./-]*\w", rollout()))
+    assert len(found) > 12
+    for path in found - {"/opt/leadline", "/etc/leadline"}:
+        private = path.replace("/var/lib/leadline-", "/var/lib/private/leadline-")
+        assert any(fnmatch(private, f"{each}*") for each in told), path
 
 
 def test_the_ports_are_the_roles_own() -> None:
