@@ -1,4 +1,4 @@
-"""The ACL that the role `broker` installs, held by a real mosquitto: each says and hears its own."""
+"""The ACL of the role `broker`, held by a real mosquitto: each says and hears its own."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
