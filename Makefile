@@ -8,6 +8,8 @@ UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
 PACKAGES := systemd mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# Where Ansible finds leadline.edge; its own collections it finds beside itself.
+COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
 # One more than there are cores, as many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
@@ -58,11 +60,14 @@ experiments: env ## Run the papers' experiments again and write docs/experiments
 predicates: env control-plane ## Hold the filters to kube-scheduler's own, on far more cases than the tests do
 	$(PY) -m tests.kube.compare 3000
 
-lint: env ## Format, lint, types and the house's walls
+lint: env rollout-env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire ansible/bundle/leadline_bundle tests
+	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml plugins
 	$(VENV)/bin/lint-imports
+	cd ansible && ../$(VENV)/bin/yamllint . && \
+		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q
 
 env: $(SYNCED) ## Build .venv
 
@@ -70,6 +75,8 @@ rollout-env: $(VENV)/.rollout ## Add Ansible to .venv, and the collection leadli
 
 $(VENV)/.rollout: $(SYNCED) requirements-rollout.lock
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-rollout.lock
+	@mkdir -p $(COLLECTIONS)/ansible_collections/leadline
+	@ln -sfn ../../../../ansible $(COLLECTIONS)/ansible_collections/leadline/edge
 	@touch $@
 
 $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/pyproject.toml requirements.lock
@@ -116,4 +123,4 @@ proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist .rollout .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

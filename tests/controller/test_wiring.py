@@ -12,6 +12,7 @@ from leadline_controller.core.leases import DELIVERY_S, BandwidthWork, PingWork
 from leadline_controller.core.manifest import read_node
 from leadline_controller.core.model import Pod
 from leadline_controller.ingest.leases import Prober
+from leadline_controller.notify import LATE_S, Rounds
 from leadline_controller.serve.settings import ExtenderSettings
 from leadline_controller.sim.clock import SimClock
 from leadline_controller.sim.cluster import SimCluster
@@ -143,6 +144,19 @@ async def test_probing_that_fails_is_said_once_and_tried_again(
         "probing the network failed, trying again: OSError('no route')",
         "probing the network failed, trying again: KeyError('n1')",
     ]
+
+
+async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> None:
+    clock, lives = SimClock(), True
+    rounds = Rounds(clock.now_s)
+    controller = wiring.Controller(Settings(), SimCluster(), Turn(), clock, rounds=rounds)
+    prober = Prober(probing.Scene("n1").fleet.state, probing.Sent(), probing.LIMITS, ())
+    async with running(controller._tick(prober, lambda: lives)):
+        await clock.advance(2 * LATE_S)
+        assert rounds.late() == []
+        lives = False
+        await clock.advance(LATE_S + 1)
+        assert rounds.late() == ["measuring"]
 
 
 async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -> None:

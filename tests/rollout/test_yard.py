@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.rollout.yard import REPOSITORY, Recap, finished
 from tests.support.ports import wait_until
 
@@ -19,7 +21,7 @@ from tests.rollout.spaces import Spaces
 folder = Path(sys.argv[1])
 spaces = Spaces(folder, "10.77.0.1/24")
 spaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
-while spaces.run("pgrep", "-c", "sleep").stdout.strip() != "2":
+while spaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
     time.sleep(0.05)
 print("ready", flush=True)
 time.sleep(600)
@@ -38,6 +40,7 @@ def of_the_yard(folder: Path) -> list[str]:
     return seen
 
 
+@pytest.mark.timeout(60)
 def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
@@ -58,12 +61,17 @@ def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_recap_is_read_as_ansible_prints_it() -> None:
+    clock = "TASK [x] ****\nMonday 2 March 2026  10:00:00 +0000 (0:00:00.1)    0:00:0%.1f ****\n"
     printed = (
+        f"PLAY [Agents] ****\n{clock % 1.5}"
         "PLAY RECAP *****\n"
         "pi-1    : ok=12   changed=3    unreachable=0    failed=1    skipped=4    rescued=1    "
         "ignored=0   \n\n"
     )
-    run = finished(subprocess.CompletedProcess([], 2, f"TASK [x]\n{printed}", ""), 1.5)
-    assert (run.code, run.seconds) == (2, 1.5)
+    run = finished(
+        subprocess.CompletedProcess([], 2, f"PLAY [Look] ****\n{clock % 0}{printed}", ""), 2.0
+    )
+    assert (run.code, run.seconds) == (2, 2.0)
+    assert run.plays() == [("Look", 1.5), ("Agents", 0.5)]
     assert run.recap == {"pi-1": Recap(12, 3, 0, 1, 4, 1)}
     assert run.recap_lines().startswith("pi-1    : ok=12")

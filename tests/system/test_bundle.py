@@ -17,8 +17,10 @@ from leadline_bundle.build import PARTS, fingerprint, is_bundle
 from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
 from leadline_bundle.targets import TARGETS, Target
 
+from tests.ansible.plugins import load
 from tests.system.daemons import clean_environ
 
+delivery = load("plugin_utils/bundle")
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
@@ -32,8 +34,7 @@ def checkout(folder: Path) -> Path:
     for name in ("agent", "controller", "proto", "systemd"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
-    for name in ("pyproject.toml", "requirements-bundle.lock"):
-        shutil.copyfile(REPOSITORY / name, folder / name)
+    shutil.copyfile(REPOSITORY / "pyproject.toml", folder / "pyproject.toml")
     return folder
 
 
@@ -131,6 +132,44 @@ def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target
     found = sorted(whose(wheel) for wheel in wheels if whose(wheel) in wanted)
     assert found == wanted
     assert {f"leadline-{part}", "leadline-wire"} <= {name for name, _ in found}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_rollout_finds_what_a_board_needs(bundle: Path, part: str, target: Target) -> None:
+    platform = delivery.Platform(f"{target.python}.2", target.machine)
+    packed = delivery.Bundle(bundle, part).files(platform)
+    wheels = sorted(whose(path) for name, path in packed.items() if name.startswith("wheels/"))
+    wanted = for_target(requirements(bundle, part), target)
+    assert wheels == [(each.name, each.version) for each in wanted]
+    assert {"requirements.txt", f"units/leadline-{part}.service"} <= packed.keys()
+
+
+def test_it_has_a_unit_for_each_part_and_one_pip(bundle: Path) -> None:
+    units = {file.name: file.read_bytes() for file in (bundle / "units").iterdir()}
+    names = {f"leadline-{part}.service" for part in PARTS}
+    assert units == {name: (REPOSITORY / "systemd" / name).read_bytes() for name in names}
+    assert [whose(wheel)[0] for wheel in (bundle / "pip").iterdir()] == ["pip"]
+
+
+def test_without_a_unit_there_is_no_bundle(tmp_path: Path) -> None:
+    source = checkout(tmp_path / "leadline")
+    missing = source / "systemd" / "leadline-agent.service"
+    missing.unlink()
+    done = run(command(source))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines()[-1] == f"bundle: {missing}: No such file or directory"
+    assert not list((source / "dist").iterdir())
+
+
+def test_a_part_of_another_version_is_refused(tmp_path: Path) -> None:
+    source = checkout(tmp_path / "leadline")
+    project = source / "agent" / "pyproject.toml"
+    project.write_text(project.read_text().replace(f'"{VERSION}"', '"9.8.7"'))
+    done = run(command(source))
+    assert (done.returncode, done.stdout) == (1, "")
+    told = f"bundle: {source / 'agent'}: leadline-agent is 9.8.7, the release {VERSION}"
+    assert done.stderr.splitlines()[-1] == told
 
 
 def test_nothing_is_for_another_machine_than_the_targets(bundle: Path) -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import environment
+
+from tests.support.certificates import Authority
+from tests.support.ports import free_port
+from tests.system.daemons import clean_environ, unreachable_kubeconfig
 
 UNITS = Path(__file__).parents[2] / "systemd"
 AGENT, CONTROLLER = UNITS / "leadline-agent.service", UNITS / "leadline-controller.service"
@@ -98,3 +105,35 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
     assert told.keys() <= known
     loaded = {credential.split(":")[0] for credential in said["LoadCredential"]}
     assert {value.removeprefix("%d/") for value in told.values()} == loaded - {"extender"}
+
+
+def test_the_controller_tells_systemd_when_it_serves_that_it_goes_on_and_that_it_ends(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path).client("controller").ca_file
+    config = tmp_path / "controller.toml"
+    config.write_text(
+        f"kubernetes.kubeconfig = '{unreachable_kubeconfig(tmp_path, authority)}'\n"
+        f"grpc.address = '127.0.0.1:{free_port()}'\nbroker.port = {free_port()}\n"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(30)
+        told = {
+            "NOTIFY_SOCKET": str(tmp_path / "notify"),
+            "WATCHDOG_USEC": "400000",
+            "STATE_DIRECTORY": str(tmp_path / "state"),
+        }
+        command = [sys.executable, "-m", "leadline_controller", "run", "--config", str(config)]
+        with subprocess.Popen(command, env=clean_environ() | told) as controller:
+            try:
+                heard = [systemd.recv(100) for _ in range(4)]
+                controller.send_signal(signal.SIGTERM)
+                assert controller.wait(30) == 0
+            finally:
+                controller.kill()
+        assert sorted(heard) == [b"READY=1", *[b"WATCHDOG=1"] * 3]
+        systemd.setblocking(False)
+        while (last := systemd.recv(100)) == b"WATCHDOG=1":
+            pass
+        assert last == b"STOPPING=1"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from leadline_bundle.errors import BundleError
 from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
 from leadline_bundle.targets import TARGETS, Target
@@ -21,6 +23,8 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "proto"),
     "controller": ("controller", "proto"),
 }
+# The builder's own tools, and the pip that boards install with, whatever it packs.
+LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
 Tell = Callable[[str], None]
 
 
@@ -37,7 +41,7 @@ def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str], tel
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as beside:
             new = Path(beside) / "new"
-            _fill(new, source, cache, environ, tell)
+            _fill(new, source, version, cache, environ, tell)
             release = f"{version}-{fingerprint(new)}"
             (new / "VERSION").write_text(f"{release}\n", encoding="utf-8")
             if not is_bundle(out, release):
@@ -70,23 +74,25 @@ def is_bundle(folder: Path, release: str) -> bool:
 
 def _version(file: Path) -> str:
     try:
-        return str(tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"])
+        found = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["version"]
+        return str(Version(found))
     except OSError as error:
         raise BundleError(f"{file}: {error.strerror}; --source names a checkout") from None
-    except (tomllib.TOMLDecodeError, KeyError):
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, InvalidVersion):
         raise BundleError(f"{file}: expected project.version, as in a checkout") from None
 
 
-def _fill(new: Path, source: Path, cache: Cache, environ: Mapping[str, str], tell: Tell) -> None:
-    lock = source / "requirements-bundle.lock"
-    made = tools(cache, lock, environ)
+def _fill(
+    new: Path, source: Path, version: str, cache: Cache, environ: Mapping[str, str], tell: Tell
+) -> None:
+    made = tools(cache, LOCK, environ)
     for folder in ("wheels", "pip", "units"):
         (new / folder).mkdir(parents=True)
-    for unit in sorted((source / "systemd").glob("leadline-*.service")):
-        _copy(unit, new / "units")
-    own = _own(source, new / "wheels", made, tell)
+    for part in PARTS:
+        _copy(source / "systemd" / f"leadline-{part}.service", new / "units")
+    own = _own(source, version, new / "wheels", made, tell)
     wheels = Wheels(made, cache)
-    _copy(wheels.pip(read_lock(lock)), new / "pip")
+    _copy(wheels.pip(read_lock(LOCK)), new / "pip")
     locks = {part: read_lock(source / part / "requirements.lock") for part in PARTS}
     fetched = _fetch(wheels, [each for part in PARTS for each in locks[part]], tell)
     for wheel in {wheel for several in fetched.values() for wheel in several}:
@@ -95,14 +101,18 @@ def _fill(new: Path, source: Path, cache: Cache, environ: Mapping[str, str], tel
         _write(new, part, locks[part] + tuple(own[folder] for folder in folders))
 
 
-def _own(source: Path, store: Path, made: Tools, tell: Tell) -> dict[str, Locked]:
+def _own(source: Path, version: str, store: Path, made: Tools, tell: Tell) -> dict[str, Locked]:
     own = {}
     for folder in sorted({folder for folders in PARTS.values() for folder in folders}):
         tell(f"our own wheel of {folder}")
         before = set(store.iterdir())
         made.wheel(store, source / folder, what=f"the wheel of {source / folder}")
         (wheel,) = set(store.iterdir()) - before
-        own[folder] = Locked(*whose(wheel), frozenset({sha256(wheel)}))
+        name, its = whose(wheel)
+        if Version(its) != Version(version):
+            # The rollout waits for a daemon that says the release's version.
+            raise BundleError(f"{source / folder}: {name} is {its}, the release {version}")
+        own[folder] = Locked(name, its, frozenset({sha256(wheel)}))
     return own
 
 

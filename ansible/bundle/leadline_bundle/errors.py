@@ -36,5 +36,5 @@ def run(command: Sequence[str | Path], environ: Mapping[str, str], what: str) ->
 
 def _complaint(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error:")]
+    errors = [line for line in lines if line.lower().startswith(("error:", "caused by:"))]
     return " | ".join((errors or lines)[-3:]) or "it failed and did not say why"

@@ -94,7 +94,7 @@ def tools(cache: Cache, lock: Path, environ: Mapping[str, str]) -> Tools:
     uv = Path(sys.executable).parent / "uv"
 
     def make(folder: Path) -> None:
-        what = "the tools that build wheels"
+        what = "the tools that build wheels, from the package index"
         run(
             [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, folder],
             environ,

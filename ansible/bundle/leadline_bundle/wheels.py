@@ -45,7 +45,7 @@ class Wheels:
         text = "".join(each.line() for each in locked)
 
         def make(folder: Path) -> None:
-            what = f"the wheels for {name}"
+            what = f"the wheels for {name}, from the package index"
             with _requirements(folder, text) as file:
                 given = ("--only-binary=:all:", "--require-hashes", "--requirement", file)
                 into = ("--no-deps", "--dest", folder)

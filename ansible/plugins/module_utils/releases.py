@@ -14,8 +14,9 @@ import os
 import shutil
 import subprocess
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 PIP_S = 1800  # an SD card that is nearly worn out is slow
 
@@ -208,7 +209,7 @@ def _hash(path: Path) -> str | None:
 
 
 def _link_of(path: Path) -> str | None:
-    return os.readlink(path) if path.is_symlink() else None
+    return str(path.readlink()) if path.is_symlink() else None
 
 
 def _link(path: Path, target: str) -> None:
@@ -223,7 +224,9 @@ def _link(path: Path, target: str) -> None:
 
 def _write(path: Path, text: str, mode: int) -> None:
     new = path.with_name(path.name + ".new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+    new.unlink(missing_ok=True)
+    new.touch(mode)
+    with new.open("w") as file:
         os.fchmod(file.fileno(), mode)
         file.write(text)
         file.flush()

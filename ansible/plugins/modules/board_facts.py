@@ -95,7 +95,7 @@ def _has_memory_cgroup() -> bool:
 
 def _command_line_file() -> str:
     for path in ("/boot/firmware/cmdline.txt", "/boot/cmdline.txt"):
-        if os.path.exists(path):
+        if Path(path).exists():
             return path
     return "the kernel's command line"
 
@@ -124,8 +124,8 @@ def _listeners() -> dict[str, dict[str, str]]:
 def _sockets(process: Path) -> list[str]:
     found = []
     try:
-        for descriptor in os.scandir(process / "fd"):
-            target = os.readlink(descriptor.path)
+        for descriptor in (process / "fd").iterdir():
+            target = str(descriptor.readlink())
             if target.startswith("socket:["):
                 found.append(target[8:-1])
     except OSError:

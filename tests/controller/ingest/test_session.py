@@ -350,3 +350,12 @@ def test_a_key_with_a_passphrase_fails_at_once(authority: Authority, tmp_path: P
     )
     with pytest.raises(OSError, match=r".+"):
         Ears("127.0.0.1", 1, BrokerTls(ours.ca_file, ours.cert_file, locked))
+
+
+def test_a_session_says_whether_its_thread_is_there() -> None:
+    ears = Ears("127.0.0.1", free_port())
+    assert not ears.session.lives()
+    ears.session.start()
+    assert ears.session.lives()
+    ears.session.stop()
+    assert not ears.session.lives()

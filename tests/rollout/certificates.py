@@ -1,0 +1,46 @@
+"""Certificates as they should not be: for the yard's refusals and renewals."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.rollout.yard import Yard
+
+
+def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
+    """Sign a host's certificate anew with the yard's authority, to end in `days` (or to have
+    ended, if they are negative): the same key, the same names."""
+    folder = yard.folder / "pki"
+    old = folder / purpose / f"{host}.pem"
+    key = old.with_suffix(".key")
+    request, extensions = out.with_suffix(".csr"), out.with_suffix(".ext")
+    _openssl("x509", "-x509toreq", "-in", old, "-signkey", key, "-out", request)
+    names = _openssl("x509", "-in", old, "-noout", "-ext", "subjectAltName").splitlines()[1]
+    usage = "serverAuth" if purpose == "broker" else "clientAuth"
+    extensions.write_text(
+        f"subjectAltName={names.strip().replace('IP Address', 'IP')}\nextendedKeyUsage={usage}\n"
+        "keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:FALSE\n"
+        "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+    )
+    _openssl(
+        *("x509", "-req", "-in", request, "-CA", folder / "mqtt-ca.pem"),
+        *("-CAkey", folder / "mqtt-ca.key", "-set_serial", "0x7e57", "-days", str(days)),
+        *("-extfile", extensions, "-out", out),
+    )
+
+
+def days_left(pem: str) -> int:
+    """How many whole days from now a certificate in PEM ends: found by halves, 0 to 16384."""
+    low, high = 0, 1 << 14
+    while high - low > 1:
+        middle = (low + high) // 2
+        command = ["openssl", "x509", "-noout", "-checkend", str(middle * 86400)]
+        lasts = subprocess.run(command, input=pem, capture_output=True, text=True, check=False)
+        low, high = (middle, high) if lasts.returncode == 0 else (low, middle)
+    return low
+
+
+def _openssl(*arguments: str | Path) -> str:
+    command = ["openssl", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout

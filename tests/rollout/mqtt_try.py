@@ -1,0 +1,94 @@
+"""What a client may do at the broker: runs on a machine of the yard, with a key that is there.
+
+`python - JSON` prints JSON: "answers", the broker's word on each message by topic; "heard", the
+topics of what came until one of them was `until`; "failure", why there was no connection.
+"""
+
+import json
+import os
+import ssl
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+PATIENCE_S = 30.0
+
+
+class Attempt:
+    """Connects as `keys`, subscribes, publishes empty messages, listens; leaves its `will`."""
+
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.answers: dict[str, str] = {}
+        self.heard: list[str] = []
+        self.failure = ""
+        self._asked = asked
+        self._done = threading.Event()
+        self._waiting: dict[int, str] = {}
+        self._client = client = paho.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=asked["id"],
+            protocol=paho.MQTTv5,
+            reconnect_on_failure=False,
+        )
+        context = ssl.create_default_context(cafile=asked["keys"] + "/ca.pem")
+        if asked.get("certificate", True):
+            context.load_cert_chain(asked["keys"] + "/cert.pem", asked["keys"] + "/key.pem")
+        client.tls_set_context(context)
+        if "will" in asked:
+            client.will_set(asked["will"], b"", 1, False)
+        client.on_connect = self._on_connect
+        client.on_publish = self._on_publish
+        client.on_message = self._on_message
+        client.on_subscribe = self._on_subscribe
+        client.on_disconnect = self._on_disconnect
+
+    def run(self) -> None:
+        """To the end, or until patience ends."""
+        try:
+            self._client.connect(self._asked["host"], self._asked.get("port", 8883))
+            self._client.loop_start()
+            if not self._done.wait(PATIENCE_S):
+                self.failure = "nothing came in time"
+        except OSError as error:
+            self.failure = str(error)
+
+    def _on_connect(self, client: paho.Client, *_: Any) -> None:
+        if self._asked.get("subscribe"):
+            client.subscribe([(topic, 1) for topic in self._asked["subscribe"]])
+        for topic in self._asked.get("publish", []):
+            sent = client.publish(topic, b"", 1, self._asked.get("retain", False))
+            self._waiting[sent.mid] = topic
+        self._look_whether_all_is_done()
+
+    def _on_publish(self, _client: Any, _data: Any, number: int, code: Any, _: Any) -> None:
+        self.answers[self._waiting.pop(number)] = str(code)
+        self._look_whether_all_is_done()
+
+    def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        self.heard.append(message.topic)
+        if message.topic == self._asked.get("until"):
+            self._done.set()
+
+    def _on_subscribe(self, *_: Any) -> None:
+        if "ready" in self._asked:
+            Path(self._asked["ready"]).touch()
+
+    def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, code: Any, _: Any) -> None:
+        self.failure = str(code)
+        self._done.set()
+
+    def _look_whether_all_is_done(self) -> None:
+        if not (self._waiting or "until" in self._asked):
+            self._done.set()
+
+
+if __name__ == "__main__":
+    attempt = Attempt(json.loads(sys.argv[1]))
+    attempt.run()
+    told = {"answers": attempt.answers, "heard": attempt.heard, "failure": attempt.failure}
+    print(json.dumps(told), flush=True)
+    os._exit(0)  # without a word to the broker, so that a will is published

@@ -1,0 +1,129 @@
+"""No key and no token is anywhere where somebody else could read it.
+
+The very key material is looked for, on the disk of every machine and in what systemd, the
+journal, the processes and Ansible show. That the search finds anything at all is shown by
+where it must find it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.rollout.evidence import Evidence
+from tests.rollout.machines import Machine
+from tests.rollout.yard import Yard
+
+LINE = 64  # characters of a whole line in PEM; with a key on P-256 the first holds all of it
+
+
+def secrets(yard: Yard) -> dict[str, str]:
+    """What must not be seen, by whose it is: a line of every key, and the controller's token."""
+    found = {}
+    for file in sorted((yard.folder / "pki").rglob("*.key")):
+        lines = [line for line in file.read_text().splitlines() if len(line) == LINE]
+        found[str(file.relative_to(yard.folder))] = lines[0]
+    config = yard.server.run("cat /etc/leadline/kubeconfig").stdout
+    tokens = re.findall(r"token: *\"?([-\w.]{40,})", config)
+    return found | {f"token {number}": token for number, token in enumerate(tokens)}
+
+
+@pytest.fixture(scope="module")
+def hidden(deployed: Yard) -> dict[str, str]:
+    hidden = secrets(deployed)
+    assert {"pki/mqtt-ca.key", "pki/agent/pi-1.key", "pki/controller/server.key", "token 0"} <= set(
+        hidden
+    )
+    return hidden
+
+
+@pytest.fixture(scope="module")
+def patterns(hidden: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("secrets") / "patterns"
+    path.touch(0o600)
+    path.write_text("".join(f"{secret}\n" for secret in hidden.values()))
+    yield path
+    path.unlink()
+
+
+def seen(text: str, hidden: Mapping[str, str]) -> list[str]:
+    """Whose secrets stand in a text; they themselves must not stand in a failure's message."""
+    return [whose for whose, secret in hidden.items() if secret in text]
+
+
+def holders(yard: Yard, machine: Machine, patterns: Path) -> list[str]:
+    """The files on a machine's disk in which any secret stands."""
+    grep = ("grep", "-rlaF", "--devices=skip", "-f", patterns, ".")
+    done = yard.spaces.run("env", "-C", machine.root, *grep, mounts=True, timeout_s=300)
+    assert done.returncode in (0, 1), done.stderr
+    return [line.removeprefix(".") for line in done.stdout.splitlines()]
+
+
+def test_only_root_and_mosquitto_can_read_a_file_with_a_secret(
+    deployed: Yard, patterns: Path, evidence: Evidence
+) -> None:
+    table = []
+    for machine in deployed.machines.values():
+        files = holders(deployed, machine, patterns)
+        part = "controller" if machine is deployed.server else "agent"
+        assert f"/etc/leadline/pki/{part}/key.pem" in files  # the search does find
+        assert not any("ca.key" in file for file in files)
+        for file in files:
+            readable = machine.run(f"runuser -u nobody -- test -r {file}", check=False).returncode
+            assert readable == 1, f"{machine.name}: nobody can read {file}"
+            rights = machine.run(f"stat -c '%A %U %G %n' {file}").stdout
+            table.append(f"{machine.name} {rights}")
+    evidence.say("secrets-files.txt", "".join(table))
+
+
+def test_no_board_has_anothers_key_nor_the_authoritys(deployed: Yard, tmp_path: Path) -> None:
+    for name, board in deployed.boards.items():
+        for file, secret in secrets(deployed).items():
+            if file != f"pki/agent/{name}.key":
+                (tmp_path / "one").write_text(secret + "\n")
+                assert holders(deployed, board, tmp_path / "one") == [], file
+
+
+def test_credentials_in_run_are_the_daemons_alone(deployed: Yard) -> None:
+    for machine in deployed.machines.values():
+        unit = "controller" if machine is deployed.server else "agent"
+        key = f"/run/credentials/leadline-{unit}.service/key.pem"
+        machine.run(f"test -s {key}")
+        assert machine.run(f"runuser -u nobody -- cat {key}", check=False).returncode != 0
+
+
+def test_neither_systemd_nor_the_journal_nor_a_process_shows_a_secret(
+    deployed: Yard, hidden: Mapping[str, str]
+) -> None:
+    for machine in deployed.machines.values():
+        shown = machine.run("systemctl show leadline-agent leadline-controller mosquitto").stdout
+        assert "LoadCredential=" in shown
+        processes = machine.run(
+            "for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ; tr '\\0' ' ' < $p/cmdline; done"
+            " 2>/dev/null; true"
+        ).stdout
+        assert "LEADLINE_BROKER_TLS_KEY_FILE=" in processes
+        journal = machine.run("journalctl --no-pager --all --output verbose", timeout_s=120).stdout
+        assert "leadline" in journal
+        logs = machine.run("cat /var/log/mosquitto/*.log /var/log/apt/*.log 2>/dev/null; true")
+        for text in (shown, processes, journal, logs.stdout, machine.console()):
+            assert seen(text, hidden) == [], machine.name
+
+
+def test_ansibles_output_shows_no_secret_however_much_it_says(
+    deployed: Yard, evidence: Evidence
+) -> None:
+    key = deployed.folder / "pki" / "agent" / "pi-2.key"
+    key.unlink()  # so that keys are made, signed for and installed while it talks
+    run = deployed.ansible("site", "-vvv", "--diff", limit="pi-2,server")
+    hidden = secrets(deployed)
+    assert seen(run.output, hidden) == []
+    assert seen(deployed.deploy(evidence).output, hidden) == []
+    assert seen(deployed.boards["pi-2"].journal(), hidden) == []
+    board = deployed.boards["pi-2"].run("cat /etc/leadline/pki/agent/key.pem").stdout
+    assert board == key.read_text()
+    left = [path for path in (deployed.folder / "ansible").rglob("*") if path.is_file()]
+    assert not [path for path in left if seen(path.read_text(errors="replace"), hidden)]
