@@ -123,4 +123,4 @@ proto: env ## Generate the Python code of the .proto files
 	$(PY) tests/proto/generate.py proto
 
 clean: ## Remove what was built here
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist .rollout .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

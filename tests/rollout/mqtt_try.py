@@ -49,7 +49,7 @@ class Attempt:
     def run(self) -> None:
         """To the end, or until patience ends."""
         try:
-            self._client.connect(self._asked["host"], 8883)
+            self._client.connect(self._asked["host"], self._asked.get("port", 8883))
             self._client.loop_start()
             if not self._done.wait(PATIENCE_S):
                 self.failure = "nothing came in time"

@@ -90,7 +90,7 @@ def test_site_renews_what_ends_soon_and_changes_nothing_else(
     assert {each.node for each in offline} == {"pi-2"}  # nobody else lost the broker
     assert [line.split(": ")[0] for line in renewed["pi-2"]] == [f"~ {AGENT}"]
     assert [line.split(": ")[0] for line in renewed["server"]] == [f"~ {BROKER}"]
-    assert renewed["pi-1"] == renewed["pi-3"] == []
+    assert not any(renewed[name] for name in renewed.keys() - {"pi-2", "server"})
     assert days_left(deployed.boards["pi-2"].run(f"cat {AGENT}").stdout) > 700
     assert days_left(shown_by_the_broker(deployed)) > 700
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -203,9 +204,9 @@ class Yard:
         )
 
     def _lay_out_ansible(self) -> None:
-        home = self.folder / "collections" / "ansible_collections" / "leadline"
-        home.mkdir(parents=True)
-        (home / "edge").symlink_to(REPOSITORY / "ansible")
+        # A copy, so that nobody who works in the checkout changes it between two plays.
+        home = self.folder / "collections" / "ansible_collections" / "leadline" / "edge"
+        shutil.copytree(REPOSITORY / "ansible", home, ignore=shutil.ignore_patterns("__pycache__"))
         debs = self.folder / "debs"
         debs.mkdir()
         for machine in self.machines.values():

@@ -34,9 +34,11 @@ class Authority:
         """A server's certificate, valid for these host names and IP addresses."""
         return self._sign("server", names[0], _alternatives(names), "serverAuth")
 
-    def client(self, name: str, days: str = _DAYS) -> Certificate:
-        """A client's certificate whose common name is `name`; it has expired if `days` < 0."""
-        return self._sign(f"client-{name}", name, f"DNS:{name}", "clientAuth", days)
+    def client(self, name: str, days: str = _DAYS, common_name: str | None = None) -> Certificate:
+        """A client's certificate whose common name is `name`, unless another is given; it has
+        expired if `days` < 0."""
+        shown = name if common_name is None else common_name.replace("/", r"\/")
+        return self._sign(f"client-{name}", shown, f"DNS:{name}", "clientAuth", days)
 
     def _sign(
         self, stem: str, common_name: str, alternatives: str, usage: str, days: str = _DAYS

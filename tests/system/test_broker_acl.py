@@ -1,0 +1,131 @@
+"""The ACL of the role `broker`, held by a real mosquitto: each says and hears its own."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from leadline_wire.topics import Kind
+
+from tests.rollout.mqtt_try import Attempt
+from tests.support.broker_role import acl
+from tests.support.certificates import Authority, Certificate
+from tests.support.mosquitto import Broker, mosquitto
+from tests.support.ports import wait_until
+
+pytestmark = pytest.mark.broker
+ROOT = "leadline/v1/home"
+SAYINGS = sorted(set(Kind) - {Kind.LEASE})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("acl")
+
+
+@pytest.fixture(scope="module")
+def authority(folder: Path) -> Authority:
+    return Authority(folder / "ca")
+
+
+@pytest.fixture(scope="module")
+def broker(folder: Path, authority: Authority) -> Iterator[Broker]:
+    rules = acl(folder, cluster="home", locked_out=["pi-9"])
+    with mosquitto([f"acl_file {rules}"], authority.server("localhost")) as broker:
+        yield broker
+
+
+def keys(certificate: Certificate) -> str:
+    """A folder with the three files by the names that machines have them."""
+    folder = certificate.cert_file.with_suffix(".keys")
+    folder.mkdir(exist_ok=True)
+    names = {"ca": certificate.ca_file, "cert": certificate.cert_file, "key": certificate.key_file}
+    for name, file in names.items():
+        (folder / f"{name}.pem").write_text(file.read_text())
+    return str(folder)
+
+
+def attempt(broker: Broker, authority: Authority, name: str, **asked: object) -> Attempt:
+    base = {"host": "localhost", "port": broker.port, "id": f"{name} tries {sorted(asked)}"}
+    made = Attempt(base | {"keys": keys(authority.client(name))} | asked)
+    made.run()
+    return made
+
+
+def allowed(broker: Broker, authority: Authority, name: str, topics: list[str]) -> list[str]:
+    """Which of the topics this client may write."""
+    answers = attempt(broker, authority, name, publish=topics).answers
+    assert set(answers) == set(topics)
+    return [topic for topic in topics if answers[topic] != "Not authorized"]
+
+
+def test_a_node_says_its_own_and_nothing_else(broker: Broker, authority: Authority) -> None:
+    own = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
+    others = [f"{ROOT}/pi-2/{kind}" for kind in Kind]
+    strange = [f"{ROOT}/pi-1/lease", f"{ROOT}/pi-1/report/more", "leadline/v1/other/pi-1/report"]
+    dollar = ["$SYS/broker/version", "$CONTROL/dynamic-security/v1", "$share/x/leadline"]
+    assert allowed(broker, authority, "pi-1", [*own, *others, *strange, *dollar, "x"]) == own
+
+
+def test_the_controller_gives_leases_and_speaks_for_no_node(
+    broker: Broker, authority: Authority
+) -> None:
+    leases = [f"{ROOT}/{node}/lease" for node in ("pi-1", "pi-2")]
+    sayings = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
+    rest = ["leadline/v1/other/pi-1/lease", "$CONTROL/dynamic-security/v1", "x"]
+    assert allowed(broker, authority, "leadline-controller", [*leases, *sayings, *rest]) == leases
+
+
+def test_a_node_that_is_locked_out_says_nothing(broker: Broker, authority: Authority) -> None:
+    topics = [f"{ROOT}/pi-9/{kind}" for kind in Kind]
+    assert allowed(broker, authority, "pi-9", topics) == []
+
+
+@pytest.mark.parametrize("name", ["nobody", "+", "#", "pi-1/report"])
+def test_a_strange_name_says_nothing_for_a_node(
+    broker: Broker, authority: Authority, name: str
+) -> None:
+    certificate = authority.client("strange", common_name=name)
+    topics = [f"{ROOT}/pi-1/{kind}" for kind in Kind]
+    asked = {"host": "localhost", "port": broker.port, "id": "s", "keys": keys(certificate)}
+    made = Attempt(asked | {"publish": topics})
+    made.run()
+    # mosquitto hangs up on a name that would be a wildcard.
+    assert made.failure or set(made.answers) == set(topics)
+    assert set(made.answers.values()) <= {"Not authorized"}
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "heard"),
+    [
+        ("pi-1", f"{ROOT}/pi-1/lease", {f"{ROOT}/pi-1/lease"}),
+        (
+            "leadline-controller",
+            f"{ROOT}/pi-1/status",
+            {f"{ROOT}/pi-1/{kind}" for kind in SAYINGS},
+        ),
+    ],
+)
+def test_everybody_hears_what_is_for_them(
+    broker: Broker, authority: Authority, folder: Path, name: str, last: str, heard: set[str]
+) -> None:
+    """All is subscribed to; what comes until the last message is what may be heard."""
+    ready = folder / f"ready-{name}"
+    with ThreadPoolExecutor(1) as pool:
+        ear = pool.submit(
+            lambda: attempt(
+                *(broker, authority, name),
+                subscribe=["#", "$SYS/#", f"{ROOT}/+/lease", f"{ROOT}/+/report"],
+                until=last,
+                ready=str(ready),
+            )
+        )
+        wait_until(ready.exists, "the ear has subscribed")
+        attempt(
+            *(broker, authority, "leadline-controller"),
+            publish=[f"{ROOT}/pi-2/lease", f"{ROOT}/pi-1/lease"],
+            id="says leases",
+        )
+        said = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
+        attempt(broker, authority, "pi-1", publish=said, id="says the rest")
+        assert set(ear.result(60).heard) == heard
