@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -146,13 +147,22 @@ def test_each_variable_is_one_of_the_roles() -> None:
 def test_each_file_that_is_stored_is_one_of_the_rollouts() -> None:
     told = re.findall(r"`(/[^`]+)`", section("What is stored"))
     used = rollout()
-    assert len(told) > 8
+    assert len(told) > 12
     for path in told:
         folder, _, name = path.rpartition("/")
         if folder == "/var/lib/private":
             assert f"StateDirectory={name}\n" in used
         else:
-            assert path.removesuffix("*.toml").removesuffix("/agent").rstrip("/") in used, path
+            assert path.partition("*")[0] in used, path
+
+
+def test_nothing_is_stored_that_it_does_not_say() -> None:
+    told = [*re.findall(r"`(/[^`]+)`", section("What is stored")), "/var/tmp"]
+    found = set(re.findall(r"(?<![\w.])/(?:etc|opt|usr|var)/[\w./-]*leadline[\w./-]*\w", rollout()))
+    assert len(found) > 12
+    for path in found - {"/opt/leadline", "/etc/leadline"}:
+        private = path.replace("/var/lib/leadline-", "/var/lib/private/leadline-")
+        assert any(fnmatch(private, f"{each}*") for each in told), path
 
 
 def test_the_ports_are_the_roles_own() -> None:
@@ -162,7 +172,7 @@ def test_the_ports_are_the_roles_own() -> None:
     assert (ServeSettings().address, extender) == ("127.0.0.1:50505", "127.0.0.1:50506")
     for port, where in (
         (defaults("broker")["broker_port"], "broker |"),
-        (ProbeLimits().port, "a board, while it serves"),
+        (ProbeLimits().port, "a board, while a lease"),
         (50505, "controller, 127.0.0.1 |"),
         (50506, "controller, 127.0.0.1, in extender mode only |"),
     ):
@@ -182,7 +192,7 @@ def test_its_numbers_are_the_defaults(tmp_path: Path) -> None:
         "less than half a year left",
         "up to 1 MiB of reports",
         f"decisions: {kept.max_mb} MB, {kept.max_age_days:.0f} days at most",
-        f"leased bandwidth test: {board.probe.max_bandwidth_duration_ms // 1000} s at most",
+        f"of which {board.probe.max_bandwidth_duration_ms // 1000} s of test at most",
         f"every {board.interval_s} s: {400 * 86400 / board.interval_s / 1e6:.1f} MB a day",
         f"at most {limits.max_bytes // 10**6} MB every {limits.interval_s:.0f} s",
         f"for Python {TARGETS[0].python} to {TARGETS[-1].python}",

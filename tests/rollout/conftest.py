@@ -17,12 +17,12 @@ from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.yard import yard as booted
 
 HERE = Path(__file__).parent
-# qemu translates programs while they run, so it has to write what is then executed; on a board
-# of its own architecture the unit forbids that.
+# qemu translates programs while they run, so it has to write what is then executed, and takes three
+# times the memory; on a board of its own architecture the unit forbids both.
 QEMU = Extras(
     files={
         "/etc/systemd/system/leadline-agent.service.d/qemu.conf": (
-            "[Service]\nMemoryDenyWriteExecute=no\n",
+            "[Service]\nMemoryDenyWriteExecute=no\nMemoryHigh=512M\nMemoryMax=512M\n",
             0o644,
         )
     }

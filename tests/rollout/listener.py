@@ -27,7 +27,7 @@ from tests.rollout.yard import REPOSITORY, Yard
 
 PORT = 8883
 KEYS = "/etc/leadline/pki/controller"
-READY_S = 20.0
+READY, READY_S = b"ready", 20.0
 NUMBERED: Mapping[str, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport]] = {
     topics.Kind.BIRTH: pb.Birth,
     topics.Kind.REPORT: pb.Report,
@@ -60,6 +60,15 @@ class Listener:
         self._process = process
         self._waiting = b""
         self._heard: list[Heard] = []
+        self._is_subscribed = False
+
+    def wait_until_subscribed(self) -> None:
+        """Wait for the broker's answer; what it keeps may come before that."""
+        deadline_s = time.monotonic() + READY_S
+        while not self._is_subscribed:
+            left_s = deadline_s - time.monotonic()
+            assert left_s > 0, f"the listener was not subscribed within {READY_S:g} s"
+            self._read(left_s)
 
     def heard(self, node: str | None = None, kind: str | None = None) -> list[Heard]:
         """What came until now, of a node or all, of a kind or all."""
@@ -83,7 +92,8 @@ class Listener:
             read = os.read(self._process.stdout.fileno(), 1 << 16)
             assert read, f"the listener ended with {self._process.wait(5)}"
             *lines, self._waiting = (self._waiting + read).split(b"\n")
-            self._heard += [Heard(*json.loads(line)) for line in lines]
+            self._is_subscribed = self._is_subscribed or READY in lines
+            self._heard += [Heard(*json.loads(line)) for line in lines if line != READY]
             within_s = 0.0
 
 
@@ -98,11 +108,9 @@ def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
     command = yard.spaces.command(*program, yard.server.address, keys, cluster)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:
-        assert process.stdout is not None
-        ready, _, _ = select.select([process.stdout], [], [], READY_S)
-        assert ready, f"the listener was not subscribed within {READY_S:g} s"
-        assert os.read(process.stdout.fileno(), 6) == b"ready\n"
-        yield Listener(process)
+        ears = Listener(process)
+        ears.wait_until_subscribed()
+        yield ears
     finally:
         process.kill()
         process.wait()
@@ -134,7 +142,7 @@ def main(host: str, keys: Path, cluster: str) -> None:
         client.subscribe(f"{topics.ROOT}/{cluster}/+/#", qos=1)
 
     client.on_connect = connected
-    client.on_subscribe = lambda *_: print("ready", flush=True)
+    client.on_subscribe = lambda *_: print(READY.decode(), flush=True)
     client.on_message = lambda _client, _data, message: _say(message)
     client.connect(host, PORT)
     client.loop_forever()

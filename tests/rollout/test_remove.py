@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
+from tests.rollout.test_site import report
 from tests.rollout.yard import Yard
 
 
@@ -27,7 +28,7 @@ def test_a_board_that_is_taken_off_leaves_no_message_behind(
 
 def test_remove_leaves_every_machine_as_it_was(deployed: Yard, evidence: Evidence) -> None:
     run = deployed.ansible("remove")
-    evidence.say("remove.txt", f"{run.recap_lines()}\n{run.seconds:.0f} s")
+    evidence.say("remove.txt", report(run))
     left = {
         name: difference(deployed.bare[name], machine.listing())
         for name, machine in deployed.machines.items()

@@ -10,6 +10,7 @@ import pytest
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Heard, listener
+from tests.rollout.test_site import report
 from tests.rollout.yard import Yard
 
 SECOND = "0.1.1"
@@ -51,7 +52,7 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
             heard.wait_for(name, "report", len(heard.heard(name, "report")) + 2, within_s=60)
         gaps_s = {name: longest_gap_s(heard.heard(name, "report")) for name in deployed.boards}
     lines = [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
-    evidence.say("upgrade.txt", "\n".join((run.recap_lines(), f"{run.seconds:.0f} s", *lines)))
+    evidence.say("upgrade.txt", "\n".join((report(run), *lines)))
     assert set(releases(deployed, "current").values()) == {second}
     assert releases(deployed, "previous") == first
     for board in deployed.boards.values():

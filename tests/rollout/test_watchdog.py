@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import pytest
-
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
 from tests.rollout.outage import Outage
@@ -93,11 +91,3 @@ def test_what_stands_still_is_started_again(
         assert any("Failed with result 'watchdog'" in line for line in said), run.said()
         lines += [f"{run.machine.name}: {line}" for line in said]
     evidence.say("watchdog.txt", "\n".join(lines))
-
-
-@pytest.mark.parametrize(("name", "unit"), [("pi-1", AGENT), ("server", CONTROLLER)])
-def test_without_a_broker_the_watchdog_ends_nobody_that_works(
-    deployed: Yard, outage: Outage, name: str, unit: str
-) -> None:
-    run = present(deployed.machines[name], unit)
-    assert not any("atchdog" in line for line in run.said())

@@ -61,12 +61,17 @@ def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_recap_is_read_as_ansible_prints_it() -> None:
+    clock = "TASK [x] ****\nMonday 2 March 2026  10:00:00 +0000 (0:00:00.1)    0:00:0%.1f ****\n"
     printed = (
+        f"PLAY [Agents] ****\n{clock % 1.5}"
         "PLAY RECAP *****\n"
         "pi-1    : ok=12   changed=3    unreachable=0    failed=1    skipped=4    rescued=1    "
         "ignored=0   \n\n"
     )
-    run = finished(subprocess.CompletedProcess([], 2, f"TASK [x]\n{printed}", ""), 1.5)
-    assert (run.code, run.seconds) == (2, 1.5)
+    run = finished(
+        subprocess.CompletedProcess([], 2, f"PLAY [Look] ****\n{clock % 0}{printed}", ""), 2.0
+    )
+    assert (run.code, run.seconds) == (2, 2.0)
+    assert run.plays() == [("Look", 1.5), ("Agents", 0.5)]
     assert run.recap == {"pi-1": Recap(12, 3, 0, 1, 4, 1)}
     assert run.recap_lines().startswith("pi-1    : ok=12")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -34,12 +35,14 @@ KINDS = {
     "pi-3": images.DEBIAN_12_ARM64,
 }
 ADDRESSES = {name: f"{NETWORK}.{10 + number}" for number, name in enumerate(KINDS)}
-PLAY_S = 900.0
+PLAY_S = 1200.0
 _RECAP = re.compile(
     r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)\s+skipped=(\d+)"
     r"\s+rescued=(\d+)",
     re.MULTILINE,
 )
+# As ansible.posix.profile_tasks writes it below a task's name: how long all of it has run.
+_CLOCK = re.compile(r"\(\d+:\d+:[\d.]+\) +(\d+):(\d+):([\d.]+) \*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,20 @@ class Run:
         """The lines of PLAY RECAP as they were printed."""
         told = self.output.rpartition("PLAY RECAP")[2].partition("\n")[2]
         return told.partition("\n\n")[0].strip()
+
+    def plays(self) -> list[tuple[str, float]]:
+        """Each play's name and how long it took, in seconds; a batch of hosts is a play."""
+        names: list[str] = []
+        began_s: list[float] = []
+        for line in self.output.splitlines():
+            if line.startswith("PLAY ["):
+                names.append(line.partition("[")[2].partition("]")[0])
+            elif clock := _CLOCK.search(line):
+                hours, minutes, seconds = clock.groups()
+                now_s = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+                began_s += [now_s] * (len(names) - len(began_s))
+        edges_s = [*began_s, *([self.seconds] * (len(names) - len(began_s) + 1))]
+        return [(name, edges_s[i + 1] - edges_s[i]) for i, name in enumerate(names)]
 
 
 class Yard:
@@ -187,9 +204,9 @@ class Yard:
         )
 
     def _lay_out_ansible(self) -> None:
-        home = self.folder / "collections" / "ansible_collections" / "leadline"
-        home.mkdir(parents=True)
-        (home / "edge").symlink_to(REPOSITORY / "ansible")
+        # A copy, so that nobody who works in the checkout changes it between two plays.
+        home = self.folder / "collections" / "ansible_collections" / "leadline" / "edge"
+        shutil.copytree(REPOSITORY / "ansible", home, ignore=shutil.ignore_patterns("__pycache__"))
         debs = self.folder / "debs"
         debs.mkdir()
         for machine in self.machines.values():

@@ -17,8 +17,10 @@ from leadline_bundle.build import PARTS, fingerprint, is_bundle
 from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
 from leadline_bundle.targets import TARGETS, Target
 
+from tests.ansible.plugins import load
 from tests.system.daemons import clean_environ
 
+delivery = load("plugin_utils/bundle")
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
 REPOSITORY = Path(__file__).parents[2]
@@ -130,6 +132,17 @@ def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target
     found = sorted(whose(wheel) for wheel in wheels if whose(wheel) in wanted)
     assert found == wanted
     assert {f"leadline-{part}", "leadline-wire"} <= {name for name, _ in found}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_the_rollout_finds_what_a_board_needs(bundle: Path, part: str, target: Target) -> None:
+    platform = delivery.Platform(f"{target.python}.2", target.machine)
+    packed = delivery.Bundle(bundle, part).files(platform)
+    wheels = sorted(whose(path) for name, path in packed.items() if name.startswith("wheels/"))
+    wanted = for_target(requirements(bundle, part), target)
+    assert wheels == [(each.name, each.version) for each in wanted]
+    assert {"requirements.txt", f"units/leadline-{part}.service"} <= packed.keys()
 
 
 def test_it_has_a_unit_for_each_part_and_one_pip(bundle: Path) -> None:

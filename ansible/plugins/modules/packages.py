@@ -29,9 +29,13 @@ options:
     choices: [present, absent]
     default: present
     description: Whether they are wanted.
-  archive:
+  debs_dir:
     type: path
-    description: A folder of .deb files on the machine, in place of apt's sources.
+    description:
+      - A folder on the control machine with <codename>-<arch>/*.deb, in place of apt's sources.
+      - Only what is missing is sent, and what it depends on.
+  archive: {type: path, description: Set by the action plugin.}
+  look: {type: bool, default: false, description: Set by the action plugin.}
 attributes:
   check_mode: {support: full, description: Says what would be installed or purged.}
 author: The Leadline authors
@@ -48,6 +52,7 @@ RETURN = """
 packages: {type: list, returned: always, description: What was installed or purged.}
 missing: {type: list, returned: always, description: Which of the names were not installed.}
 installed_by_us: {type: list, returned: always, description: What is noted for the owner.}
+kind: {type: str, returned: always, description: "Release and architecture: bookworm-arm64."}
 """
 
 NOTE = Path("/etc/leadline/installed-packages")
@@ -63,18 +68,31 @@ def main() -> None:
             "names": {"type": "list", "elements": "str", "required": True},
             "owner": {"type": "str", "required": True},
             "state": {"choices": ["present", "absent"], "default": "present"},
+            "debs_dir": {"type": "path"},
             "archive": {"type": "path"},
+            "look": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     given = module.params
     missing = [name for name in given["names"] if not _is_installed(module, name)]
     act = _install if given["state"] == "present" else _purge
+    if given["look"]:
+        act = _look
     changed = act(module, given["names"], missing, given["owner"])
     noted = [package for package, owner in _read() if owner == given["owner"]]
     module.exit_json(
-        changed=bool(changed), packages=changed, missing=missing, installed_by_us=noted
+        changed=bool(changed),
+        packages=changed,
+        missing=missing,
+        installed_by_us=noted,
+        kind=_kind(module),
     )
+
+
+def _look(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
+    del module, names, owner
+    return missing
 
 
 def _install(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
@@ -154,6 +172,14 @@ def _is_installed(module: AnsibleModule, name: str) -> bool:
     command = ["dpkg-query", "-W", "-f", "${db:Status-Status}", name]
     code, said, _ = module.run_command(command, environ_update=SILENT)
     return bool(code == 0 and said.startswith("installed"))
+
+
+def _kind(module: AnsibleModule) -> str:
+    """The release and the architecture, such as bookworm-arm64."""
+    lines = Path("/etc/os-release").read_text().splitlines()
+    release = dict(line.split("=", 1) for line in lines if "=" in line)
+    arch = _run(module, ["dpkg", "--print-architecture"]).strip()
+    return f"{release.get('VERSION_CODENAME', 'unknown')}-{arch}"
 
 
 def _run(module: AnsibleModule, command: list[str]) -> str:

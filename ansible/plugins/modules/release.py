@@ -151,7 +151,8 @@ def _present(module: AnsibleModule, releases: Releases) -> tuple[bool, dict[str,
     if not is_made:
         if archive is None:
             return False, {"needs_delivery": True}
-        releases.make(release, Path(archive), sys.executable)
+        # Its own name, python3.11, goes with the version: the release is then made anew.
+        releases.make(release, Path(archive), str(Path(sys.executable).resolve()))
     if changed:
         releases.switch(release)
     return changed, {}
