@@ -174,6 +174,19 @@ def test_k3s_is_put_back_when_its_scheduler_refuses(as_extender: Yard, evidence:
     assert bound(server, pod("as-before", "100m", scheduler="default-scheduler"))
 
 
+def test_a_kube_scheduler_with_settings_of_its_own_is_left_alone(deployed: Yard) -> None:
+    server, own = deployed.server, "/etc/rancher/k3s/config.yaml.d/own.yaml"
+    server.run(f"mkdir -p $(dirname {own})")
+    server.run(f"printf 'kube-scheduler-arg:\n- config=/etc/own.yaml\n' > {own}")
+    extra = {"controller_mode": "extender"}
+    try:
+        run = deployed.ansible("preflight", limit=SERVER, extra=extra, check=False)
+    finally:
+        server.run(f"rm {own}; rmdir --ignore-fail-on-non-empty $(dirname {own})")
+    assert run.code != 0
+    assert f"{own} gives kube-scheduler a file of its own already" in " ".join(run.output.split())
+
+
 def test_the_unit_gets_the_login_and_nobody_else_can_read_it(deployed: Yard) -> None:
     server = deployed.server
     mode = server.run("stat -c '%a %U:%G' /etc/leadline/kubeconfig").stdout.split()
