@@ -64,7 +64,7 @@ lint: env rollout-env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire ansible/bundle/leadline_bundle tests
-	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml plugins
+	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
 	$(VENV)/bin/lint-imports
 	cd ansible && ../$(VENV)/bin/yamllint . && \
 		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q

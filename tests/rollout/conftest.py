@@ -41,6 +41,7 @@ CHAPTERS = (
     "test_reboot",
     "test_broker_away",
     "test_renewal",
+    "test_power_cut",
     "test_upgrade",
     "test_rollback",
     "test_remove",

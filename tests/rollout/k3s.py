@@ -26,8 +26,7 @@ After=network-online.target
 [Service]
 Type=notify
 ExecStart=/usr/local/bin/k3s server {nodes}
-# kube-apiserver says by itself that it is ready, before the nodes are there. kubectl's cache is in
-# root's home, as on every server whose owner has looked at the cluster.
+# kube-apiserver says by itself that it is ready, before the nodes are there.
 Environment=HOME=/root
 ExecStartPost=/usr/bin/timeout 60 sh -c 'until kubectl get node server; do sleep 0.2; done'
 KillMode=process

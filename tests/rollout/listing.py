@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # What is no part of the disk, or is there to be forgotten; logs, which are meant to stay; what
-# k3s writes all the time; and the folder that Ansible itself keeps wherever it has been.
+# k3s writes all the time and kubectl remembers of it; and the folder that Ansible itself keeps
+# wherever it has been.
 ELSEWHERE = (
     *("/proc", "/sys", "/run", "/tmp", "/dev", "/var/tmp"),
-    *("/var/log", "/var/lib/rancher", "/home/pi/.ansible"),
+    *("/var/log", "/var/lib/rancher", "/root/.kube", "/home/pi/.ansible"),
 )
 
 

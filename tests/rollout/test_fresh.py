@@ -8,7 +8,7 @@ from tests.rollout.evidence import Evidence, difference
 from tests.rollout.yard import Yard
 
 
-def unchanged(yard: Yard, evidence: Evidence, what: str) -> None:
+def unchanged(yard: Yard, what: str) -> None:
     """Assert that every machine's disk is as it was before the first chapter."""
     for name, machine in yard.machines.items():
         found = difference(yard.bare[name], machine.listing())
@@ -22,7 +22,7 @@ def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
     evidence.say("fresh-check.txt", run.recap_lines())
     assert set(run.recap) == set(yard.machines)
     assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
-    unchanged(yard, evidence, "a check")
+    unchanged(yard, "a check")
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,15 @@ def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
     ids=["type", "range", "bundle"],
 )
 def test_a_wrong_argument_fails_before_anything_changes(
-    yard: Yard, evidence: Evidence, wrong: dict[str, object], said: str
+    yard: Yard,
+    evidence: Evidence,
+    request: pytest.FixtureRequest,
+    wrong: dict[str, object],
+    said: str,
 ) -> None:
     run = yard.ansible("site", extra=wrong, check=False)
-    name = "-".join(wrong)
-    evidence.keep(f"refused-{name}-{len(str(wrong))}.txt", run.output)
+    evidence.keep(f"refused-{request.node.callspec.id}.txt", run.output)
     assert run.code != 0
     assert said in run.output
     assert sum(recap.changed for recap in run.recap.values()) == 0
-    unchanged(yard, evidence, f"a run with {wrong}")
+    unchanged(yard, f"a run with {wrong}")

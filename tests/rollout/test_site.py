@@ -29,10 +29,9 @@ def test_site_makes_bare_boards_a_running_suite(yard: Yard, evidence: Evidence) 
 
 
 def test_the_controller_hears_every_board(deployed: Yard) -> None:
-    answer = json.loads(deployed.server.run("leadline nodes -o json").stdout)
-    nodes = answer["nodes"] if isinstance(answer, dict) else answer
-    online = {node["name"] for node in nodes if node.get("online")}
-    assert online >= set(deployed.boards)
+    nodes = json.loads(deployed.server.run("leadline nodes -o json").stdout)["nodes"]
+    online = {node["name"] for node in nodes if node["agent"] == "online"}
+    assert online == set(deployed.boards)
 
 
 def test_site_again_changes_nothing(deployed: Yard, evidence: Evidence) -> None:

@@ -4,9 +4,12 @@ A node of a cluster has dozens of interfaces that only pass on what went through
 reporting them would count packets twice and the report would grow with the number of pods.
 """
 
+import socket
+import struct
 from collections.abc import Mapping
+from fcntl import ioctl
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -14,6 +17,8 @@ from leadline_agent.collectors.rates import per_second
 from leadline_agent.sample import AbsentError, Interface, boot_ms
 
 MAX_INTERFACES = 4
+# linux/sockios.h, linux/if.h
+_SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
 PLUMBING = ("veth", "cni", "cali", "flannel", "docker", "br-", "kube", "lxc", "ifb", "dummy")
 
 
@@ -37,20 +42,32 @@ class NetworkCollector:
     def collect(self) -> tuple[Interface, ...]:
         """Rates since the reading before. Raises AbsentError where nothing is up but loopback."""
         now_ms = boot_ms()
-        up = [name for name, stats in psutil.net_if_stats().items() if stats.isup]
-        physical = {name for name in up if (self._net / name / "device").exists()}
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
-        after = {
-            name: Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
-            for name in choose(up, physical)
-            if (raw := counters.get(name))
-        }
+        up = [name for name in counters if is_up(name)]
+        physical = {name for name in up if (self._net / name / "device").exists()}
+        after = {name: _counted(counters[name]) for name in choose(up, physical)}
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
         reading = tuple(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
         self._before, self._before_ms = after, now_ms
         return reading
+
+
+def _counted(raw: Any) -> Counters:
+    return Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
+
+
+def is_up(name: str) -> bool:
+    """Whether the interface can carry packets. psutil would ask for its speed too, and fail where
+    that cannot be asked, as under qemu's emulation of another processor."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16s24x", name.encode()))
+        except OSError:
+            return False  # it has gone
+    flags: int = struct.unpack_from("16xH", answer)[0]
+    return bool(flags & _IFF_RUNNING)
 
 
 def choose(up: list[str], physical: set[str]) -> list[str]:

@@ -26,7 +26,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from leadline_agent.publish.certificate import Certificate
 
 KEEPALIVE_S = 30
-ALERT_S = 5.0
+ALERT_S = 2.0
 NO_RETAINED = 2  # retain handling: a lease that was kept for later is none
 # With TLS 1.3 the broker judges our certificate after the handshake, and all that paho makes of
 # its alert is a line of its log. The words are OpenSSL's, which vary in case and punctuation.

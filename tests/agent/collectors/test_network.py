@@ -4,7 +4,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.network import Counters, NetworkCollector, choose, rates
+from leadline_agent.collectors import network
+from leadline_agent.collectors.network import Counters, NetworkCollector, choose, is_up, rates
 from leadline_agent.sample import AbsentError, Interface
 
 NET_DEV = """\
@@ -15,9 +16,8 @@ Inter-|   Receive                                                |  Transmit
 """
 
 
-def up(*names: str) -> object:
-    stats = next(iter(psutil.net_if_stats().values()))
-    return lambda: {name: stats._replace(isup=not name.startswith("down")) for name in names}
+def up(name: str) -> bool:
+    return not name.startswith("down")
 
 
 def test_rates_are_per_interface_and_second(
@@ -25,7 +25,7 @@ def test_rates_are_per_interface_and_second(
 ) -> None:
     clock_ms = iter((1_000, 5_000))
     monkeypatch.setattr("leadline_agent.collectors.network.boot_ms", lambda: next(clock_ms))
-    monkeypatch.setattr(psutil, "net_if_stats", up("lo", "eth0"))
+    monkeypatch.setattr(network, "is_up", up)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     (tmp_path / "net").mkdir()
     collector = NetworkCollector(tmp_path / "sys")
@@ -36,9 +36,18 @@ def test_rates_are_per_interface_and_second(
 
 
 def test_loopback_alone_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(psutil, "net_if_stats", up("lo", "down0"))
+    monkeypatch.setattr(network, "is_up", up)
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/dev").write_text(NET_DEV.format(received=1, sent=1).replace("eth0", "down0"))
     with pytest.raises(AbsentError):
         NetworkCollector(tmp_path / "sys").collect()
+
+
+def test_an_interface_is_up_as_psutil_sees_it_and_one_that_is_not_there_is_not() -> None:
+    seen = {name: stats.isup for name, stats in psutil.net_if_stats().items()}
+    assert {name: is_up(name) for name in seen} == seen
+    assert not is_up("nowhere0")
 
 
 @pytest.mark.parametrize(
