@@ -16,10 +16,15 @@ from pathlib import Path
 
 # What is no part of the disk, or is there to be forgotten; logs, which are meant to stay; what
 # k3s writes all the time and kubectl remembers of it; and the folder that Ansible itself keeps
-# wherever it has been.
+# wherever it has been; caches, apt's and the linker's among them.
 ELSEWHERE = (
-    *("/proc", "/sys", "/run", "/tmp", "/dev", "/var/tmp"),
+    *("/proc", "/sys", "/run", "/tmp", "/dev", "/var/tmp", "/var/cache", "/var/lib/apt/lists"),
     *("/var/log", "/var/lib/rancher", "/root/.kube", "/home/pi/.ansible"),
+)
+# What Debian's own tools keep of a file as it was before they changed it last.
+BACKUPS = (
+    *("/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/subuid-"),
+    *("/etc/subgid-", "/var/lib/dpkg/status-old", "/var/lib/dpkg/diversions-old"),
 )
 
 
@@ -33,8 +38,9 @@ def _entries(root: Path) -> Iterator[tuple[str, str]]:
         here = folder.removeprefix(str(root)) or "/"
         folders[:] = [name for name in folders if os.path.join(here, name) not in ELSEWHERE]  # noqa: PTH118
         for name in (*folders, *files):
-            path = Path(folder, name)
-            yield os.path.join(here, name), _describe(path)  # noqa: PTH118
+            path = os.path.join(here, name)  # noqa: PTH118
+            if path not in BACKUPS:
+                yield path, _describe(Path(folder, name))
 
 
 def _describe(path: Path) -> str:
