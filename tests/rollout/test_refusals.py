@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -54,7 +55,7 @@ def other_keys(board: Machine, files: Sequence[Path]) -> Iterator[str]:
 def refused(board: Machine, since: str, why: str) -> str:
     """Wait until the agent has said why it is refused, and return its log. It goes on."""
     journal = f"journalctl -u leadline-agent --since {since} -o cat --no-pager"
-    board.wait_for(f"{journal} | grep -F -e '{why}'", within_s=120)
+    board.wait_for(f"{journal} | grep -F -e {shlex.quote(why)}", within_s=120)
     board.run("systemctl is-active leadline-agent")
     said = board.run(journal).stdout
     assert "Traceback" not in said
