@@ -16,8 +16,10 @@ from tests.rollout.yard import Yard
 NEAR_DAYS = 20
 BROKER = "/etc/mosquitto/leadline/cert.pem"
 AGENT = "/etc/leadline/pki/agent/cert.pem"
-# What a daemon that is started again writes about itself, and what runs by itself.
-MOVING = ("/var/lib/private/", "/var/lib/leadline-", "/var/lib/rancher/", "/var/lib/etcd")
+# With which files a release was started: their hashes.
+RUNNING = "/opt/leadline/agent/running"
+# What daemons and kubectl keep for themselves.
+MOVING = ("/var/lib/private/", "/var/lib/leadline-", "/var/lib/rancher/", "/root/.kube/cache/")
 
 
 def shown_by_the_broker(yard: Yard) -> str:
@@ -88,7 +90,7 @@ def test_site_renews_what_ends_soon_and_changes_nothing_else(
     evidence.say("renewal-recap.txt", run.recap_lines())
     assert restarted == {"pi-2 leadline-agent"}
     assert {each.node for each in offline} == {"pi-2"}  # nobody else lost the broker
-    assert [line.split(": ")[0] for line in renewed["pi-2"]] == [f"~ {AGENT}"]
+    assert [line.split(": ")[0] for line in renewed["pi-2"]] == [f"~ {AGENT}", f"~ {RUNNING}"]
     assert [line.split(": ")[0] for line in renewed["server"]] == [f"~ {BROKER}"]
     assert not any(renewed[name] for name in renewed.keys() - {"pi-2", "server"})
     assert days_left(deployed.boards["pi-2"].run(f"cat {AGENT}").stdout) > 700
