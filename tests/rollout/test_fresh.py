@@ -30,9 +30,10 @@ def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
     [
         ({"agent_interval_s": "often"}, "agent_interval_s"),
         ({"agent_interval_s": 0}, "interval"),
+        ({"agent_settings": {"bufer": {"max_bytes": 4096}}}, "bufer"),
         ({"leadline_bundle_dir": "/nowhere"}, "make bundle"),
     ],
-    ids=["type", "range", "bundle"],
+    ids=["type", "range", "setting", "bundle"],
 )
 def test_a_wrong_argument_fails_before_anything_changes(
     yard: Yard,

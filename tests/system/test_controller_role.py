@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from leadline_controller.config import Settings
+from leadline_controller.environment import FIELDS
 from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
 from leadline_controller.strategies import STRATEGIES
 
@@ -54,3 +55,19 @@ def test_its_defaults_are_the_controllers() -> None:
     assert defaults["controller_scheduler_name"] == own.scheduler_name
     assert defaults["controller_extender_address"] == DEFAULT_EXTENDER_ADDRESS
     assert (defaults["controller_mode"] == "standalone") == own.standalone
+
+
+def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
+    """The settings that an argument spec names, as `table.field`."""
+    found: set[str] = set()
+    for name, spec in options.items():
+        inner = spec.get("options")
+        found |= paths(inner, f"{prefix}{name}.") if inner else {prefix + name}
+    return found
+
+
+def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str, Any]) -> None:
+    named_settings = paths(specs["main"]["options"]["controller_settings"]["options"])
+    # The broker's certificates are the role's own.
+    theirs = {path for path in FIELDS if not path.startswith("broker.tls.")}
+    assert named_settings == theirs | {"strategy.options"}
