@@ -15,7 +15,7 @@ PYTEST := $(PY) -m pytest
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
 SLOW := $(PARTS) or experiment or rollout
-YARD := systemd-container mmdebstrap qemu-user-static binfmt-support openssh-client util-linux
+YARD := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
 # Where no bytecode may be written, each worker and each process that a test starts compiles all
 # of it again: a third of the time of the unit tests.
