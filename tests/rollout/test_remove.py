@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
 from tests.rollout.test_site import report
 from tests.rollout.yard import Yard
+
+
+def lines_of(listing: Mapping[str, str]) -> str:
+    """A listing as a file: a path and what is there, a line each."""
+    return "\n".join(f"{path} {what}" for path, what in sorted(listing.items()))
 
 
 def test_a_board_that_is_taken_off_leaves_no_message_behind(
@@ -29,12 +36,14 @@ def test_a_board_that_is_taken_off_leaves_no_message_behind(
 def test_remove_leaves_every_machine_as_it_was(deployed: Yard, evidence: Evidence) -> None:
     run = deployed.ansible("remove")
     evidence.say("remove.txt", report(run))
-    left = {
-        name: difference(deployed.bare[name], machine.listing())
-        for name, machine in deployed.machines.items()
-    }
-    for name, lines in left.items():
-        evidence.say(f"remove-{name}-difference.txt", "\n".join(lines) or "no difference")
+    left = {}
+    for name, machine in deployed.machines.items():
+        before, after = deployed.bare[name], machine.listing()
+        left[name] = difference(before, after)
+        evidence.keep(f"listing-{name}-before-site.txt", lines_of(before))
+        evidence.keep(f"listing-{name}-after-remove.txt", lines_of(after))
+        told = "\n".join(left[name]) or "no difference"
+        evidence.say(f"remove-{name}-difference.txt", f"{len(before)}, {len(after)}: {told}")
     assert not any(left.values()), left
     for machine in deployed.machines.values():
         machine.run("! ls -d /run/leadline* /run/mosquitto* /run/credentials/leadline* 2>/dev/null")
