@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
+import yaml
 
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Heard, listener
 from tests.rollout.test_site import report
-from tests.rollout.yard import Yard
+from tests.rollout.yard import Run, Yard
 
 SECOND = "0.1.1"
 THIRD = "0.1.2"
@@ -31,6 +32,18 @@ def longest_gap_s(reports: Sequence[Heard]) -> float:
     return max(after.at_s - before.at_s for before, after in pairwise(reports))
 
 
+def with_gaps(yard: Yard, playbook: str) -> tuple[Run, list[str]]:
+    """A run, and a line for each board on how long it left no report while it went on."""
+    with listener(yard) as heard:
+        for name in yard.boards:
+            heard.wait_for(name, "report", 2, within_s=60)
+        run = yard.ansible(playbook)
+        for name in yard.boards:
+            heard.wait_for(name, "report", len(heard.heard(name, "report")) + 2, within_s=60)
+        gaps_s = {name: longest_gap_s(heard.heard(name, "report")) for name in yard.boards}
+    return run, [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
+
+
 @pytest.fixture(scope="module")
 def second(deployed: Yard) -> str:
     """A later release, which the inventory now names."""
@@ -44,19 +57,31 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
     deployed: Yard, second: str, evidence: Evidence
 ) -> None:
     first = releases(deployed, "current")
-    with listener(deployed) as heard:
-        for name in deployed.boards:
-            heard.wait_for(name, "report", 2, within_s=60)
-        run = deployed.ansible("upgrade")
-        for name in deployed.boards:
-            heard.wait_for(name, "report", len(heard.heard(name, "report")) + 2, within_s=60)
-        gaps_s = {name: longest_gap_s(heard.heard(name, "report")) for name in deployed.boards}
-    lines = [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
+    run, lines = with_gaps(deployed, "upgrade")
     evidence.say("upgrade.txt", "\n".join((report(run), *lines)))
     assert set(releases(deployed, "current").values()) == {second}
     assert releases(deployed, "previous") == first
     for board in deployed.boards.values():
         board.run("systemctl is-active leadline-agent")
+
+
+@pytest.mark.parametrize(("role", "host"), [("controller", "server"), ("agent", "pi-1")])
+def test_a_gate_does_not_open_for_another_version(deployed: Yard, role: str, host: str) -> None:
+    asked = {"version": "9.9.9", "current": "9.9.9-0", "restart": False}
+    gate = {"name": f"leadline.edge.{role}", "tasks_from": "gate"}
+    patience = {"controller_gate_patience_s": 6, "agent_gate_s": 6}
+    play = {
+        "hosts": host,
+        "gather_facts": False,
+        "become": True,
+        "vars": {"release_delivery": asked, **patience},
+        "tasks": [{"ansible.builtin.include_role": gate}],
+    }
+    book = deployed.folder / f"gate-{role}.yml"
+    book.write_text(yaml.safe_dump([play]))
+    run = deployed.ansible(str(book), check=False)
+    assert run.recap[host].failed == 1
+    assert "6 s after its start the controller does not" in run.output
 
 
 def test_an_upgrade_to_what_runs_changes_nothing(deployed: Yard, second: str) -> None:
