@@ -36,9 +36,9 @@ def listing(root: Path) -> dict[str, str]:
 def _entries(root: Path) -> Iterator[tuple[str, str]]:
     for folder, folders, files in os.walk(root):
         here = folder.removeprefix(str(root)) or "/"
-        folders[:] = [name for name in folders if os.path.join(here, name) not in ELSEWHERE]  # noqa: PTH118
+        folders[:] = [name for name in folders if os.path.join(here, name) not in ELSEWHERE]  # noqa: PTH118 - ten thousand paths
         for name in (*folders, *files):
-            path = os.path.join(here, name)  # noqa: PTH118
+            path = os.path.join(here, name)  # noqa: PTH118 - as above
             if path not in BACKUPS:
                 yield path, _describe(Path(folder, name))
 

@@ -8,7 +8,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Compares at the moment of the call: a task for a dozen boards takes a while."""
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:

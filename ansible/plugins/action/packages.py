@@ -10,7 +10,7 @@ from ansible_collections.leadline.edge.plugins.plugin_utils.debs import DebsErro
 from ansible.plugins.action import ActionBase
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Asks the module first; only a board that lacks something gets files."""
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:

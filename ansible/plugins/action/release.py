@@ -15,7 +15,7 @@ from ansible_collections.leadline.edge.plugins.plugin_utils.bundle import (
 from ansible.plugins.action import ActionBase
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Asks the module first; only a board without the release gets an archive."""
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
