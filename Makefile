@@ -21,7 +21,7 @@ YARD := systemd-container mmdebstrap debian-archive-keyring qemu-user-static bin
 # of it again: a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint test test-unit test-experiments test-parts test-rollout bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint test test-unit test-experiments test-parts test-rollout attack bench experiments predicates demo packages control-plane clean
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -47,6 +47,11 @@ test-parts: env packages control-plane ## Tests on real brokers, links and a rea
 test-rollout: PACKAGES += $(YARD)
 test-rollout: rollout-env packages control-plane ## Roll out to booted machines: a server and three boards
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
+
+# Its parts can be run one by one: make attack PART=agent
+attack: PACKAGES += $(YARD)
+attack: rollout-env packages control-plane ## Attack the daemons in full length; the tests do it briefly
+	$(SUDO) env PATH="$$PATH" $(PY) -m tests.attack $(PART)
 
 bench: PACKAGES += prometheus-node-exporter
 bench: env packages control-plane ## Speed and size, side by side in one run

@@ -9,36 +9,63 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_agent import __version__, config, loop
 from leadline_agent.publish import ForgetError, StateError, forget
+from leadline_agent.text import one_line
 
 SAMPLE_S = 1.0
+MAX_LINE = 500  # characters of a line of the log, or of standard error
 
 
 class Quiet(logging.Filter):
-    """Lets the same complaint through only so often; the SD card holds the journal."""
+    """Lets only so many lines through in a period; the SD card holds the journal.
 
-    def __init__(self, at_most: int = 3, per_s: float = 600.0) -> None:
+    at_most: of the same line. per_template: of the same template, whatever is put into it, because
+    peers and strangers choose some of that. overall: of all together.
+    """
+
+    def __init__(
+        self, at_most: int = 3, per_s: float = 600.0, per_template: int = 6, overall: int = 60
+    ) -> None:
         super().__init__()
         self._at_most, self._per_s = at_most, per_s
-        self._seen: dict[str, tuple[float, int]] = {}
+        self._per_template, self._overall = per_template, overall
+        self._texts: Counter[str] = Counter()
+        self._templates: Counter[str] = Counter()
+        self._held_back = 0
+        self._start_s = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write it; the last one that is written says that the rest is not."""
-        now_s, text = time.monotonic(), record.getMessage()
-        start_s, count = self._seen.get(text, (now_s, 0))
-        if now_s - start_s > self._per_s:
-            start_s, count = now_s, 0
-        if len(self._seen) > 100:
-            self._seen.clear()
-        self._seen[text] = (start_s, count + 1)
-        if count + 1 == self._at_most:
-            record.msg, record.args = f"{text} (not said again for {self._per_s:g} s)", None
-        return count < self._at_most
+        now_s, text, template = time.monotonic(), record.getMessage(), str(record.msg)
+        notes = []
+        if now_s - self._start_s > self._per_s:
+            if self._held_back:
+                notes.append(f"{self._held_back} lines before this were held back")
+            self._texts.clear()
+            self._templates.clear()
+            self._start_s, self._held_back = now_s, 0
+        left = min(
+            self._at_most - self._texts[text],
+            self._per_template - self._templates[template],
+            self._overall - self._templates.total(),
+        )
+        if left <= 0:
+            self._held_back += 1
+            return False
+        self._texts[text] += 1
+        self._templates[template] += 1
+        if left == 1:
+            notes.append(f"more like it are held back for up to {self._per_s:g} s")
+        shown = one_line(text, MAX_LINE)
+        record.msg, record.args = f"{shown} ({'; '.join(notes)})" if notes else shown, None
+        return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,6 +120,15 @@ def _set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Quiet())
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", handlers=[handler])
+    threading.excepthook = _on_thread_end
+
+
+def _on_thread_end(ended: threading.ExceptHookArgs) -> None:
+    """A thread that nobody supervises ends with one line, and no traceback."""
+    name = ended.thread.name if ended.thread else "unknown"
+    logging.error(
+        "thread %s: ended, please report it: %s: %s", name, ended.exc_type.__name__, ended.exc_value
+    )
 
 
 def _once(settings: config.Settings) -> int:
@@ -112,7 +148,7 @@ def _once(settings: config.Settings) -> int:
 
 
 def _fail(code: int, error: object) -> int:
-    sys.stderr.write(f"leadline-agent: {error}\n")
+    sys.stderr.write(f"leadline-agent: {one_line(str(error), MAX_LINE)}\n")
     return code
 
 

@@ -9,12 +9,17 @@ import ipaddress
 import os
 import re
 import socket
+import stat
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline_agent.sample import is_unicast
+from leadline_agent.text import one_line
+
+MAX_FILE_BYTES, MAX_LINE = 64 * 1024, 1000
 DEFAULT_PATH = Path("/etc/leadline/agent.toml")
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?")
 _HOST = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?|[0-9a-fA-F:]*:[0-9a-fA-F:.]*")
@@ -95,11 +100,17 @@ def _number(low: int, high: int, unit: str, default: int | None) -> _Field:
 
 def _path(default: Path | None) -> _Field:
     def convert(value: object) -> Path:
-        if not isinstance(value, str) or not value.startswith("/"):
+        if not (isinstance(value, str) and value.startswith("/") and value.isprintable()):
             raise ValueError
         return Path(value)
 
     return _Field(default, "an absolute path", convert)
+
+
+def _unicast(value: object) -> str:
+    if not (isinstance(value, str) and is_unicast(value)):
+        raise ValueError
+    return value
 
 
 def _flag(value: object) -> bool:
@@ -126,7 +137,7 @@ _FIELDS: Mapping[str, _Field] = {
     "broker.tls.ca_file": _path(None),
     "broker.tls.cert_file": _path(None),
     "broker.tls.key_file": _path(None),
-    "probe.address": _text(_HOST, _HOST_EXPECTED, ""),
+    "probe.address": _Field("", "the IP address of one host", _unicast),
     "probe.max_ping_peers": _number(0, 256, " of peers", 32),
     "probe.max_bandwidth_bytes": _number(0, 1 << 34, " of bytes", 1 << 28),
     "probe.max_bandwidth_duration_ms": _number(0, 30_000, " of milliseconds", 10_000),
@@ -153,16 +164,38 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
 
 def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
     try:
-        with path.open("rb") as file:
-            return _flatten(tomllib.load(file))
+        text = _read(path)
     except FileNotFoundError:
         if may_be_absent:
             return {}
         raise ConfigError(f"{path}: there is no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; the agent must be able to read it") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected TOML: {error}") from None
+    # What TOML's reader needs grows with the square of a key's length.
+    if any(len(line) > MAX_LINE for line in text.splitlines()):
+        raise ConfigError(f"{path}: expected lines of at most {MAX_LINE} characters")
+    try:
+        return _flatten(tomllib.loads(text))
+    except (ValueError, RecursionError) as error:  # numbers and depths that are no TOMLDecodeError
+        raise ConfigError(f"{path}: expected TOML: {error}") from None
+
+
+def _read(path: Path) -> str:
+    """The file's text. Raises OSError, UnicodeDecodeError, ConfigError."""
+    # A pipe must not keep us waiting for somebody who writes into it.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ConfigError(f"{path}: expected a regular file")
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(fd)
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: expected at most {MAX_FILE_BYTES} bytes")
+    return data.decode()
 
 
 def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -181,13 +214,22 @@ def _checked(key: str, value: object, where: str) -> object:
     if field is None:
         tables = {name.split(".")[0] for name in _FIELDS if name.startswith(f"{key}.")}
         expected = "a table" if tables else f"one of {', '.join(_FIELDS)}"
-        raise ConfigError(f"{where}: {key}: expected {expected}")
+        raise ConfigError(f"{where}: {one_line(key, 80)}: expected {expected}")
     try:
         return field.convert(value)
     except ValueError:
         raise ConfigError(
-            f"{where}: {key}: expected {field.expected}, found {str(value)[:80]!r}"
+            f"{where}: {key}: expected {field.expected}, found {_shown(value)}"
         ) from None
+
+
+def _shown(value: object) -> str:
+    """A value for a message. Some have no decimal text, and some a very long one."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "a table"
+    return repr(str(value)[:80])
 
 
 def _settings(values: Mapping[str, Any], where: str) -> Settings:

@@ -21,6 +21,7 @@ from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes, Surroundings
 from leadline_agent.publish import (
+    Arrived,
     Endpoint,
     Event,
     Session,
@@ -28,12 +29,22 @@ from leadline_agent.publish import (
     read_certificate,
     tls_context,
 )
-from leadline_agent.sample import BandwidthResult, CollectorOutcome, Result, RttRound
+from leadline_agent.sample import (
+    BandwidthResult,
+    CollectorOutcome,
+    CollectorRun,
+    Report,
+    Result,
+    RttRound,
+)
+from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
 FLUSH_S = 30.0
 FIRST_REPORT_S = (1.0, 10.0)  # drawn from here: boards that start together do not stay in step
 GOODBYE_S = 2.0
+MAX_WAITING = 256  # messages in the inbox; leases beyond them are not followed
+RETRY_S = 1.0
 
 
 class Order(Enum):
@@ -67,7 +78,7 @@ class Agent:
         self, settings: Settings, endpoint: Endpoint, inbox: SimpleQueue[Message], notify: Notifier
     ) -> None:
         """Start to measure. Raises StateError."""
-        self._settings = settings
+        self._settings, self._endpoint = settings, endpoint
         self._inbox = inbox
         self._notify = notify
         self._collectors = Collectors()
@@ -75,7 +86,7 @@ class Agent:
         self._probes = Probes(self._surroundings())
         try:
             self._session = self._open(endpoint)
-        except StateError:
+        except Exception:
             self._probes.stop()
             raise
         now_s = time.monotonic()
@@ -86,25 +97,43 @@ class Agent:
         self._watchdog = Every(period_s, now_s + period_s)
         self._collected_s = self._progress_s = now_s
         self._is_ready = False
+        self._has_failed = False  # the last tick
+        self._retry_s = now_s
         self._orders: list[Order] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
         own = min(self._report.due_s, self._flush.due_s, self._watchdog.due_s)
-        return min(own, self._session.due_s())
+        return max(self._retry_s, min(own, self._session.due_s()))
 
     def tick(self, now_s: float) -> None:
-        """Do what is due."""
-        if self._report.take(now_s):
-            self._hand_over_a_report(now_s)
-        if self._flush.take(now_s):
-            self._session.flush()
-        if self._watchdog.take(now_s) and self._has_progressed(now_s):
-            self._notify.progress()
-        self._session.tick(now_s)
+        """Do what is due. What fails is logged; the watchdog is fed after the next tick that
+        does not."""
+        try:
+            self._tick(now_s)
+        except Exception as error:  # noqa: BLE001 - one bad value must not end the agent
+            self._has_failed, self._retry_s = True, now_s + RETRY_S
+            _complain("what was due", error)
+        else:
+            self._has_failed = False
 
     def handle(self, message: Event | Result) -> None:
-        """Take in what happened elsewhere."""
+        """Take in what happened elsewhere. What cannot be taken in is logged and lost."""
+        try:
+            self._handle(message)
+        except Exception as error:  # noqa: BLE001 - one bad message must not end the agent
+            _complain(type(message).__name__, error)
+
+    def _tick(self, now_s: float) -> None:
+        if self._watchdog.take(now_s) and not self._has_failed and self._has_progressed(now_s):
+            self._notify.progress()
+        if self._flush.take(now_s):
+            self._session.flush()
+        if self._report.take(now_s):
+            self._hand_over_a_report(now_s)
+        self._session.tick(now_s)
+
+    def _handle(self, message: Event | Result) -> None:
         if isinstance(message, RttRound | BandwidthResult):
             self._session.publish(message)
         elif work := self._session.handle(message):
@@ -113,9 +142,37 @@ class Agent:
     def close(self) -> None:
         """End the probes, say goodbye to the broker, keep what is not confirmed."""
         self._probes.stop()
-        self._session.close(self._next_event, GOODBYE_S)
+        try:
+            self._session.close(self._next_event, GOODBYE_S)
+        except Exception as error:  # noqa: BLE001 - the goodbye is no reason not to end, or go on
+            _complain("the goodbye", error)
         for order in self._orders:
             self._inbox.put(order)
+
+    def reloaded(self, reload: Callable[[], Settings] | None) -> "Agent":
+        """The agent with new settings; this one, or one like it, where they cannot be taken.
+
+        Raises StateError when neither the new state folder nor the old one can be used.
+        """
+        try:
+            wanted = reload() if reload else self._settings
+            endpoint = endpoint_of(wanted.broker)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with them, these hold
+            self._stay(error)
+            return self
+        self.close()
+        try:
+            agent = Agent(wanted, endpoint, self._inbox, self._notify)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._stay(error)
+            return Agent(self._settings, self._endpoint, self._inbox, self._notify)
+        LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
+        return agent
+
+    def _stay(self, error: Exception) -> None:
+        is_ours = isinstance(error, ConfigError | StateError)
+        kind = "" if is_ours else f"{type(error).__name__}: "
+        LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
 
     def _hand_over_a_report(self, now_s: float) -> None:
         report = self._collectors.collect()
@@ -123,7 +180,7 @@ class Agent:
             # Our own test's packets are not what this board's users do.
             report = replace(report, network=None)
         self._collected_s = now_s
-        self._session.publish(report)
+        self._session.publish(_with_failed(report, self._probes.take_failed()))
         if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
             self._progress_s = now_s
             if not self._is_ready:
@@ -131,7 +188,17 @@ class Agent:
                 self._notify.ready()
 
     def _has_progressed(self, now_s: float) -> bool:
+        if reason := self._probes.stuck(now_s):
+            LOG.error("watchdog: not fed, because %s", reason)
+            return False
         return now_s - self._progress_s < 1.5 * self._settings.interval_s + FIRST_REPORT_S[1]
+
+    def _post(self, event: Event) -> None:
+        """Take an event of the connection; a flood of leases must not fill the memory."""
+        if isinstance(event, Arrived) and self._inbox.qsize() >= MAX_WAITING:
+            LOG.warning("lease: not followed: %d messages wait already", MAX_WAITING)
+            return
+        self._inbox.put(event)
 
     def _next_event(self, timeout_s: float) -> Event | None:
         try:
@@ -169,8 +236,19 @@ class Agent:
             board=board,
             state_dir=settings.state_dir,
             buffer_max_bytes=settings.buffer_max_bytes,
-            post=self._inbox.put,
+            post=self._post,
         )
+
+
+def _with_failed(report: Report, names: list[str]) -> Report:
+    """The report, which says that these threads failed as it does of collectors."""
+    failed = tuple(CollectorRun(name, CollectorOutcome.FAILED, 0) for name in names)
+    return replace(report, collectors=report.collectors + failed)
+
+
+def _complain(what: str, error: Exception) -> None:
+    reason = one_line(f"{type(error).__name__}: {error}")
+    LOG.error("agent: %s failed and is left out, please report it: %s", what, reason)
 
 
 def endpoint_of(broker: Broker) -> Endpoint:
@@ -202,12 +280,13 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     ):
         signal.signal(number, lambda *_, order=order: inbox.put(order))
     notify = Notifier(os.environ)
-    agent = Agent(settings, endpoint_of(settings.broker), inbox, notify)
+    endpoint = endpoint_of(settings.broker)
+    agent = Agent(settings, endpoint, inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
     while (message := _next(inbox, agent.due_s())) is not Order.STOP:
         if message is Order.RELOAD:
             notify.reloading()
-            agent, settings = _reloaded(agent, settings, reload, inbox, notify)
+            agent = agent.reloaded(reload)
             notify.ready()
         elif message is not None:
             agent.handle(message)
@@ -222,26 +301,3 @@ def _next(inbox: SimpleQueue[Message], until_s: float) -> Message | None:
         return inbox.get(timeout=max(0.0, until_s - time.monotonic()))
     except Empty:
         return None
-
-
-def _reloaded(
-    agent: Agent,
-    settings: Settings,
-    reload: Callable[[], Settings] | None,
-    inbox: SimpleQueue[Message],
-    notify: Notifier,
-) -> tuple[Agent, Settings]:
-    try:
-        wanted = reload() if reload else settings
-        endpoint = endpoint_of(wanted.broker)
-    except ConfigError as error:
-        LOG.error("reload: the settings stay as they were: %s", error)
-        return agent, settings
-    agent.close()
-    try:
-        agent = Agent(wanted, endpoint, inbox, notify)
-    except StateError as error:
-        LOG.error("reload: the settings stay as they were: %s", error)
-        return Agent(settings, endpoint_of(settings.broker), inbox, notify), settings
-    LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
-    return agent, wanted

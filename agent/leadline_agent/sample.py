@@ -4,12 +4,14 @@ The innermost room: collectors and probes make these, the publisher encodes them
 of them needs to know another. `None` is unknown; it never stands for zero.
 """
 
+import ipaddress
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 
 # The peer's name in a round-trip time that a board measured to the broker and not to a node.
 BROKER = "@broker"
+_THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
 
 def boot_ms() -> int:
@@ -174,6 +176,23 @@ class BandwidthResult:
     transferred_bytes: int = 0
     duration_ms: int = 0
     detail: str = ""
+
+
+def is_unicast(address: str) -> bool:
+    """Whether this is the literal IP address of one host: the only thing that a lease may name.
+
+    A host name would let whoever names it choose where the traffic goes.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    is_special = parsed.is_multicast or parsed.is_unspecified or parsed.is_reserved
+    if isinstance(parsed, ipaddress.IPv6Address):
+        # ::1 is within a reserved block. A scope or an embedded IPv4 address has no place here.
+        is_special = is_special and not parsed.is_loopback
+        return not (is_special or parsed.scope_id or parsed.ipv4_mapped)
+    return not (is_special or parsed in _THIS_NETWORK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,19 @@ import signal
 import sys
 from pathlib import Path
 
-from leadline_controller import __version__, config, wiring
+from leadline_controller import __version__, config, logs, wiring
 from leadline_controller.core.options import OptionError
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.serve.settings import ServeError
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
+_LONGEST_ERROR = 800
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the controller; 0 after a clean stop, 1 when it failed, 2 on bad usage or settings."""
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logs.set_up()
     try:
         settings = config.load(arguments.config)
         asyncio.run(_run_until_signal(settings))
@@ -53,7 +54,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(error: object, code: int) -> int:
-    sys.stderr.write(f"leadline-controller: {error}\n")
+    line = str(error)
+    if len(line) > _LONGEST_ERROR:  # it quotes the settings at length
+        line = f"{line[: _LONGEST_ERROR // 2]} ... {line[-_LONGEST_ERROR // 2 :]}"
+    sys.stderr.write(f"leadline-controller: {line}\n")
     return code
 
 

@@ -4,16 +4,17 @@ that name the field."""
 import ipaddress
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from leadline_controller.core.addresses import Network, read_network
 from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.leases import ProbeLimits
 from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.core.options import OptionError, build
+from leadline_controller.core.toml import parse_toml
 from leadline_controller.environment import overlay
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.ingest.session import BrokerTls, check_cluster
@@ -56,6 +57,7 @@ class Settings:
     kubeconfig: None means the cluster that it runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the
     others test their bandwidth; without any, all pairs are tested. seed: breaks ties.
+    networks: where boards may be probed, beside the addresses of their node objects.
     standalone: whether the pods of `scheduler_name` are placed. extender: None where
     kube-scheduler does not ask.
     decisions: where they are kept; in memory, unless the settings were read by `load`.
@@ -73,6 +75,7 @@ class Settings:
     seed: int | None = None
     warm_up_s: float = 15.0
     anchors: tuple[str, ...] = ()
+    networks: tuple[Network, ...] = ()
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
@@ -101,8 +104,7 @@ def _told_by(error: str, taken: Mapping[str, str]) -> str:
 
 def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
     try:
-        with where.open("rb") as file:
-            return tomllib.load(file)
+        return parse_toml(where.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if may_be_absent:
             return {}
@@ -111,7 +113,7 @@ def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
         raise ConfigError(
             f"{where}: {error.strerror}; the controller must be able to read it"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (FieldError, UnicodeDecodeError) as error:
         raise ConfigError(f"{where}: expected TOML: {error}") from None
 
 
@@ -147,6 +149,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         seed=seed,
         warm_up_s=default.warm_up_s if warm_up_s is None else warm_up_s,
         anchors=root.object("probe").texts("anchors"),
+        networks=_networks(root.object("probe")),
         limits=_limits(root.object("probe")),
         ttl=_ttl(root.object("ttl")),
         serve=_serve(root.object("grpc")),
@@ -203,15 +206,21 @@ def _serve(grpc: Fields) -> ServeSettings:
 
 
 def _extender(extender: Fields) -> ExtenderSettings:
-    extender.only("address", "tls", "filters")
+    extender.only("address", "tls", "filters", "bind")
     files = _tls_files(extender)
     address = extender.text("address", DEFAULT_EXTENDER_ADDRESS)
     filters = extender.text("filters", "own")
     if filters not in ("own", "all"):
         raise extender.error("filters", "own or all")
     tls = TlsFiles(*files) if files else None
+    bind = extender.flag("bind", default=False)
+    if bind and tls is None:
+        raise FieldError(
+            f"{extender.at('bind')}: expected false without {extender.at('tls')}, for only those "
+            "with a certificate may have pods bound"
+        )
     try:
-        return ExtenderSettings(address, tls, every_filter=filters == "all")
+        return ExtenderSettings(address, tls, every_filter=filters == "all", bind=bind)
     except ServeError as error:
         raise FieldError(f"{extender.at('address')}: {error}") from None
 
@@ -270,8 +279,19 @@ def _file(parent: Fields, name: str) -> Path | None:
     return path
 
 
+def _networks(probe: Fields) -> tuple[Network, ...]:
+    networks = []
+    for i, text in enumerate(probe.texts("networks")):
+        try:
+            networks.append(read_network(text))
+        except ValueError as error:
+            where = f"{probe.at('networks')}[{i}]"
+            raise FieldError(f"{where}: expected a network such as 10.0.0.0/24: {error}") from None
+    return tuple(networks)
+
+
 def _limits(probe: Fields) -> ProbeLimits:
-    probe.only("anchors", "interval_s", *_WHOLE_LIMITS)
+    probe.only("anchors", "networks", "interval_s", *_WHOLE_LIMITS)
     interval_s = probe.number("interval_s")
     if interval_s is not None and interval_s < 1:
         raise probe.error("interval_s", "a number of 1 or more")

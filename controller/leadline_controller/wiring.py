@@ -4,10 +4,11 @@ import asyncio
 import gc
 import logging
 import os
+import secrets
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -16,14 +17,16 @@ from typing import Any
 from leadline_controller import __version__
 from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.config import Settings
+from leadline_controller.core.addresses import Addressing
 from leadline_controller.core.cycle import Strategy, filters_with
 from leadline_controller.core.election import ALONE
+from leadline_controller.core.model import Node
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
-from leadline_controller.filters import FILTERS, OWN
+from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.history.recorder import Recorder
 from leadline_controller.ingest.fold import Folder
-from leadline_controller.ingest.leases import LeaseSender, Prober
+from leadline_controller.ingest.leases import LeaseSender, Prober, Probing
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
 from leadline_controller.notify import Notifier, Rounds, feed
 from leadline_controller.scheduling.elector import Elector
@@ -55,10 +58,12 @@ def advising(settings: Settings, how: Placing) -> Advising:
     """How the settings want kube-scheduler advised about the pods that it places."""
     own = filters_with({name: FILTERS[name] for name in OWN}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
+    at_binding = FILTERS if every else AT_BINDING
     return Advising(
         strategy=how.strategy,
         filters=filters_with(FILTERS, how.strategy) if every else own,
         own=own,
+        at_binding=filters_with({name: FILTERS[name] for name in at_binding}, how.strategy),
         random=how.random,
         whole=every,
         warm_up_s=how.warm_up_s,
@@ -127,20 +132,22 @@ class Controller:
             session.publish(*message)
 
         sender = LeaseSender(settings.cluster, publish)
-        prober = Prober(self.telemetry, sender, settings.limits, settings.anchors)
-        folder = Folder(settings.cluster, self.telemetry, prober.on_birth, prober.on_bandwidth)
+        probing = Probing(settings.limits, settings.anchors, Addressing(settings.networks))
+        prober = Prober(self.telemetry, sender, probing, self._nodes)
+        folder = Folder(settings.cluster, self.telemetry, prober)
         session = BrokerSession(
             BrokerSettings(
                 host=settings.broker_host,
                 port=settings.broker_port,
                 cluster=settings.cluster,
-                client_id=f"leadline-controller-{socket.gethostname()}-{os.getpid()}",
+                # Whoever knew it could take this session over, where the broker lets them.
+                client_id=f"leadline-controller-{socket.gethostname()}-{secrets.token_hex(8)}",
                 tls=settings.broker_tls,
             ),
             folder,
         )
         session.start()
-        ticking = asyncio.create_task(self._tick(prober, session.lives))
+        ticking = asyncio.create_task(self._tick(prober, session.lives, session.fetch))
         try:
             yield
         finally:
@@ -174,6 +181,7 @@ class Controller:
             leadership=self.leadership,
             places=self.settings.standalone,
             advises=self.settings.extender is not None,
+            addressing=Addressing(self.settings.networks),
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -216,8 +224,17 @@ class Controller:
         for listener in self._listeners:
             listener(change)
 
-    async def _tick(self, prober: Prober, hears: Callable[[], bool] = lambda: True) -> None:
-        """While we lead, have what is due sent. A fault in it must not end the measuring."""
+    def _nodes(self) -> Mapping[str, Node] | None:
+        return self.state.nodes() if self.state.listed else None
+
+    async def _tick(
+        self,
+        prober: Prober,
+        hears: Callable[[], bool] = lambda: True,
+        fetch: Callable[[Sequence[str]], None] = lambda _: None,
+    ) -> None:
+        """Keep a place for what the nodes of the cluster report, and while we lead, have what is
+        due sent. A fault in it must not end the measuring."""
         led, said = self.leadership is ALONE, ""
         came_round = self.rounds.part("measuring")
         while True:
@@ -225,11 +242,15 @@ class Controller:
                 came_round()
             leads, now_s = self.leadership.leads(), self.clock.now_s()
             try:
+                nodes = self._nodes()
+                fetch(self.telemetry.keep(None if nodes is None else nodes.keys(), now_s))
                 if leads and not led:
                     prober.take_over(now_s)
                 led = leads
                 if leads:
                     prober.tick(now_s)
+                else:
+                    prober.stand_by(now_s)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is said once
                 if repr(error) != said:
                     said = repr(error)
@@ -244,6 +265,18 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises OptionError, ServeError, or the kube room's error for an unusable kubeconfig;
     a broker or API server that is away is waited for.
     """
+    started = asyncio.Event()
+    async with (
+        _working(_run(settings, stop, started)) as running,
+        _working(stop.wait()) as stopping,
+    ):
+        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if started.is_set():
+            await asyncio.wait((running,))
+        # Else whatever the start waits for is given up.
+
+
+async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) -> None:
     from leadline_controller.kube.cluster import KubeCluster
 
     # What is imported stays, and going over it would stop everything for 20 ms now and then.
@@ -273,6 +306,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             _working(feed(notifier, rounds)),
             _working(stop.wait()) as stopping,
         ):
+            started.set()
             notifier.ready()
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,12 +1,12 @@
 """Messages <-> bytes, and the checks that every receiver makes before it believes one.
 
 What comes over MQTT is untrusted. `decode` lets nothing through that is broken, too big,
-of another schema, not finite, negative, dated in the future, or that names another node
-than its topic; each refusal has a `Fault`, so that receivers can count them by kind.
+of another schema, not finite, negative, beyond what can be, dated in the future, or that names
+another node than its topic; each refusal has a `Fault`, so that receivers can count them by kind.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -17,6 +17,25 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 MAX_BYTES = 64 * 1024
 BOOT_ID_BYTES = 16
+# The most that is believed of each field: far more than any board has, and little enough that no
+# sum, product or listing of such values goes out of hand.
+MOST_COUNT = 10**15  # numbers of messages and sessions: a message every microsecond for 30 years
+MOST_BOOT_MS = 100 * 366 * 86_400_000  # since boot: a century
+MAX_TEXT = 1024  # characters of one text; the longest there is is a kernel's or board's name
+MOST_PER_S = 1.25e11  # bytes or packets a second: a link of 1 Tbit/s
+MOST_MBPS = 1e6  # 1 Tbit/s
+MOST_RTT_MS = 60_000.0  # an echo is waited for one second, a broker's answer for a keepalive
+MOST_ECHOES = 1000  # of a round; agents send 20
+MOST_LOAD = 4_194_304.0  # as many tasks as Linux can have
+MOST_CORES = 8192  # as many as Linux can have
+MOST_MHZ = 100_000.0  # 100 GHz
+MOST_MEMORY_BYTES = 1 << 50  # 1 PiB
+LEAST_CELSIUS, MOST_CELSIUS = -100.0, 250.0  # outside of it no processor works
+MOST_DURATION_US = 600_000_000  # of one collector: ten minutes
+MOST_INTERVAL_S = 31 * 86_400  # between two reports or rounds: a month
+MOST_TEST_BYTES = 1 << 35  # of one bandwidth test: twice what a controller can be set to
+MOST_TEST_MS = 600_000  # of one bandwidth test: ten minutes
+MOST_PEERS, MOST_INTERFACES, MOST_COLLECTORS, MOST_PROBES = 256, 256, 64, 64  # in one message
 
 
 class Fault(StrEnum):
@@ -28,6 +47,7 @@ class Fault(StrEnum):
     BROKEN = "broken"
     NOT_FINITE = "not_finite"
     OUT_OF_RANGE = "out_of_range"
+    TOO_LONG = "too_long"
     FUTURE_DATED = "future_dated"
     WRONG_NODE = "wrong_node"
 
@@ -107,6 +127,8 @@ def _check_origin(message: Any, topic: topics.Topic) -> None:
         raise MessageError(
             Fault.BROKEN, f"boot id of {len(origin.boot_id)} bytes, expected {BOOT_ID_BYTES}"
         )
+    _check_most("origin.session", origin.session, MOST_COUNT)
+    _check_most("origin.sequence", origin.sequence, MOST_COUNT)
 
 
 def _check_node(node: str, topic: topics.Topic) -> None:
@@ -120,62 +142,156 @@ def _check_numbered(message: Any, _: topics.Topic) -> None:
     if not message.origin.sequence:
         raise MessageError(Fault.BROKEN, "no sequence number")
     timing = message.timing
-    if timing.HasField("sent_boot_ms") and timing.sent_boot_ms < timing.measured_boot_ms:
-        early_ms = timing.measured_boot_ms - timing.sent_boot_ms
-        raise MessageError(Fault.FUTURE_DATED, f"measured {early_ms} ms after it was sent")
+    _check_most("timing.measured_boot_ms", timing.measured_boot_ms, MOST_BOOT_MS)
+    if timing.HasField("sent_boot_ms"):
+        _check_most("timing.sent_boot_ms", timing.sent_boot_ms, MOST_BOOT_MS)
+        age_ms = timing.sent_boot_ms - timing.measured_boot_ms
+        if age_ms < 0:
+            raise MessageError(Fault.FUTURE_DATED, f"measured {-age_ms} ms after it was sent")
+
+
+def _check_birth(message: pb.Birth, _: topics.Topic) -> None:
+    for name in ("agent_version", "hardware_model", "architecture", "kernel", "address"):
+        _check_text(name, getattr(message, name))
+    _check_texts("probes", message.probes, MOST_PROBES)
+    _check_most("cores", message.cores, MOST_CORES)
+    _check_most("memory_bytes", message.memory_bytes, MOST_MEMORY_BYTES)
+    _check_most("interval_s", message.interval_s, MOST_INTERVAL_S)
+    _check_most("dropped_messages", message.dropped_messages, MOST_COUNT)
 
 
 def _check_report(message: pb.Report, _: topics.Topic) -> None:
-    cpu, disk = message.cpu, message.disk
-    values = [
-        cpu.busy_percent,
-        cpu.load_1m,
-        cpu.frequency_mhz,
-        disk.read_bytes_per_s,
-        disk.written_bytes_per_s,
-    ]
-    for interface in message.network:
+    cpu, disk, network = message.cpu, message.disk, message.network
+    if len(network) > MOST_INTERFACES:
+        raise _too_many("network", MOST_INTERFACES)
+    # All are checked at once as rates are; thousands of reports a second come through here.
+    busy_percent, load_1m, frequency_mhz = cpu.busy_percent, cpu.load_1m, cpu.frequency_mhz
+    values = [busy_percent, load_1m, frequency_mhz]
+    values += (disk.read_bytes_per_s, disk.written_bytes_per_s)
+    for interface in network:
+        if len(interface.name) > MAX_TEXT:
+            raise _too_long("network.name")
         values += (
             interface.packets_sent_per_s,
             interface.packets_received_per_s,
             interface.bytes_sent_per_s,
             interface.bytes_received_per_s,
         )
-    _check_values("report", values)
-    if not math.isfinite(message.temperature.cpu_celsius):
+    _check_values("a value of the report", values, MOST_PER_S)
+    _check_most("cpu.busy_percent", busy_percent, 100)
+    _check_most("cpu.load_1m", load_1m, MOST_LOAD)
+    _check_most("cpu.frequency_mhz", frequency_mhz, MOST_MHZ)
+    _check_most("cpu.cores", cpu.cores, MOST_CORES)
+    celsius = message.temperature.cpu_celsius
+    if not math.isfinite(celsius):
         raise MessageError(Fault.NOT_FINITE, "temperature.cpu_celsius is no number")
-    if cpu.busy_percent > 100.0:
-        raise MessageError(Fault.OUT_OF_RANGE, f"cpu.busy_percent is {cpu.busy_percent}, over 100")
-    if message.memory.available_bytes > message.memory.total_bytes:
+    if not LEAST_CELSIUS <= celsius <= MOST_CELSIUS:
+        raise MessageError(Fault.OUT_OF_RANGE, f"temperature.cpu_celsius is {celsius:g}")
+    memory = message.memory
+    _check_most("memory.total_bytes", memory.total_bytes, MOST_MEMORY_BYTES)
+    if memory.available_bytes > memory.total_bytes:
+        _check_most("memory.available_bytes", memory.available_bytes, MOST_MEMORY_BYTES)
         raise MessageError(Fault.OUT_OF_RANGE, "memory.available_bytes is more than the total")
+    if len(message.collectors) > MOST_COLLECTORS:
+        raise _too_many("collectors", MOST_COLLECTORS)
+    for run in message.collectors:
+        if len(run.name) > MAX_TEXT or run.duration_us > MOST_DURATION_US:
+            _check_text("collectors.name", run.name)
+            _check_most("collectors.duration_us", run.duration_us, MOST_DURATION_US)
 
 
 def _check_rtt(message: pb.RttReport, _: topics.Topic) -> None:
-    _check_values("rtt", [v for p in message.peers for v in (p.rtt_ms, p.deviation_ms)])
+    if len(message.peers) > MOST_PEERS:
+        raise _too_many("peers", MOST_PEERS)
+    times_ms = [v for p in message.peers for v in (p.rtt_ms, p.deviation_ms)]
+    _check_values("a time of the round", times_ms, MOST_RTT_MS)
     for peer in message.peers:
+        _check_text("peers.peer", peer.peer)
+        _check_most("peers.sent", peer.sent, MOST_ECHOES)
         if peer.received > peer.sent:
             raise MessageError(Fault.OUT_OF_RANGE, "more echo replies than requests")
 
 
 def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
-    _check_values("bandwidth", [message.bandwidth_mbps])
+    _check_values("bandwidth_mbps", [message.bandwidth_mbps], MOST_MBPS)
+    for name in ("lease_id", "peer", "detail"):
+        _check_text(name, getattr(message, name))
+    _check_most("transferred_bytes", message.transferred_bytes, MOST_TEST_BYTES)
+    _check_most("duration_ms", message.duration_ms, MOST_TEST_MS)
 
 
 def _check_lease(message: pb.Lease, topic: topics.Topic) -> None:
     _check_node(message.node, topic)
     if message.WhichOneof("work") is None:
         raise MessageError(Fault.BROKEN, "the lease names no work")
+    if message.WhichOneof("work") == "ping":
+        _check_ping_lease(message.ping)
+    else:
+        _check_bandwidth_lease(message.bandwidth)
 
 
-def _check_values(what: str, values: list[float]) -> None:
+def _check_ping_lease(ping: pb.PingLease) -> None:
+    if len(ping.peers) > MOST_PEERS:
+        raise _too_many("ping.peers", MOST_PEERS)
+    for peer in ping.peers:
+        _check_peer(peer)
+    _check_most("ping.interval_s", ping.interval_s, MOST_INTERVAL_S)
+    _check_most("ping.count", ping.count, MOST_ECHOES)
+    _check_most("ping.ttl_s", ping.ttl_s, MOST_INTERVAL_S)
+
+
+def _check_bandwidth_lease(lease: pb.BandwidthLease) -> None:
+    _check_text("bandwidth.lease_id", lease.lease_id)
+    _check_peer(lease.peer)
+    _check_most("bandwidth.port", lease.port, 65_535)
+    _check_most("bandwidth.duration_ms", lease.duration_ms, MOST_TEST_MS)
+    _check_most("bandwidth.max_bytes", lease.max_bytes, MOST_TEST_BYTES)
+    _check_most("bandwidth.ttl_ms", lease.ttl_ms, MOST_TEST_MS)
+
+
+def _check_peer(peer: pb.Peer) -> None:
+    _check_text("peer.node", peer.node)
+    _check_text("peer.address", peer.address)
+
+
+def _check_values(what: str, values: list[float], most: float) -> None:
+    if not values:
+        return
     if not math.isfinite(sum(values)):
-        raise MessageError(Fault.NOT_FINITE, f"a value of the {what} is no finite number")
-    if values and min(values) < 0:
-        raise MessageError(Fault.OUT_OF_RANGE, f"a value of the {what} is negative")
+        raise MessageError(Fault.NOT_FINITE, f"{what} is no finite number")
+    if min(values) < 0:
+        raise MessageError(Fault.OUT_OF_RANGE, f"{what} is negative")
+    if max(values) > most:
+        raise MessageError(Fault.OUT_OF_RANGE, f"{what} is {max(values):g}, {most:g} at most")
+
+
+def _check_most(what: str, value: float, most: float) -> None:
+    if value > most:
+        raise MessageError(Fault.OUT_OF_RANGE, f"{what} is {value:g}, {most:g} at most")
+
+
+def _check_text(what: str, text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise _too_long(what)
+
+
+def _check_texts(what: str, texts: Sequence[str], most: int) -> None:
+    if len(texts) > most:
+        raise _too_many(what, most)
+    for text in texts:
+        _check_text(what, text)
+
+
+def _too_long(what: str) -> MessageError:
+    return MessageError(Fault.TOO_LONG, f"{what} is longer than {MAX_TEXT} characters")
+
+
+def _too_many(what: str, most: int) -> MessageError:
+    return MessageError(Fault.TOO_LONG, f"{what} has more than {most} entries")
 
 
 _CHECKS: Mapping[topics.Kind, tuple[Callable[[Any, topics.Topic], None], ...]] = {
-    topics.Kind.BIRTH: (_check_origin, _check_numbered),
+    topics.Kind.BIRTH: (_check_origin, _check_numbered, _check_birth),
     topics.Kind.REPORT: (_check_origin, _check_numbered, _check_report),
     topics.Kind.RTT: (_check_origin, _check_numbered, _check_rtt),
     topics.Kind.BANDWIDTH: (_check_origin, _check_numbered, _check_bandwidth),

@@ -1,5 +1,6 @@
 """Settings: what is taken, from where, and what a wrong one is told."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,41 @@ def test_tls_needs_all_three_files_and_they_must_be_there(tmp_path: Path) -> Non
     (tmp_path / "cert.pem").unlink()
     with pytest.raises(ConfigError, match=r"broker\.tls\.cert_file: expected a readable file"):
         load_text(tmp_path, host + complete)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("interval_s = " + "9" * 5000, "lines of at most 1000 characters"),
+        ("interval_s = " + "9" * 900, "found a number of 2990 bits"),
+        ("interval_s = 0x" + "f" * 900, "found a number of 3600 bits"),
+        ("interval_s = [\n" + "[\n" * 5000, "expected TOML"),
+        ("interval_s = " + "[" * 400 + "]" * 400, "found a list"),
+        ("# \n" * 40_000, "at most 65536 bytes"),
+        ("a." * 400 + "a = 1", "a: expected one of"),
+        ('"a\\nERROR forged" = 1', r"a\nERROR forged: expected one of"),
+        ('state_dir = "/tmp/\\u0000x"', "an absolute path"),
+        ("interval_s = 1979-05-27", "a whole number"),
+        ("interval_s = nan", "a whole number"),
+        ("[interval_s]\nx = 1", "found a table"),
+    ],
+)
+def test_what_toml_trips_over_is_a_wrong_setting_and_one_line(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_text(tmp_path, text)
+    assert reason in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_variable_of_5000_digits_is_a_wrong_setting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"LEADLINE_INTERVAL_S\): interval_s: expected a whole"):
+        load_text(tmp_path, LOCAL, {"LEADLINE_INTERVAL_S": "9" * 5000})
+
+
+def test_what_never_ends_or_never_begins_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (Path("/dev/zero"), tmp_path / "fifo", tmp_path):
+        with pytest.raises(ConfigError, match="expected a regular file"):
+            load(path, {})

@@ -1,12 +1,26 @@
 """The schedule, and what the loop makes of files that are not what they should be."""
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
-from leadline_agent.config import Broker, ConfigError, Tls
-from leadline_agent.loop import Every, endpoint_of
+from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
+from leadline_agent.loop import MAX_WAITING, Agent, Every, Message, endpoint_of
+from leadline_agent.notify import Notifier
+from leadline_agent.probes import Probes
+from leadline_agent.publish import Arrived, Session
+from leadline_agent.sample import (
+    BandwidthOutcome,
+    BandwidthResult,
+    CollectorOutcome,
+    Report,
+    RttRound,
+)
 
 from tests.support.certificates import Authority, Certificate
+from tests.support.ports import free_port, wait_until
 
 
 def test_nothing_is_due_before_its_time() -> None:
@@ -51,3 +65,153 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, broken: s
         Path(getattr(certificate, broken)).write_text("no PEM")
     with pytest.raises(ConfigError, match=r"broker\.tls: expected PEM files"):
         endpoint_of(tls(certificate))
+
+
+class Systemd(Notifier):
+    """Counts how often the watchdog is fed, which wants it every second."""
+
+    def __init__(self) -> None:
+        super().__init__({"WATCHDOG_USEC": "1000000"})
+        self.fed = 0
+
+    def progress(self) -> None:
+        self.fed += 1
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    broker = Broker("127.0.0.1", free_port(), None)  # where nobody listens
+    return Settings("pi-1", "default", tmp_path, 1, 1 << 20, broker, Probe("", 8, 1 << 28, 5000))
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    return Systemd()
+
+
+@pytest.fixture
+def agent(settings: Settings, systemd: Systemd) -> Iterator[Agent]:
+    agent = Agent(settings, endpoint_of(settings.broker), SimpleQueue(), systemd)
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | RttRound | BandwidthResult]:
+    published: list[Report | RttRound | BandwidthResult] = []
+    monkeypatch.setattr(Session, "publish", lambda _, sample: published.append(sample))
+    return published
+
+
+def test_a_result_that_cannot_be_encoded_costs_itself_and_nothing_else(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    too_long = BandwidthResult(1, "L1", "pi-2", BandwidthOutcome.DONE, 1.0, duration_ms=2**40)
+    agent.handle(too_long)
+    agent.handle(BandwidthResult(1, "L2", "pi-2", BandwidthOutcome.FAILED, detail="\ud800"))
+    agent.handle(BandwidthResult(1, "L3", "pi-2", BandwidthOutcome.FAILED, detail="fine"))
+    agent.tick(time.monotonic() + 5)
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.message]
+    assert len(lines) == 2
+    assert all("BandwidthResult failed and is left out" in line for line in lines)
+
+
+def test_the_watchdog_is_fed_while_all_is_well(agent: Agent, systemd: Systemd) -> None:
+    agent.tick(time.monotonic() + 1)
+    assert systemd.fed == 1
+
+
+def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
+    agent: Agent,
+    systemd: Systemd,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reasons = ["ping is late by 12 s", ""]
+    monkeypatch.setattr(Probes, "stuck", lambda *_: reasons.pop(0))
+    now_s = time.monotonic()
+    agent.tick(now_s + 1)
+    assert systemd.fed == 0
+    assert "watchdog: not fed, because ping is late by 12 s" in caplog.text
+    agent.tick(now_s + 2)
+    assert systemd.fed == 1
+
+
+def test_the_watchdog_is_not_fed_while_what_is_due_fails(
+    agent: Agent, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    now_s = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "tick", fail)
+        agent.tick(now_s)
+        assert agent.due_s() > now_s  # not at once, for ever
+        agent.tick(now_s + 1)
+    assert systemd.fed == 0
+    agent.tick(now_s + 2)
+    agent.tick(now_s + 3)
+    assert systemd.fed == 1
+
+
+def test_a_probe_that_failed_is_in_the_next_report(
+    agent: Agent,
+    published: list[Report | RttRound | BandwidthResult],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = [["ping"], []]
+    monkeypatch.setattr(Probes, "take_failed", lambda _: failed.pop(0))
+    now_s = time.monotonic()
+    agent.tick(now_s + 5)
+    agent.tick(now_s + 10)
+    first, second = (sample for sample in published if isinstance(sample, Report))
+    assert (first.collectors[-1].name, first.collectors[-1].outcome) == (
+        "ping",
+        CollectorOutcome.FAILED,
+    )
+    assert len(second.collectors) == len(first.collectors) - 1
+
+
+def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:
+    inbox: SimpleQueue[Message] = SimpleQueue()
+    agent = Agent(settings, endpoint_of(settings.broker), inbox, Notifier({}))
+    for _ in range(10 * MAX_WAITING):
+        agent._post(Arrived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
+    assert inbox.qsize() <= MAX_WAITING
+    agent.close()
+
+
+def refuse_to_load() -> Settings:
+    raise RecursionError("maximum recursion depth exceeded")
+
+
+def vanish_to_load() -> Settings:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("reload", [refuse_to_load, vanish_to_load])
+def test_a_reload_that_fails_for_any_reason_changes_nothing(
+    agent: Agent, reload: Callable[[], Settings], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert agent.reloaded(reload) is agent
+    assert "the settings stay as they were" in caplog.text
+    wait_until(lambda: agent._probes.stuck(time.monotonic()) == "", "the probes still run")
+
+
+def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    authority = Authority(tmp_path / "ca")
+    certificate = authority.client("pi-1")
+    old = Agent(settings, endpoint_of(tls(certificate)), SimpleQueue(), Notifier({}))
+    certificate.cert_file.unlink()  # what the old settings name is gone, too
+    elsewhere = Settings(
+        *("pi-1", "default", tmp_path / "file" / "state", 1, 1 << 20),
+        *(settings.broker, settings.probe),
+    )
+    new = old.reloaded(lambda: elsewhere)
+    assert "the settings stay as they were" in caplog.text
+    assert new._settings is old._settings
+    new.close()

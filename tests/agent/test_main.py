@@ -86,6 +86,39 @@ def test_the_same_complaint_is_not_repeated_for_ever() -> None:
     assert [said(quiet, text) for text in "aaab"] == [True, True, False, True]
 
 
+def logged(quiet: Quiet, template: str, *values: object) -> str:
+    """What is written of a record; "" if nothing is."""
+    record = logging.LogRecord("x", logging.WARNING, "f", 1, template, values, None)
+    return record.getMessage() if quiet.filter(record) else ""
+
+
+def test_one_template_with_other_values_each_time_is_rationed() -> None:
+    quiet = Quiet(per_template=6)
+    lines = [logged(quiet, "lease: not followed: %s", f"odd {number}") for number in range(1000)]
+    assert len([line for line in lines if line]) == 6
+    assert "more like it are held back" in lines[5]
+    assert logged(quiet, "broker %s: connected", "here") == "broker here: connected"
+
+
+def test_all_templates_together_are_rationed() -> None:
+    quiet = Quiet(overall=60)
+    assert len([n for n in range(1000) if logged(quiet, f"template {n}")]) == 60
+
+
+def test_how_many_were_held_back_is_written_later() -> None:
+    quiet = Quiet(at_most=1)
+    assert logged(quiet, "a")
+    assert not logged(quiet, "a")
+    quiet._start_s -= 601
+    assert "1 lines before this were held back" in logged(quiet, "b")
+
+
+def test_a_line_of_the_log_is_short_and_printable() -> None:
+    line = logged(Quiet(), "lease: %s", "a\nERROR forged\x1b[2J" + "x" * 100_000)
+    assert line.isprintable()
+    assert len(line) <= 500
+
+
 def test_a_complaint_returns_after_its_time() -> None:
     quiet = Quiet(at_most=1, per_s=-1.0)
     assert [said(quiet, "a") for _ in range(3)] == [True, True, True]

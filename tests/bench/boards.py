@@ -1,11 +1,15 @@
 """Thousands of boards that report as agents do, from one process, so that a controller decides
 by measurements and takes new ones in at the same time."""
 
+import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.sharedctypes import Synchronized
+from threading import Event
 
 from leadline_agent import sample
 from leadline_agent.publish.encode import Encoder
@@ -42,34 +46,110 @@ def report(boot_ms: int) -> sample.Report:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How boards report. report_s: seconds between two reports of a board. life_s: None is a
+    board that reports and says nothing else; else each board announces itself, goes offline
+    after that many seconds, and comes back `away_s` later as another session of its agent."""
+
+    report_s: float = REPORT_EVERY_S
+    life_s: float | None = None
+    away_s: float = 3.0
+
+
 @contextmanager
-def reporting(broker: Broker, nodes: Sequence[str]) -> Iterator[None]:
-    """Every node reports every 10 s, and once a minute its round trips to four others, while
-    this lasts."""
-    process = _CONTEXT.Process(target=_report_for_ever, args=(broker, tuple(nodes)), daemon=True)
+def reporting(
+    broker: Broker, nodes: Sequence[str], pace: Pace | None = None
+) -> Iterator[Callable[[], int]]:
+    """Every node reports (every 10 s, unless `pace` says otherwise), and every sixth time its
+    round trips to four others as well, while this lasts. Yields how many reports were sent."""
+    sent = _CONTEXT.Value("Q", 0)
+    arguments = (broker, tuple(nodes), pace or Pace(), sent)
+    process = _CONTEXT.Process(target=_report_for_ever, args=arguments, daemon=True)
     process.start()
     try:
-        yield
+        yield lambda: sent.value
     finally:
         process.terminate()
         process.join()
 
 
-def _report_for_ever(broker: Broker, nodes: tuple[str, ...]) -> None:
+class _Board:
+    """One node's agent, as the broker sees it."""
+
+    def __init__(self, client: Client, node: str, at: int, ends_s: float) -> None:
+        self._client, self._node, self._at = client, node, at
+        self._boot_id = os.urandom(16)
+        self._session = 0
+        self._encoder = Encoder(CLUSTER, node, self._boot_id, 1)
+        self.is_away = False
+        self.changes_s = ends_s
+
+    def announce(self) -> None:
+        """Say what this board is and that it is online."""
+        last = self._at + 1
+        address = f"10.99.{last // 250}.{last % 250}"
+        board = sample.Board(
+            "0.1.0", "Simulated", "aarch64", "6.1", 4, 4 << 30, address, 1.0, ("iperf3", "icmp")
+        )
+        birth = self._encoder.birth(board, address, 0, _now_ms())
+        _publish(self._client, topics.Kind.BIRTH, birth)
+        _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=True))
+
+    def change(self, pace: Pace, now_s: float) -> None:
+        """Go away, or come back as another session."""
+        assert pace.life_s is not None
+        self.is_away = not self.is_away
+        self.changes_s = now_s + (pace.away_s if self.is_away else pace.life_s)
+        if self.is_away:
+            _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=False))
+            return
+        self._session += 1
+        self._encoder = Encoder(CLUSTER, self._node, self._boot_id, 1 + self._session)
+        self.announce()
+
+    def report(self, nodes: tuple[str, ...], turn: int) -> None:
+        """Send what is due in this turn."""
+        _publish(self._client, topics.Kind.REPORT, self._encoder.sample(report(_now_ms())))
+        if turn % RTT_EVERY_TURNS == 0:
+            round_trips = self._encoder.sample(_round(nodes, self._at))
+            _publish(self._client, topics.Kind.RTT, round_trips)
+
+
+def _report_for_ever(
+    broker: Broker, nodes: tuple[str, ...], pace: Pace, sent: "Synchronized[int]"
+) -> None:
     os.nice(19)  # they are to take nothing from what is measured
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
+    client.reconnect_delay_set(1, 1)
+    connected = Event()
+    client.on_connect = lambda *_: connected.set()
     client.connect(broker.host, broker.port)
     client.loop_start()
-    encoders = [Encoder(CLUSTER, node, os.urandom(16), 1) for node in nodes]
+    connected.wait()
     begin_s, turn = time.monotonic(), 0
+    life_s = math.inf if pace.life_s is None else pace.life_s
+    # They end one after the other and not all at once.
+    boards = [
+        _Board(client, node, at, begin_s + life_s * (1 + at / len(nodes)))
+        for at, node in enumerate(nodes)
+    ]
     while True:
-        for at, encoder in enumerate(encoders):
+        for at, board in enumerate(boards):
             # Spread over the interval, as boards that were switched on one by one are.
-            due_s = begin_s + REPORT_EVERY_S * (turn + at / len(nodes))
+            due_s = begin_s + pace.report_s * (turn + at / len(nodes))
             time.sleep(max(0.0, due_s - time.monotonic()))
-            _publish(client, topics.Kind.REPORT, encoder.sample(report(_now_ms())))
-            if turn % RTT_EVERY_TURNS == 0:
-                _publish(client, topics.Kind.RTT, encoder.sample(_round(nodes, at)))
+            if pace.life_s is not None:
+                if connected.is_set():  # also after the broker was away, which forgot them all
+                    connected.clear()
+                    for each in boards:
+                        if not each.is_away:
+                            each.announce()
+                if time.monotonic() >= board.changes_s:
+                    board.change(pace, time.monotonic())
+            if not board.is_away:
+                board.report(nodes, turn)
+                sent.value += 1
         turn += 1
 
 

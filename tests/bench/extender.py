@@ -114,6 +114,7 @@ def row(what: str, waits: Sequence[float], alone: Sequence[float]) -> str:
 
 def answers_ms(extended: Extending) -> dict[str, list[float]]:
     """How long each answer takes on a quiet machine, asked as kube-scheduler does."""
+    assert extended.caller is not None
     shown = ssl.create_default_context(cafile=extended.caller.ca_file)
     shown.load_cert_chain(extended.caller.cert_file, extended.caller.key_file)
     names = [f"n{i:04}" for i in range(ASKED)]

@@ -11,7 +11,7 @@ from leadline_controller.config import Settings
 from leadline_controller.core.leases import DELIVERY_S, BandwidthWork, PingWork
 from leadline_controller.core.manifest import read_node
 from leadline_controller.core.model import Pod
-from leadline_controller.ingest.leases import Prober
+from leadline_controller.ingest.leases import Prober, Probing
 from leadline_controller.notify import LATE_S, Rounds
 from leadline_controller.serve.settings import ExtenderSettings
 from leadline_controller.sim.clock import SimClock
@@ -124,7 +124,7 @@ async def ticking(
     """The part of a controller that sends what is due, on a clock that a test moves."""
     controller = wiring.Controller(Settings(), SimCluster(), turn, clock)
     boards = probing.Scene("n1", "n2")
-    prober = Prober(boards.fleet.state, sent, probing.LIMITS, ())
+    prober = Prober(boards.fleet.state, sent, Probing(probing.LIMITS), lambda: boards.nodes)
     async with running(controller._tick(prober)):
         await clock.advance(0)
         yield controller
@@ -150,7 +150,8 @@ async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> N
     clock, lives = SimClock(), True
     rounds = Rounds(clock.now_s)
     controller = wiring.Controller(Settings(), SimCluster(), Turn(), clock, rounds=rounds)
-    prober = Prober(probing.Scene("n1").fleet.state, probing.Sent(), probing.LIMITS, ())
+    boards = probing.Scene("n1")
+    prober = Prober(boards.fleet.state, probing.Sent(), Probing(), lambda: boards.nodes)
     async with running(controller._tick(prober, lambda: lives)):
         await clock.advance(2 * LATE_S)
         assert rounds.late() == []
@@ -179,3 +180,18 @@ async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -
             await clock.advance(1)
             sent.pings.clear()
             tested.clear()
+
+
+async def test_of_nodes_that_are_new_and_unknown_the_brokers_word_is_fetched() -> None:
+    clock, fetched = SimClock(), list[str]()
+    cluster = SimCluster([read_node(each) for each in NODES])
+    controller = wiring.Controller(Settings(), cluster, Turn(), clock)
+    boards = probing.Scene()
+    prober = Prober(boards.fleet.state, probing.Sent(), Probing(), lambda: boards.nodes)
+    async with running(controller._tick(prober, fetch=fetched.extend)):
+        await clock.advance(1)
+        assert fetched == []
+        async with running(controller.follow()):
+            assert await eventually(lambda: controller.state.listed)
+            await clock.advance(5)
+            assert fetched == ["n1", "n2"]  # once

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,22 +21,26 @@ from tests.system.daemons import Daemon, leadline
 @dataclass(frozen=True)
 class Extending:
     """The controller as a process that places nothing by itself. address: where kube-scheduler
-    asks; caller: what it shows; inspected: where the command line asks."""
+    asks; caller: what it shows, None without TLS; inspected: where the command line asks."""
 
     plane: ControlPlane
     controller: Daemon
     address: str
-    caller: Certificate
+    caller: Certificate | None
     inspected: str
 
     @contextmanager
     def scheduler(self, *options: str, **limits: Any) -> Iterator[Part]:
         """kube-scheduler with the file that `leadline kube extender-config` prints; `limits` as
         kube_scheduler takes them."""
+        shown: Sequence[str] = ("--address", f"http://{self.address}")
+        if self.caller is not None:
+            shown = (
+                *("--address", f"https://{self.address}", "--ca", str(self.caller.ca_file)),
+                *("--cert", str(self.caller.cert_file), "--key", str(self.caller.key_file)),
+            )
         printed = leadline(
-            *("kube", "extender-config", "--address", f"https://{self.address}"),
-            *("--ca", str(self.caller.ca_file), "--cert", str(self.caller.cert_file)),
-            *("--key", str(self.caller.key_file), "--kubeconfig", str(self.plane.kubeconfig)),
+            *("kube", "extender-config", *shown, "--kubeconfig", str(self.plane.kubeconfig)),
             *(option for option in options if option),
         )
         assert (printed.returncode, printed.stderr) == (0, "")
@@ -46,24 +50,30 @@ class Extending:
 
 
 @contextmanager
-def extending(plane: ControlPlane, folder: Path, options: str = "{}") -> Iterator[Extending]:
-    """Yield it at work with dacs and these options (TOML); there is no broker."""
+def extending(
+    plane: ControlPlane, folder: Path, options: str = "{}", *, tls: bool = True
+) -> Iterator[Extending]:
+    """Yield it at work with dacs and these options (TOML); there is no broker. Without `tls`
+    everybody on this machine may ask, and nobody may have pods bound."""
     authority = Authority(folder / "pki")
     server, caller = authority.server("127.0.0.1"), authority.client("kube-scheduler")
     address, inspected = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     config = folder / "controller.toml"
+    secured = (
+        f'bind = true\n[extender.tls]\nca_file = "{server.ca_file}"\n'
+        f'cert_file = "{server.cert_file}"\nkey_file = "{server.key_file}"\n'
+    )
     config.write_text(
         f"warm_up_s = 0\nbroker.port = {free_port()}\n"
         f'[kubernetes]\nkubeconfig = "{plane.kubeconfig}"\nstandalone = false\n'
         f'[strategy]\nname = "dacs"\noptions = {options}\n'
         f'[grpc]\naddress = "{inspected}"\n'
-        f'[extender]\naddress = "{address}"\n[extender.tls]\nca_file = "{server.ca_file}"\n'
-        f'cert_file = "{server.cert_file}"\nkey_file = "{server.key_file}"\n'
+        f'[extender]\naddress = "{address}"\n{secured if tls else ""}'
     )
     controller = Daemon("leadline_controller", config, folder / "controller.log")
     try:
         controller.start()
         controller.wait_said("answering kube-scheduler")
-        yield Extending(plane, controller, address, caller, inspected)
+        yield Extending(plane, controller, address, caller if tls else None, inspected)
     finally:
         controller.stop()

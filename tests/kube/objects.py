@@ -18,6 +18,7 @@ def node(
     taints: Sequence[Mapping[str, str]] = (),
     ready: bool = True,
     unschedulable: bool = False,
+    address: str | None = None,
 ) -> Object:
     """Return a node as its kubelet would register it; quantities in Kubernetes' notation."""
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods)}
@@ -30,6 +31,7 @@ def node(
             "capacity": resources,
             "allocatable": resources,
             "conditions": [condition("Ready", ready)],
+            **({"addresses": [{"type": "InternalIP", "address": address}]} if address else {}),
         },
     }
 

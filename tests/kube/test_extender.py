@@ -3,6 +3,8 @@ server, in every way that it can be configured."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import signal
@@ -18,11 +20,16 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from tests.attack.extender import all_at_once
+from tests.attack.extender_client import Address
+from tests.attack.extender_questions import of_labels, whole_question
+from tests.controller.serve.asking import args, wants
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import Daemon as Part
 from tests.kube.extending import Extending, extending
 from tests.kube.objects import namespace, node, pod
+from tests.support.memory import controller_limit_bytes, limited_memory, peak_bytes
 from tests.system.daemons import Daemon, eventually, leadline
 
 pytestmark = pytest.mark.cluster
@@ -284,3 +291,65 @@ def test_pods_that_were_bound_meanwhile_count_after_a_restart(scene: Scene) -> N
         scene.controller.start()
         scene.add("second", {BANDWIDTH: "600"})
         scene.wait_note("second", "FailedScheduling", "needs 600 Mbit/s, has 400")
+
+
+def test_five_thousand_boards_sent_whole_are_answered_within_the_units_memory(
+    scene: Scene,
+) -> None:
+    """The manual's promise, under MemoryMax; what is longer than it may be is refused there."""
+    scene.controller.stop()
+    with limited_memory(controller_limit_bytes("MemoryMax")):
+        scene.controller.start()
+    eventually(lambda: errors_to(scene, small_question()), lambda errors: errors == [""], "ready")
+    question = whole_question(5000)
+    # On a busy machine it may take longer than kube-scheduler waits, which then asks again.
+    eventually(lambda: errors_to(scene, question), lambda errors: errors == [""], "it is answered")
+    for errors in (errors_to(scene, question, 4), errors_to(scene, of_labels(40_000_000), 2)):
+        assert all(not error or "nodeCacheCapable: true" in error for error in errors), errors
+    assert scene.controller.pid is not None
+    assert peak_bytes(scene.controller.pid) < controller_limit_bytes("MemoryHigh")
+
+
+def small_question() -> bytes:
+    return args(wants("small"), [*NODES])
+
+
+def errors_to(scene: Scene, question: bytes, count: int = 1) -> list[str]:
+    caller = scene.extending.caller
+    assert caller is not None
+    shown = ssl.create_default_context(cafile=caller.ca_file)
+    shown.load_cert_chain(caller.cert_file, caller.key_file)
+    address = Address.of(scene.extending.address, shown)
+    return asyncio.run(all_at_once(address, question, count))
+
+
+def test_pods_that_must_be_spread_are_bound_in_whatever_order(scene: Scene) -> None:
+    """kube-scheduler binds them side by side, so not in the order in which it decided."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "spread"}},
+        "nodeTaintsPolicy": "Honor",
+    }
+    names = [f"spread-{number}" for number in range(12)]
+    with scene.scheduler("--bind", "--no-ignorable"):
+        for name in names:
+            scene.add(name, labels={"app": "spread"}, topologySpreadConstraints=[spread])
+        where = [scene.wait_bound(name) for name in names]
+    assert {node: where.count(node) for node in NODES} == dict.fromkeys(NODES, 4)
+
+
+def test_nobody_binds_what_kube_scheduler_did_not_ask_about(scene: Scene) -> None:
+    caller = scene.extending.caller
+    assert caller is not None
+    shown = ssl.create_default_context(cafile=caller.ca_file)
+    shown.load_cert_chain(caller.cert_file, caller.key_file)
+    scene.add("alone")
+    uid = scene.api.get(f"{PODS}/alone")["metadata"]["uid"]
+    binding = {"PodName": "alone", "PodNamespace": PLACE, "PodUID": uid, "Node": WIDE}
+    with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
+        connection.request("POST", "/bind", json.dumps(binding))
+        told = json.loads(connection.getresponse().read())["Error"]
+    assert "nobody asked about such a pod" in told
+    assert scene.nodes_of("alone") == {"alone": None}

@@ -206,6 +206,107 @@ def test_values_that_cannot_be(kind: Kind, change: Callable[[Any], object]) -> N
     assert fault(kind, changed(kind, change)) == Fault.OUT_OF_RANGE
 
 
+# Maxima: for every field of every message, found by the schema, so that none is forgotten.
+
+
+def scalars(message: Message, path: str = "") -> list[tuple[str, Any]]:
+    """Every number and text of a message's type with its path, but enums and truth values."""
+    found = []
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is not None:
+            inner: Message = getattr(pb, field.message_type.name)()
+            found += scalars(inner, f"{path}{field.name}.")
+        elif field.cpp_type not in (field.CPPTYPE_BOOL, field.CPPTYPE_ENUM):
+            found.append((f"{path}{field.name}", field))
+    return found
+
+
+def lists(message: Message, path: str = "") -> list[str]:
+    """Every repeated field of a message's type."""
+    found = []
+    for field in message.DESCRIPTOR.fields:
+        found += [f"{path}{field.name}"] if field.is_repeated else []
+        if field.message_type is not None:
+            inner: Message = getattr(pb, field.message_type.name)()
+            found += lists(inner, f"{path}{field.name}.")
+    return found
+
+
+def largest(field: Any) -> Any:
+    """More than anything believable of this type, and no infinity."""
+    return {
+        field.CPPTYPE_FLOAT: 3e38,
+        field.CPPTYPE_DOUBLE: 1e308,
+        field.CPPTYPE_UINT32: 2**32 - 1,
+        field.CPPTYPE_UINT64: 2**64 - 1,
+        field.CPPTYPE_STRING: b"x" * 5000 if field.type == field.TYPE_BYTES else "x" * 5000,
+    }[field.cpp_type]
+
+
+# A lease holds one of two works; each is tried by itself.
+LEASES = [
+    pb.Lease(node="pi-1", ping=pb.PingLease()),
+    pb.Lease(node="pi-1", bandwidth=pb.BandwidthLease()),
+]
+TRIED: list[tuple[Kind, Any]] = [
+    *((kind, MESSAGES[kind]) for kind in SENT),
+    *((Kind.LEASE, each) for each in LEASES),
+]
+SCALARS = [
+    pytest.param(kind, message, path, field, id=f"{kind} {path}")
+    for kind, message in TRIED
+    for path, field in scalars(message)
+    if kind is not Kind.LEASE or message.WhichOneof("work") in path or path == "node"
+]
+LISTS = [
+    pytest.param(kind, message, path, id=f"{kind} {path}")
+    for kind, message in TRIED
+    for path in lists(message)
+    if kind is not Kind.LEASE or message.WhichOneof("work") in path
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "path", "field"), SCALARS)
+def test_every_field_has_a_maximum(kind: Kind, message: Any, path: str, field: Any) -> None:
+    changed = type(message)()
+    changed.CopyFrom(message)
+    if field.is_repeated:
+        getattr(changed, path).append(largest(field))
+    else:
+        put(changed, path, largest(field))
+    if path == "peers.received":
+        changed.peers[0].sent = largest(field)
+    if path == "timing.measured_boot_ms":
+        changed.timing.ClearField("sent_boot_ms")
+    allowed = {Fault.OUT_OF_RANGE, Fault.TOO_LONG}
+    if path in ("node", "origin.node", "origin.boot_id"):
+        allowed = {Fault.WRONG_NODE, Fault.BROKEN}  # they can be only one thing
+    assert fault(kind, changed.SerializeToString()) in allowed
+
+
+@pytest.mark.parametrize(("kind", "message", "path"), LISTS)
+def test_every_list_has_a_maximum(kind: Kind, message: Any, path: str) -> None:
+    changed = type(message)()
+    changed.CopyFrom(message)
+    *steps, last = path.split(".")
+    inner = changed
+    for step in steps:
+        inner = getattr(inner, step)
+    values = getattr(inner, last)
+    for _ in range(300):
+        values.append("x") if last == "probes" else values.add()
+    assert fault(kind, changed.SerializeToString()) == Fault.TOO_LONG
+
+
+@pytest.mark.parametrize(("celsius", "known"), [(-100, True), (-101, False), (250, True)])
+def test_a_temperature_is_one_at_which_boards_work(celsius: float, known: bool) -> None:
+    payload = changed(Kind.REPORT, lambda m: setattr(m.temperature, "cpu_celsius", celsius))
+    if known:
+        assert decode(topic(Kind.REPORT), payload, SCHEMA)
+    else:
+        assert fault(Kind.REPORT, payload) == Fault.OUT_OF_RANGE
+
+
 @pytest.mark.parametrize("kind", NUMBERED)
 def test_the_time_of_sending_is_added_to_what_was_encoded(kind: Kind) -> None:
     unsent = changed(kind, lambda m: m.timing.ClearField("sent_boot_ms"))

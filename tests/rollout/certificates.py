@@ -30,6 +30,24 @@ def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
     )
 
 
+def sign_client(yard: Yard, name: str, out: Path, key: Path) -> None:
+    """Sign a certificate for a client of the broker with the yard's authority, and make its key."""
+    folder, request = yard.folder / "pki", out.with_suffix(".csr")
+    extensions = out.with_suffix(".ext")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    _openssl("req", *curve, "-nodes", "-keyout", key, "-subj", f"/CN={name}", "-out", request)
+    extensions.write_text(
+        f"subjectAltName=DNS:{name}\nextendedKeyUsage=clientAuth\n"
+        "keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:FALSE\n"
+        "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+    )
+    _openssl(
+        *("x509", "-req", "-in", request, "-CA", folder / "mqtt-ca.pem"),
+        *("-CAkey", folder / "mqtt-ca.key", "-set_serial", "0x7e58", "-days", "2"),
+        *("-extfile", extensions, "-out", out),
+    )
+
+
 def days_left(pem: str) -> int:
     """How many whole days from now a certificate in PEM ends: found by halves, 0 to 16384."""
     low, high = 0, 1 << 14

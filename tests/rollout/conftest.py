@@ -37,6 +37,7 @@ CHAPTERS = (
     "test_metrics",
     "test_refusals",
     "test_secrets",
+    "test_hostile",
     "test_watchdog",
     "test_reboot",
     "test_broker_away",

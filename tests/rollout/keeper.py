@@ -70,11 +70,13 @@ class Keeper:
 
     def _start(self, name: str) -> None:
         command = self._commands[name]
+        self._group.mkdir(exist_ok=True)
+        _pass_on(self._group)
         pid = os.fork()
         if pid == 0:
             # Machines in one control group would take each other's services for their own.
             group = self._group / name
-            group.mkdir(parents=True, exist_ok=True)
+            group.mkdir(exist_ok=True)
             (group / "cgroup.procs").write_text("0")
             log = os.open(command[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             nothing = os.open(os.devnull, os.O_RDONLY)
@@ -92,6 +94,13 @@ class Keeper:
             os.waitpid(pid, 0)
             del self._running[pid]
         _remove(self._group / name)
+
+
+def _pass_on(group: Path) -> None:
+    """Let the machines limit memory and processes, where this kernel has the controllers here and
+    not in the old hierarchies."""
+    for controller in {"memory", "pids"} & set((group / "cgroup.controllers").read_text().split()):
+        (group / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def _remove(group: Path) -> None:

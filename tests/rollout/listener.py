@@ -1,4 +1,7 @@
-"""Listens at the yard's broker as the controller may: with its certificate, to every node.
+"""Listens at the yard's broker as a controller may: to every node.
+
+The broker lets in one client of a name, so it has a certificate of its own, with the name that
+controllers had before each of them got its own.
 
 It runs as a process of its own inside the yard (`python -m tests.rollout.listener`), since a
 test is outside of that network, and writes a line for each message: when, topic, sequence.
@@ -23,6 +26,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.rollout.certificates import sign_client
 from tests.rollout.yard import REPOSITORY, Yard
 
 PORT = 8883
@@ -102,8 +106,8 @@ def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
     """A listener, subscribed, for the time of a block."""
     keys = yard.folder / "listener"
     keys.mkdir(mode=0o700, exist_ok=True)
-    for name in ("ca.pem", "cert.pem", "key.pem"):
-        (keys / name).write_text(yard.server.run(f"cat {KEYS}/{name}").stdout)
+    (keys / "ca.pem").write_text(yard.server.run(f"cat {KEYS}/ca.pem").stdout)
+    sign_client(yard, "leadline-controller", keys / "cert.pem", keys / "key.pem")
     program = [sys.executable, "-m", "tests.rollout.listener"]
     command = yard.spaces.command(*program, yard.server.address, keys, cluster)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)

@@ -38,6 +38,16 @@ def attempt(machine: Machine, yard: Yard, part: str = "agent", **asked: object) 
 
 
 @contextmanager
+def without_agent(board: Machine) -> Iterator[None]:
+    """The broker lets in one client of a name, so the agent is stopped for the time of a block."""
+    board.run("systemctl stop leadline-agent")
+    try:
+        yield
+    finally:
+        board.run("systemctl start leadline-agent")
+
+
+@contextmanager
 def other_keys(yard: Yard, board: Machine, files: Sequence[Path]) -> Iterator[str]:
     """The board's agent runs with this certificate and key for the time of a block; gives the
     moment since when, for journalctl."""
@@ -104,11 +114,9 @@ def test_a_board_with_anothers_certificate_is_refused_and_both_are_named(
         said = refused(board, since, why)
         with nothing_heard_of(ear, "pi-1", "pi-2"):
             log = broker_log(deployed, log_bytes)
-    # The client's id and, after u, the name in its certificate.
-    named = [
-        line for line in log.splitlines() if "leadline-default-pi-1" in line and "u'pi-2'" in line
-    ]
-    assert board.address in named[0]
+    # Its address and, after u, the name in its certificate.
+    named = [line for line in log.splitlines() if board.address in line and "u'pi-2'" in line]
+    assert named
     evidence.say("refused-another.txt", said + named[0])
     ear.wait_for("pi-1", Kind.REPORT, len(ear.heard("pi-1", Kind.REPORT)) + 1, within_s=120)
 
@@ -167,9 +175,9 @@ def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
     denied += ["$SYS/broker/uptime", "$CONTROL/dynamic-security/v1", "anything"]
     allowed = f"{ROOT}/pi-1/{Kind.BANDWIDTH}"
     # Retained: an empty birth would take pi-2's away.
-    told = attempt(
-        deployed.boards["pi-1"], deployed, publish=[*denied, allowed], retain=True, id="x"
-    )
+    board = deployed.boards["pi-1"]
+    with without_agent(board):
+        told = attempt(board, deployed, publish=[*denied, allowed], retain=True, id="x")
     assert {told["answers"][topic] for topic in denied} == {"Not authorized"}
     assert told["answers"][allowed] in ("Success", "No matching subscribers")
     wait_for_an_empty_one(ear, "pi-1")  # it was sent last, so all has come
@@ -177,8 +185,10 @@ def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
 
 
 def test_a_board_cannot_leave_anothers_will(deployed: Yard, ear: Listener) -> None:
-    for node in ("pi-2", "pi-1"):
-        attempt(deployed.boards["pi-1"], deployed, will=f"{ROOT}/{node}/{Kind.BANDWIDTH}")
+    board = deployed.boards["pi-1"]
+    with without_agent(board):
+        for node in ("pi-2", "pi-1"):
+            attempt(board, deployed, will=f"{ROOT}/{node}/{Kind.BANDWIDTH}")
     wait_for_an_empty_one(ear, "pi-1")  # its own will, left after the other
     assert not [each for each in ear.heard("pi-2") if each.is_empty]
 
@@ -195,7 +205,7 @@ def test_a_board_hears_no_lease_but_its_own(deployed: Yard) -> None:
     board, own = deployed.boards["pi-1"], f"{ROOT}/pi-1/{Kind.LEASE}"
     all_of_them = [own, f"{ROOT}/pi-2/{Kind.LEASE}", f"{ROOT}/+/{Kind.LEASE}", "#", f"{ROOT}/#"]
     board.run(f"rm -f {READY}")
-    with ThreadPoolExecutor(1) as pool:
+    with without_agent(board), ThreadPoolExecutor(1) as pool:
         told = pool.submit(
             attempt, board, deployed, subscribe=all_of_them, until=f"{own}", ready=READY
         )

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,19 +28,22 @@ def mosquitto(
     tls: Certificate | None = None,
     port: int | None = None,
     host: str = "127.0.0.1",
+    whole: Callable[[int], Sequence[str]] | None = None,
 ) -> Iterator[Broker]:
     """Run mosquitto until the block ends.
 
     With `tls` (the server's certificate) clients must bring a certificate of the same
     authority, and its common name is their user name. A broker that is started again on
-    its old `port` has forgotten everything: there is no persistence.
+    its old `port` has forgotten everything: there is no persistence. `whole` makes the lines of
+    the configuration for a port, in place of all that is set here.
     """
     port = port or free_port(host)
     with tempfile.TemporaryDirectory(prefix="leadline-mosquitto-") as name:
         folder = Path(name)
         log = folder / "log"
         config = folder / "mosquitto.conf"
-        config.write_text("\n".join([*_config(host, port, tls), *config_lines, ""]))
+        lines = _config(host, port, tls) if whole is None else whole(port)
+        config.write_text("\n".join([*lines, *config_lines, ""]))
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [_program(), "-c", str(config)], stdout=output, stderr=subprocess.STDOUT

@@ -101,9 +101,10 @@ class Daemon:
 
 
 class RestartableBroker:
-    """A mosquitto that asks for client certificates, and comes back at the same place."""
+    """A mosquitto that comes back at the same place, and asks for client certificates where it is
+    given its own."""
 
-    def __init__(self, certificate: Certificate) -> None:
+    def __init__(self, certificate: Certificate | None) -> None:
         self._certificate = certificate
         self._running = ExitStack()
         self._pid: int | None = None

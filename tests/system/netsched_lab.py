@@ -38,6 +38,7 @@ BOARDS = (
     BoardSpec("n3", rate_mbps=4),
     BoardSpec("n4", rate_mbps=4),
 )
+_SPEC = LabSpec(boards=BOARDS)
 FREE, *THROTTLED = NAMES = tuple(board.name for board in BOARDS)
 COUNTS = (90, 5, 10)
 SCHEDULERS = {"netsched": "leadline", "kube-scheduler": "default-scheduler"}
@@ -98,8 +99,9 @@ def _act(address: str) -> Played:
         plane = stack.enter_context(control_plane(folder))
         api = Api(plane.kubeconfig)
         for board in NAMES:
-            api.add_node(node(board, cpu="4", memory="971M"))
-        api.add_node(node(SERVER, cpu="8", memory="16G", taints=[_MASTER_TAINT]))
+            api.add_node(node(board, cpu="4", memory="971M", address=_SPEC.address(board)))
+        taints = [_MASTER_TAINT]
+        api.add_node(node(SERVER, cpu="8", memory="16G", taints=taints, address=address))
         grpc = f"127.0.0.1:{free_port()}"
         config = folder / "controller.toml"
         config.write_text(_controller_toml(address, plane.kubeconfig, grpc))

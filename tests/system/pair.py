@@ -203,7 +203,7 @@ def pair(folder: Path) -> Iterator[Pair]:
         admin = Api(plane.kubeconfig)
         cleanup.enter_context(applied(admin))
         for name in NODES:
-            admin.add_node(node(name, cpu="64", pods=500))
+            admin.add_node(node(name, cpu="64", pods=500, address="192.0.2.1"))
         candidates = [_candidate(folder / name, plane, broker) for name in ("a", "b")]
         built = Pair(plane, audit, broker, (candidates[0], candidates[1]))
         cleanup.callback(built.clean)

@@ -125,7 +125,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         for name, agent in agents.items():
             cleanup.callback(agent.stop)
             agent.start()
-            built.api.add_node(node(name, cpu="4"))
+            built.api.add_node(node(name, cpu="4", address=BOARDS[name]))
         yield built
 
 

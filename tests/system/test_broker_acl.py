@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from leadline_wire.topics import Kind
 
+from tests.attack.telemetry import stolen_id
 from tests.rollout.mqtt_try import Attempt
-from tests.support.broker_role import acl
+from tests.support.broker_role import CONTROLLER, controller_of, role_broker
 from tests.support.certificates import Authority, Certificate
-from tests.support.mosquitto import Broker, mosquitto
+from tests.support.mosquitto import Broker
 from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.broker
@@ -30,8 +31,7 @@ def authority(folder: Path) -> Authority:
 
 @pytest.fixture(scope="module")
 def broker(folder: Path, authority: Authority) -> Iterator[Broker]:
-    rules = acl(folder, cluster="home", locked_out=["pi-9"])
-    with mosquitto([f"acl_file {rules}"], authority.server("localhost")) as broker:
+    with role_broker(folder, authority, "home", ["pi-9"], controllers=["a", "b"]) as broker:
         yield broker
 
 
@@ -47,7 +47,8 @@ def keys(certificate: Certificate) -> str:
 
 def attempt(broker: Broker, authority: Authority, name: str, **asked: object) -> Attempt:
     base = {"host": "localhost", "port": broker.port, "id": f"{name} tries {sorted(asked)}"}
-    made = Attempt(base | {"keys": keys(authority.client(name))} | asked)
+    certificate = authority.client(name.replace(":", "-"), common_name=name)
+    made = Attempt(base | {"keys": keys(certificate)} | asked)
     made.run()
     return made
 
@@ -67,13 +68,19 @@ def test_a_node_says_its_own_and_nothing_else(broker: Broker, authority: Authori
     assert allowed(broker, authority, "pi-1", [*own, *others, *strange, *dollar, "x"]) == own
 
 
+@pytest.mark.parametrize("name", [CONTROLLER, controller_of("a"), controller_of("b")])
 def test_the_controller_gives_leases_and_speaks_for_no_node(
-    broker: Broker, authority: Authority
+    broker: Broker, authority: Authority, name: str
 ) -> None:
     leases = [f"{ROOT}/{node}/lease" for node in ("pi-1", "pi-2")]
     sayings = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
     rest = ["leadline/v1/other/pi-1/lease", "$CONTROL/dynamic-security/v1", "x"]
-    assert allowed(broker, authority, "leadline-controller", [*leases, *sayings, *rest]) == leases
+    assert allowed(broker, authority, name, [*leases, *sayings, *rest]) == leases
+
+
+def test_a_host_that_has_no_controller_may_not_be_one(broker: Broker, authority: Authority) -> None:
+    leases = [f"{ROOT}/pi-1/lease"]
+    assert allowed(broker, authority, controller_of("c"), leases) == []
 
 
 def test_a_node_that_is_locked_out_says_nothing(broker: Broker, authority: Authority) -> None:
@@ -100,7 +107,7 @@ def test_a_strange_name_says_nothing_for_a_node(
     [
         ("pi-1", f"{ROOT}/pi-1/lease", {f"{ROOT}/pi-1/lease"}),
         (
-            "leadline-controller",
+            controller_of("a"),
             f"{ROOT}/pi-1/status",
             {f"{ROOT}/pi-1/{kind}" for kind in SAYINGS},
         ),
@@ -122,10 +129,14 @@ def test_everybody_hears_what_is_for_them(
         )
         wait_until(ready.exists, "the ear has subscribed")
         attempt(
-            *(broker, authority, "leadline-controller"),
+            *(broker, authority, controller_of("b")),
             publish=[f"{ROOT}/pi-2/lease", f"{ROOT}/pi-1/lease"],
             id="says leases",
         )
         said = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
         attempt(broker, authority, "pi-1", publish=said, id="says the rest")
         assert set(ear.result(60).heard) == heard
+
+
+def test_a_stolen_client_id_costs_neither_of_two_controllers_a_report(tmp_path: Path) -> None:
+    assert (check := stolen_id(tmp_path, 30)).held, check

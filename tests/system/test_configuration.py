@@ -148,6 +148,8 @@ WRONG = [
     ("probe.interval_s = 0.1", "probe.interval_s", "expected a number of 1 or more, got 0.1"),
     ("probe.ping_interval_s = 1e12", "probe.ping_interval_s", "expected a whole number"),
     ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
+    ('probe.networks = "10.0.0.0/24"', "probe.networks", "expected a list"),
+    ('probe.networks = ["10.0.0.1/24"]', "probe.networks[0]", "expected a network such as"),
     ('grpc.address = "0.0.0.0:50505"', "grpc.address", "needs TLS with client certificates"),
     (
         '[grpc.tls]\nca_file = "{ca}"\ncert_file = "{cert}"\nkey_file = "{stranger}"',
@@ -161,6 +163,12 @@ WRONG = [
         "needs TLS with client certificates",
     ),
     ('extender.address = "unix:/run/x"', "extender.address", "kube-scheduler takes host:port"),
+    (
+        "extender.bind = true",
+        "extender.bind",
+        "expected false without extender.tls, for only those",
+    ),
+    ('extender.bind = "yes"', "extender.bind", "expected true or false, got text 'yes'"),
     ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),
     ('extender.tls.ca_file = "{ca}"', "extender.tls.cert_file", "expected a file; all three"),
     ("kubernetes.standalone = false", "kubernetes.standalone", "or a section [extender] beside"),
@@ -279,12 +287,13 @@ def test_the_extender_is_offered_where_its_section_is_there(
     settings = controller.load(file)
     assert (settings.standalone, settings.extender) == (False, ExtenderSettings())
     file.write_text(
-        '[extender]\naddress = "0.0.0.0:1"\nfilters = "all"\n[extender.tls]\n'
+        '[extender]\naddress = "0.0.0.0:1"\nfilters = "all"\nbind = true\n[extender.tls]\n'
         f'ca_file = "{pem["ca"]}"\ncert_file = "{pem["cert"]}"\nkey_file = "{pem["key"]}"\n'
     )
     extender = controller.load(file).extender
     assert extender is not None
     assert (extender.host, extender.port, extender.every_filter) == ("0.0.0.0", 1, True)
+    assert extender.bind
 
 
 def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> None:

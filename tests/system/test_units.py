@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import environment
+from leadline_controller.serve import extender, gate
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -59,6 +60,11 @@ def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path
     bare = tmp_path / unit.name
     bare.write_text(unit.read_text().split("# Everything else is closed")[0])
     assert analyze("security", "--offline=true", f"--threshold={tenths}", bare).returncode != 0
+
+
+def test_the_controllers_descriptors_suffice_for_all_that_its_settings_let_in() -> None:
+    limit = int(settings(CONTROLLER)["LimitNOFILE"][0])
+    assert limit >= 2 * (gate.PLACES * 3 + extender.Limits().connections + 512)
 
 
 def exposed(unit: Path) -> set[str]:

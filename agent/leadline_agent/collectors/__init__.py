@@ -18,6 +18,7 @@ from leadline_agent.sample import AbsentError, CollectorOutcome, CollectorRun, R
 
 LOG = logging.getLogger(__name__)
 SYS_ROOT = Path("/sys")
+MAX_DURATION_US = (1 << 32) - 1  # 71 minutes; what the wire can hold
 
 
 class Collector(Protocol):
@@ -58,7 +59,8 @@ class Collectors:
         for name, collector in self._collectors.items():
             start_ns = time.perf_counter_ns()
             outcome = _run(name, collector, readings)
-            runs.append(CollectorRun(name, outcome, (time.perf_counter_ns() - start_ns) // 1000))
+            duration_us = (time.perf_counter_ns() - start_ns) // 1000
+            runs.append(CollectorRun(name, outcome, min(duration_us, MAX_DURATION_US)))
         return Report(measured_boot_ms=now_ms, collectors=tuple(runs), **readings)
 
 

@@ -36,6 +36,14 @@ class Probes:
         """Whether the network counters show our own load since then (monotonic)."""
         return any(probe.has_loaded_since(since_s) for probe in self._probes.values())
 
+    def take_failed(self) -> list[str]:
+        """The probes whose thread failed since the last call."""
+        return [p.worker.name for p in self._probes.values() if p.worker.take_failed()]
+
+    def stuck(self, now_s: float) -> str:
+        """Why a probe is not healthy, in a few words; "" if all are. `now_s`: monotonic."""
+        return next(filter(None, (p.worker.stuck(now_s) for p in self._probes.values())), "")
+
     def stop(self) -> None:
         """End all work under way."""
         for probe in self._probes.values():

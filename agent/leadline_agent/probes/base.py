@@ -5,6 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from leadline_agent.sample import Result
+from leadline_agent.worker import Worker
+
+
+class IperfError(Exception):
+    """A bandwidth test without a result; str() says why in one sentence."""
+
+
+class ExcessError(IperfError):
+    """The other end took more than was leased, and was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,10 @@ class Surroundings:
 
 class Probe(Protocol):
     """Loads the network under a lease, in a thread of its own."""
+
+    @property
+    def worker(self) -> Worker:
+        """The thread."""
 
     @property
     def abilities(self) -> tuple[str, ...]:

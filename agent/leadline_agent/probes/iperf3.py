@@ -2,10 +2,15 @@
 
 A lease caps bytes and time. iperf3 can stop at only one of them, so the test runs for the
 time, and its sender is paced so that the bytes cannot be exceeded either; a result at the
-pace is then a lower bound. The server's end listens for one test on its own address.
+pace is then a lower bound. The client's end is iperf3 itself, in a process of its own that is
+watched, as the server can make it begin again; the server's end is in iperf3_server.
 """
 
 import json
+import logging
+import math
+import os
+import select
 import shutil
 import subprocess
 import sys
@@ -18,31 +23,34 @@ from typing import Any
 import psutil
 
 from leadline_agent.probes import iperf3_child
-from leadline_agent.probes.base import Surroundings
+from leadline_agent.probes.base import ExcessError, IperfError, Surroundings
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
+from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
 from leadline_agent.sample import (
     BandwidthOutcome,
     BandwidthResult,
     BandwidthWork,
     Role,
     boot_ms,
+    is_unicast,
 )
+from leadline_agent.text import one_line
+from leadline_agent.worker import Worker
 
+LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
 # iperf3 writes in blocks of this size, and finishes the one that it has begun.
 BLOCK_BYTES = 128 * 1024
 MIN_BYTES = 2 * BLOCK_BYTES
 LOWER_BOUND_SHARE = 0.95
-# Setting up and exchanging results, over a link that the test itself has filled.
-GRACE_S = 10.0
+# A receiver counts for about as long as the sender sends, and hardly more than the lease allows.
+SHORTEST_SHARE, HIGHEST_SHARE = 0.9, 1.1
+POLL_S = 0.05
+MAX_OUTPUT_BYTES = 1 << 20
 RETRY_S = 0.3
 MAX_TTL_S = 120.0
 NOT_LISTENING_YET = "unable to connect"
 UNREADABLE = "what iperf3 said cannot be read"
-
-
-class IperfError(Exception):
-    """iperf3 ran and has no result; str() is its own sentence."""
 
 
 def is_installed() -> bool:
@@ -65,6 +73,9 @@ def refusal(work: BandwidthWork, around: Surroundings, now_s: float) -> str | No
         ),
         f"{work.max_bytes} bytes are asked, iperf3 needs {MIN_BYTES}": work.max_bytes < MIN_BYTES,
         f"port {work.port} is asked, 1024 to 65535 are allowed": not 1024 <= work.port <= 65535,
+        f"{one_line(repr(work.peer.address), 80)} is no IP address of one host": (
+            not is_unicast(work.peer.address)
+        ),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -83,29 +94,43 @@ def said(text: str) -> dict[str, Any]:
     """iperf3's JSON. Raises IperfError if it is none, or an error."""
     try:
         output = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise IperfError(UNREADABLE) from None
     if not isinstance(output, dict):
         raise IperfError(UNREADABLE)
     if "error" in output:
-        raise IperfError(f"iperf3: {output['error']}"[:200])
+        raise IperfError(one_line(f"iperf3: {output['error']}"))
     return output
 
 
-def parse(text: str, pace: int) -> dict[str, Any]:
-    """The fields of a BandwidthResult in a client's JSON. Raises IperfError."""
+def parse(text: str, work: BandwidthWork) -> dict[str, Any]:
+    """The fields of a BandwidthResult in a client's JSON. Raises IperfError.
+
+    They are what the other end says that it received, so they are held against the lease.
+    """
     output = said(text)
     try:
-        received = output["end"]["sum_received"]
-        bits_per_s = float(received["bits_per_second"])
-        transferred_bytes, seconds = int(received["bytes"]), float(received["seconds"])
-    except (ValueError, KeyError, TypeError):
+        received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
+        bits_per_s, seconds = float(received["bits_per_second"]), float(received["seconds"])
+        transferred_bytes, sent_bytes = int(received["bytes"]), int(sent["bytes"])
+    except (ValueError, KeyError, TypeError, OverflowError):
         raise IperfError(UNREADABLE) from None
-    if transferred_bytes <= 0 or not 0 < bits_per_s < float("inf"):
+    if transferred_bytes <= 0 or not 0 < bits_per_s < math.inf:
         raise IperfError("nothing arrived at the other end")
+    shortest_s, longest_s = SHORTEST_SHARE * duration_s(work), duration_s(work) + GRACE_S
+    highest_bits_per_s = HIGHEST_SHARE * work.max_bytes * 8 / duration_s(work)
+    if (
+        transferred_bytes > min(sent_bytes, work.max_bytes + ALLOWANCE_BYTES)
+        or not shortest_s <= seconds <= longest_s
+        or bits_per_s > highest_bits_per_s
+    ):
+        raise IperfError(
+            f"the other end says that it received {transferred_bytes:.3g} bytes in {seconds:.3g} s "
+            f"at {bits_per_s / 1e6:.3g} Mbit/s, which the lease rules out"
+        )
     return {
         "bandwidth_mbps": bits_per_s / 1e6,
-        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace,
+        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(work),
         "transferred_bytes": transferred_bytes,
         "duration_ms": round(seconds * 1000),
     }
@@ -121,9 +146,12 @@ class Iperf3:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._lease_id = ""
-        self._thread: threading.Thread | None = None
+        self._work: BandwidthWork | None = None
+        self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._ended_s = float("-inf")
+        self.worker = Worker("bandwidth", self._run)
+        self.worker.start()
 
     @property
     def abilities(self) -> tuple[str, ...]:
@@ -135,99 +163,167 @@ class Iperf3:
         if work.lease_id == self._lease_id:
             return
         reason = refusal(work, self._around, time.monotonic())
-        if reason is None and self._thread and self._thread.is_alive():
-            reason = f"busy with lease {self._lease_id}"
-        if reason:
-            self._around.report(ended(work, BandwidthOutcome.REFUSED, reason))
-            return
-        self._lease_id = work.lease_id
-        self._thread = threading.Thread(
-            target=self._run, args=(work,), name="bandwidth", daemon=True
-        )
-        self._thread.start()
+        with self._changed:
+            if reason is None and self._work:
+                reason = f"busy with lease {self._lease_id}"
+            if reason is None:
+                self._lease_id, self._work = work.lease_id, work
+                self._changed.notify()
+                return
+        self._around.report(ended(work, BandwidthOutcome.REFUSED, reason))
 
     def has_loaded_since(self, since_s: float) -> bool:
         """Whether a test is running or ended after that."""
-        return bool(self._thread and self._thread.is_alive()) or self._ended_s >= since_s
+        return self._work is not None or self._ended_s >= since_s
 
     def stop(self) -> None:
         """End a test under way."""
-        self._stopped.set()
-        if self._thread:
-            self._thread.join(GRACE_S)
+        with self._changed:
+            self._stopped.set()
+            self._changed.notify()
+        self.worker.stop(GRACE_S)
 
-    def _run(self, work: BandwidthWork) -> None:
+    def _run(self) -> None:
+        while (work := self._wait_for_work()) is not None:
+            # Twice, because that is what a test may take by itself to end.
+            self.worker.begin(_hard_limit_s(work) - time.monotonic() + 2 * GRACE_S)
+            failure: Exception | None = None
+            try:
+                result = self._result(work)
+            except Exception as error:  # noqa: BLE001 - the lease is answered, then it is raised
+                why = one_line(f"unexpected {type(error).__name__}: {error}")
+                failure, result = error, ended(work, BandwidthOutcome.FAILED, why)
+            self._ended_s = time.monotonic()
+            self._work = None
+            if result:
+                self._around.report(result)
+            if failure:
+                raise failure
+            self.worker.done()
+
+    def _wait_for_work(self) -> BandwidthWork | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._work or self._stopped.is_set())
+            return self._work
+
+    def _result(self, work: BandwidthWork) -> BandwidthResult | None:
+        """How it went; None where that is the other end's to report."""
         try:
-            text = self._measure(work)
-            said(text)
-            if work.role is Role.CLIENT:
-                result = ended(work, BandwidthOutcome.DONE)
-                self._around.report(replace(result, **parse(text, pace_bits_per_s(work))))
+            if work.role is Role.SERVER:
+                serve(work, self._around.own_address(), self._stopped)
+                return None
+            return replace(ended(work, BandwidthOutcome.DONE), **parse(self._measure(work), work))
         except FileNotFoundError:
             reason = "neither libiperf nor iperf3 is installed here"
-            self._around.report(ended(work, BandwidthOutcome.ABSENT, reason))
+            return ended(work, BandwidthOutcome.ABSENT, reason)
         except (IperfError, OSError) as error:
-            self._around.report(ended(work, BandwidthOutcome.FAILED, str(error)))
-        finally:
-            self._ended_s = time.monotonic()
+            reason = one_line(str(error))
+            if isinstance(error, ExcessError):
+                LOG.warning("bandwidth: the test with %s was %s", work.peer.node, reason)
+            return ended(work, BandwidthOutcome.FAILED, reason)
 
     def _measure(self, work: BandwidthWork) -> str:
         """iperf3's JSON. The other end may come up later: a client tries until it expires."""
         while True:
             text = self._run_child(work)
-            too_early = work.role is Role.CLIENT and NOT_LISTENING_YET in text
+            too_early = NOT_LISTENING_YET in text
             if not too_early or time.monotonic() + RETRY_S >= work.expires_s:
                 return text
             self._stopped.wait(RETRY_S)
 
     def _run_child(self, work: BandwidthWork) -> str:
-        hard_limit_s = work.expires_s + duration_s(work) + GRACE_S
         spec = {
-            "role": work.role.value,
             "host": work.peer.address,
             "port": work.port,
             "bind": self._around.own_address(),
             "duration_s": duration_s(work),
             "bits_per_s": pace_bits_per_s(work),
-            "limit_s": max(1, round(hard_limit_s - time.monotonic())),
+            "limit_s": max(1, round(_hard_limit_s(work) - time.monotonic())),
         }
         # -P: beside that file lies this one, which has the library's name.
         command = [sys.executable, "-P", iperf3_child.__file__, json.dumps(spec)]
         with subprocess.Popen(  # noqa: S603 - our own file; the lease is one JSON argument
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         ) as child:
             try:
-                text = self._wait(child, work, hard_limit_s)
+                text = self._output(child, work)
             finally:
                 child.kill()
         if child.returncode == EXIT_ABSENT:
             raise FileNotFoundError
         return text
 
-    def _wait(self, child: subprocess.Popen[str], work: BandwidthWork, hard_limit_s: float) -> str:
-        has_begun = False
+    def _output(self, child: subprocess.Popen[bytes], work: BandwidthWork) -> str:
+        """What the child writes until it ends. Raises IperfError when it must not go on."""
+        watch = _Watch(child.pid, work)
+        output = b""
+        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
         while True:
-            try:
-                return child.communicate(timeout=0.1)[0]
-            except subprocess.TimeoutExpired:
-                now_s = time.monotonic()
+            if select.select((child.stdout,), (), (), POLL_S)[0]:
+                piece = os.read(child.stdout.fileno(), MAX_OUTPUT_BYTES)
+                output += piece
+                if len(output) > MAX_OUTPUT_BYTES:
+                    raise IperfError(UNREADABLE)
+                if not piece:
+                    return _ended_well(child, output)
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
-            if now_s >= hard_limit_s:
-                raise IperfError("the test did not end in time")
-            if now_s >= work.expires_s and not has_begun:
-                has_begun = is_connected(child.pid)
-                if not has_begun:
-                    raise IperfError("the other end did not come before the lease expired")
+            watch.look(time.monotonic())
 
 
-def is_connected(pid: int) -> bool:
-    """Whether a child has a connection to another end."""
+class _Watch:
+    """Holds a client's process to its lease: its server can have it begin again and again."""
+
+    def __init__(self, pid: int, work: BandwidthWork) -> None:
+        self._process = psutil.Process(pid)
+        self._work = work
+        self._begun_s: float | None = None
+        self._bytes_before = 0
+
+    def look(self, now_s: float) -> None:
+        """Raises IperfError (ExcessError) when the process has to be ended."""
+        work = self._work
+        if self._begun_s is None and self._is_connected():
+            self._begun_s, self._bytes_before = now_s, self._moved_bytes()
+        if self._begun_s is None:
+            if now_s >= work.expires_s:
+                raise IperfError("the other end did not come before the lease expired")
+            return
+        if self._moved_bytes() - self._bytes_before > work.max_bytes + ALLOWANCE_BYTES:
+            raise ExcessError(f"cut off: more than {work.max_bytes} bytes were moved")
+        if now_s > self._begun_s + duration_s(work) + GRACE_S:
+            raise IperfError("the test did not end in time")
+
+    def _is_connected(self) -> bool:
+        try:
+            connections = self._process.net_connections(kind="tcp")
+        except psutil.Error:
+            return False
+        return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
+
+    def _moved_bytes(self) -> int:
+        """By read and write, as iperf3 uses sockets; 0 where the kernel does not count."""
+        try:
+            counters = self._process.io_counters()
+        except (psutil.Error, AttributeError):
+            return 0
+        return int(counters.read_chars + counters.write_chars)
+
+
+def _ended_well(child: subprocess.Popen[bytes], output: bytes) -> str:
     try:
-        connections = psutil.Process(pid).net_connections(kind="tcp")
-    except psutil.Error:
-        return False
-    return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
+        child.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        raise IperfError("iperf3 did not end") from None
+    return output.decode(errors="replace")
+
+
+def _hard_limit_s(work: BandwidthWork) -> float:
+    """When all of a test must have ended, on the monotonic clock."""
+    return work.expires_s + duration_s(work) + GRACE_S
 
 
 def ended(work: BandwidthWork, outcome: BandwidthOutcome, detail: str = "") -> BandwidthResult:

@@ -1,4 +1,4 @@
-"""One end of one iperf3 test, in a process of its own: `python -P iperf3_child.py JSON`.
+"""The client's end of one iperf3 test, in a process of its own: `python -P iperf3_child.py JSON`.
 
 The Python wrapper redirects the whole process's standard output and blocks in C, so it must
 not run in the agent. This process says what iperf3 said, as iperf3's own JSON, and ends.
@@ -6,6 +6,7 @@ not run in the agent. This process says what iperf3 said, as iperf3's own JSON, 
 
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -14,6 +15,17 @@ from typing import Any
 LIBRARY = "libiperf.so.0"
 # What the exit status says when there is neither the library nor the program (EX_UNAVAILABLE).
 EXIT_ABSENT = 69
+# libiperf takes whatever its server sends. What a test of one stream needs is about half of this;
+# the limits survive exec.
+LIMITS = {
+    resource.RLIMIT_DATA: 64 << 20,
+    resource.RLIMIT_FSIZE: 1 << 20,
+    resource.RLIMIT_CORE: 0,
+}
+# Its server can have it open one stream after another, each with a pace of its own. One test needs
+# the control connection, a stream, the file behind the stream's buffer and /dev/urandom; a second
+# stream would need two more descriptors.
+DESCRIPTORS = 5
 
 
 def main(argument: str) -> int:
@@ -21,6 +33,8 @@ def main(argument: str) -> int:
     spec = json.loads(argument)
     # Should the agent die, nobody else is left to end this. An alarm survives exec.
     signal.alarm(spec["limit_s"])
+    for limit, value in {**LIMITS, resource.RLIMIT_CPU: spec["limit_s"]}.items():
+        _limit(limit, value)
     import ctypes  # here, because the agent imports this module for its constants
 
     try:
@@ -31,19 +45,26 @@ def main(argument: str) -> int:
     return 0
 
 
+def _limit(what: int, value: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(what, (value, value))
+
+
 def _run_library(spec: dict[str, Any]) -> str:
     import iperf3  # here, so that a board without libiperf does not pay for it
 
     # Given by name: the wrapper's own search runs a compiler where one is installed.
-    if spec["role"] == "server":
-        test = iperf3.Server(lib_name=LIBRARY)
-    else:
-        test = iperf3.Client(lib_name=LIBRARY)
-        test.server_hostname = spec["host"]
-        test.duration = spec["duration_s"]
-        test.bandwidth = spec["bits_per_s"]
-        test.num_streams = 1
+    test = iperf3.Client(lib_name=LIBRARY)
+    test.server_hostname = spec["host"]
+    test.duration = spec["duration_s"]
+    test.bandwidth = spec["bits_per_s"]
+    test.num_streams = 1
     test.port = spec["port"]
+    first_free = os.dup(0)
+    os.close(first_free)
+    _limit(resource.RLIMIT_NOFILE, first_free + DESCRIPTORS)
     if spec["bind"]:
         test.bind_address = spec["bind"]
     return str(test.run().text)
@@ -53,6 +74,7 @@ def _become_program(spec: dict[str, Any]) -> int:
     program = shutil.which("iperf3")
     if program is None:
         return EXIT_ABSENT
+    _limit(resource.RLIMIT_NOFILE, 3 + DESCRIPTORS)  # all but the first three are closed on exec
     os.execv(program, arguments(spec))  # noqa: S606 - no shell is wanted
     return EXIT_ABSENT
 
@@ -62,8 +84,6 @@ def arguments(spec: dict[str, Any]) -> list[str]:
     common = ["iperf3", "--json", "--port", str(spec["port"])]
     if spec["bind"]:
         common += ["--bind", spec["bind"]]
-    if spec["role"] == "server":
-        return [*common, "--server", "--one-off"]
     return [
         *(*common, "--client", spec["host"], "--parallel", "1"),
         *("--time", str(spec["duration_s"]), "--bitrate", str(spec["bits_per_s"])),

@@ -7,10 +7,10 @@ takes to the broker and back.
 
 import logging
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import ping3
 
@@ -23,13 +23,18 @@ from leadline_agent.sample import (
     RttRound,
     RttSample,
     boot_ms,
+    is_unicast,
 )
+from leadline_agent.text import one_line
+from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 1.0
+HANG_S = 10.0  # a round that is later than its time-outs explain hangs
 # A peer that is away costs its round this many time-outs, not `count` of them.
 MAX_TIMEOUTS = 2
 MAX_COUNT = 20
+MAX_INTERVAL_S, MAX_TTL_S = 3600, 86_400
 # Between the readings of the two clocks a thread may lose the processor for a moment.
 CLOCK_TOLERANCE_S = 0.000_2
 CLOCK_TOLERANCE_SHARE = 0.001
@@ -83,8 +88,8 @@ def echo_ms(address: str, sequence: int) -> float | None:
     wall_s, steady_s = time.time(), time.monotonic()
     try:
         reply_s = ping3.ping(address, timeout=TIMEOUT_S, seq=sequence)
-    except (OSError, ValueError, struct.error):
-        return None  # no route, a name that cannot be one, a torn packet of somebody else
+    except Exception:  # noqa: BLE001 - ping3 trips over what is in a reply, which anybody may send
+        return None
     wall_s, steady_s = time.time() - wall_s, time.monotonic() - steady_s
     if clock_was_set(wall_s, steady_s):
         raise ClockSetError
@@ -110,6 +115,24 @@ def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[
     return replies
 
 
+def refusal(work: PingWork, max_peers: int) -> str:
+    """Why this board will not follow a ping lease, as a sentence; "" if it will."""
+    left_s = work.expires_s - time.monotonic()
+    reasons = {
+        f"{len(work.peers)} peers are asked, {max_peers} are allowed here": (
+            len(work.peers) > max_peers
+        ),
+        f"{work.count} echoes are asked, 1 to {MAX_COUNT} are allowed": (
+            not 1 <= work.count <= MAX_COUNT
+        ),
+        f"a round every {work.interval_s} s is asked, {MAX_INTERVAL_S} s is the longest": (
+            work.interval_s > MAX_INTERVAL_S
+        ),
+        f"{left_s:.0f} s are asked, {MAX_TTL_S} s are allowed": left_s > MAX_TTL_S,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
 class Ping:
     """Keeps one ping lease at a time; a newer one replaces it."""
 
@@ -127,13 +150,13 @@ class Ping:
         self._changed = threading.Condition()
         self._stopped = False
         self._has_icmp = permitted()
+        self.worker = Worker("ping", self._run)
         if not self._has_icmp:
             LOG.warning(
                 "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
                 "closed): measuring the round trip to the broker instead"
             )
-        self._thread = threading.Thread(target=self._run, name="ping", daemon=True)
-        self._thread.start()
+        self.worker.start()
 
     @property
     def abilities(self) -> tuple[str, ...]:
@@ -143,15 +166,19 @@ class Ping:
     def take(self, work: PingWork) -> None:
         """Begin with this lease at once, or go on if it asks for the same as the one before.
 
-        One that is over the board's caps is refused.
+        One that is over the board's caps is refused. A peer without an IP address is left out,
+        so that one board with an odd address does not cost the others their round trips.
         """
-        max_peers = self._around.max_ping_peers
-        if len(work.peers) > max_peers or not 1 <= work.count <= MAX_COUNT:
-            LOG.warning(
-                "ping: refused a lease of %d peers and %d echoes: %d and %d are allowed here",
-                *(len(work.peers), work.count, max_peers, MAX_COUNT),
-            )
+        if reason := refusal(work, self._around.max_ping_peers):
+            LOG.warning("ping: refused a lease: %s", reason)
             return
+        for peer in work.peers:
+            if not is_unicast(peer.address):
+                LOG.warning(
+                    "ping: left out %s: expected an IP address of one host, found %s",
+                    *(peer.node, one_line(repr(peer.address), 80)),
+                )
+        work = replace(work, peers=tuple(p for p in work.peers if is_unicast(p.address)))
         with self._changed:
             self._expires_s = work.expires_s
             if self._work is None or _asks(work) != _asks(self._work):
@@ -167,14 +194,17 @@ class Ping:
         with self._changed:
             self._stopped, self._work = True, None
             self._changed.notify()
-        self._thread.join(2 * TIMEOUT_S)
+        self.worker.stop(2 * TIMEOUT_S)
 
     def _run(self) -> None:
         round_number = 0
         while (work := self._wait_for_work()) is not None:
             start_s = time.monotonic()
+            # A round ends with the first peer after its interval; that one may take its time-outs.
+            self.worker.begin(max(work.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
             if samples := self._round(work, round_number):
                 self._around.report(RttRound(boot_ms(), tuple(samples)))
+            self.worker.done()
             round_number += 1
             self._sleep(start_s + max(work.interval_s, 1), work)
 

@@ -22,6 +22,8 @@ from io import BufferedReader, FileIO
 from itertools import islice
 from pathlib import Path
 
+from leadline_wire import topics
+
 LOG = logging.getLogger(__name__)
 _FRAME = struct.Struct(">II")  # bytes of the body, CRC-32 of the body
 _HEAD = struct.Struct(">cQQ")  # kind, number, messages dropped so far
@@ -192,7 +194,8 @@ class Buffer:
         try:
             with self._path.open("rb") as file:
                 for body in _bodies(file):
-                    self._replay(body)
+                    if not self._replay(body):
+                        break
                     self._file_bytes += _FRAME.size + len(body)
             torn_bytes = self._path.stat().st_size - self._file_bytes
             if torn_bytes:
@@ -204,17 +207,30 @@ class Buffer:
             self._complain(error)
         self._last_on_disk = self._last
 
-    def _replay(self, body: bytes) -> None:
-        kind, number, self.dropped = _HEAD.unpack_from(body)
+    def _replay(self, body: bytes) -> bool:
+        """Take a record in; whether it is one that an agent wrote."""
+        kind, number, dropped = _HEAD.unpack_from(body)
         if kind == _ADD:
-            boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
-            start = _HEAD.size + _MESSAGE.size
-            topic = body[start : start + topic_bytes].decode()
-            self._push(Entry(number, topic, boot_id, body[start + topic_bytes :]))
-            return
-        while self._entries and self._entries[0].number <= number:
-            self._pop()
-        self._last = max(self._last, number)
+            try:
+                entry = _entry(number, body)
+            except (struct.error, ValueError):
+                return False
+            self._push(entry)
+        else:
+            while self._entries and self._entries[0].number <= number:
+                self._pop()
+            self._last = max(self._last, number)
+        self.dropped = dropped
+        return True
+
+
+def _entry(number: int, body: bytes) -> Entry:
+    """The message in a record. Raises struct.error, ValueError (TopicError is one)."""
+    boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
+    start = _HEAD.size + _MESSAGE.size
+    topic = body[start : start + topic_bytes].decode()
+    topics.parse(topic)
+    return Entry(number, topic, boot_id, body[start + topic_bytes :])
 
 
 def _framed(body: bytes) -> bytes:

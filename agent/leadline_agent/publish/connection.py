@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from leadline_wire import topics
+from leadline_wire import codec, topics
 from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion, LogLevel
+from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_agent.publish.certificate import Certificate
+from leadline_agent.text import one_line
 
 KEEPALIVE_S = 30
+# Twice what a lease may weigh; the broker sends us nothing that is larger.
+MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
 ALERT_S = 2.0
 NO_RETAINED = 2  # retain handling: a lease that was kept for later is none
 # With TLS 1.3 the broker judges our certificate after the handshake, and all that paho makes of
@@ -117,6 +120,25 @@ def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContex
     return context
 
 
+class _Client(paho.Client):
+    """paho's client, which tells when its thread trips over something instead of ending silently.
+
+    Callbacks run in that thread too, and so does whatever paho makes of a packet.
+    """
+
+    on_failure: Callable[[Exception], None]
+
+    def loop_forever(
+        self, timeout: float = 1.0, retry_first_connection: bool = False
+    ) -> MQTTErrorCode:
+        """The body of paho's thread."""
+        try:
+            return super().loop_forever(timeout, retry_first_connection)
+        except Exception as error:  # noqa: BLE001 - the connection is given up, and made again
+            self.on_failure(error)
+            return MQTTErrorCode.MQTT_ERR_UNKNOWN
+
+
 class Link(Protocol):
     """What the session needs of a connection."""
 
@@ -147,7 +169,7 @@ class Connection:
         self._is_closed = False
         self._is_accepted = False
         self._alert = ""
-        self._client = client = paho.Client(
+        self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
             protocol=paho.MQTTv5,
@@ -165,6 +187,7 @@ class Connection:
         client.on_message = self._on_message
         client.on_subscribe = self._on_subscribe
         client.on_log = self._on_log
+        client.on_failure = self._on_failure
         self._starter = threading.Thread(target=self._connect, name="connect", daemon=True)
         self._starter.start()
 
@@ -182,15 +205,30 @@ class Connection:
             self._client.loop_stop()
 
     def _connect(self) -> None:
+        limits: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's own gap
+        limits.MaximumPacketSize = MAX_PACKET_BYTES
         try:
-            self._client.connect(self._endpoint.host, self._endpoint.port, KEEPALIVE_S)
+            self._client.connect(
+                self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
+            )
         except (OSError, ValueError) as error:
             alert = _alert(str(error))
             self._post(Lost(self._attempt, alert or _reason(error), bool(alert)))
             return
+        except Exception as error:  # noqa: BLE001 - a thread must not end without a word
+            self._on_failure(error)
+            return
         self._client.loop_start()
         if self._is_closed:
             self._client.disconnect()
+
+    def _on_failure(self, error: Exception) -> None:
+        """The thread has tripped: what is left of the connection is of no use."""
+        connection: Any = self._client.socket()
+        if connection:
+            connection.close()
+        what = one_line(f"{type(error).__name__}: {error}")
+        self._post(Lost(self._attempt, f"connection given up, please report it: {what}"))
 
     def _on_connect(
         self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
@@ -242,7 +280,7 @@ class Connection:
             self._alert = _alert(text) or self._alert
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
-        if message.retain:
+        if message.retain or len(message.payload) > codec.MAX_BYTES:
             return
         pairs = getattr(message.properties, "UserProperty", [])
         schema = dict(pairs).get(topics.SCHEMA_PROPERTY)

@@ -1,5 +1,6 @@
 """Samples into messages of the wire, and leases out of them: the only place that knows both."""
 
+import re
 from typing import Any
 
 from leadline_wire import codec, topics
@@ -22,6 +23,7 @@ from leadline_agent.sample import (
 )
 
 LeaseError = codec.MessageError
+_LEASE_ID = re.compile(r"[!-~]{1,128}")
 
 _COLLECTOR_OUTCOMES = {
     CollectorOutcome.OK: pb.CollectorRun.OK,
@@ -89,7 +91,9 @@ class Encoder:
 
 
 def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Work:
-    """The work in a message of the lease topic. Raises LeaseError.
+    """The work in a message of the lease topic. Raises LeaseError, TopicError.
+
+    Names are as they must be; whether the values suit this board is for the probes to judge.
 
     Its time to live counts from `received_s` on the monotonic clock: nobody's wall clock
     has to be right.
@@ -112,6 +116,10 @@ def _ping_work(message: pb.PingLease, received_s: float) -> PingWork:
 
 
 def _bandwidth_work(message: pb.BandwidthLease, received_s: float) -> BandwidthWork:
+    if not _LEASE_ID.fullmatch(message.lease_id):
+        raise LeaseError(
+            codec.Fault.OUT_OF_RANGE, "lease_id: expected 1 to 128 printable ASCII characters"
+        )
     return BandwidthWork(
         lease_id=message.lease_id,
         role=_ROLES[message.role],
@@ -124,7 +132,7 @@ def _bandwidth_work(message: pb.BandwidthLease, received_s: float) -> BandwidthW
 
 
 def _peer(message: pb.Peer) -> Peer:
-    return Peer(message.node, message.address)
+    return Peer(topics.check_level(message.node, "peer"), message.address)
 
 
 def _report(report: Report) -> pb.Report:

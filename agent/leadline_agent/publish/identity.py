@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from uuid import UUID
 
+MAX_SESSION = 1 << 53
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -64,6 +65,7 @@ def next_session(text: bytes) -> int:
     if not text:
         return 1
     try:
-        return int(text) + 1
+        session = int(text) + 1
     except ValueError:
-        return int(time.time())
+        session = 0
+    return session if 0 < session < MAX_SESSION else int(time.time())

@@ -32,6 +32,7 @@ from leadline_agent.publish.connection import (
 from leadline_agent.publish.encode import Encoder, LeaseError, lease
 from leadline_agent.publish.identity import SessionLock, boot_id
 from leadline_agent.sample import BandwidthResult, Board, Report, RttRound, Work, boot_ms
+from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
 WINDOW = 10  # messages on the way at a time
@@ -153,13 +154,15 @@ class Session:
 
     def close(self, wait_for_event: Callable[[float], Event | None], patience_s: float) -> None:
         """Say that this node is going offline, keep what is not confirmed, and disconnect."""
-        if self._connection and self._is_connected:
-            last = self._connection.publish(*self._encoder.status(online=False))
-            self._await(last, wait_for_event, time.monotonic() + patience_s)
-        if self._connection:
-            self._connection.close()
-        self._buffer.close()
-        self._lock.close()
+        try:
+            if self._connection and self._is_connected:
+                last = self._connection.publish(*self._encoder.status(online=False))
+                self._await(last, wait_for_event, time.monotonic() + patience_s)
+            if self._connection:
+                self._connection.close()
+        finally:
+            self._buffer.close()
+            self._lock.close()
 
     def _await(
         self, message_id: int, wait_for_event: Callable[[float], Event | None], until_s: float
@@ -255,5 +258,5 @@ class Session:
         try:
             return lease(event.topic, event.payload, event.schema, event.at_s)
         except (LeaseError, topics.TopicError) as error:
-            LOG.warning("lease: not followed: %s", error)
+            LOG.warning("lease: not followed: %s", one_line(str(error)))
             return None

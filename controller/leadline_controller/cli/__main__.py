@@ -12,6 +12,7 @@ import click
 from leadline_controller import __version__
 
 INTERRUPTED = 130
+_LONGEST_ERROR = 800
 
 
 class Lazy(NamedTuple):
@@ -105,7 +106,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int = 1) -> int:
-    click.echo(f"leadline: {' '.join(message.split())}", err=True)
+    line = " ".join(message.split())
+    if len(line) > _LONGEST_ERROR:  # it quotes a file or an argument at length
+        line = f"{line[: _LONGEST_ERROR // 2]} ... {line[-_LONGEST_ERROR // 2 :]}"
+    click.echo(f"leadline: {line}", err=True)
     return code
 
 

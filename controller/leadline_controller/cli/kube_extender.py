@@ -24,6 +24,9 @@ _USE = """\
 # then: systemctl restart k3s. A file that kube-scheduler refuses stops the whole k3s server:
 # docs/k3s.md tells how to check it before and how to go back.
 """
+_USE_BIND = """\
+# bindVerb: the controller needs bind = true in [extender] of /etc/leadline/controller.toml.
+"""
 
 
 @click.command(
@@ -48,7 +51,12 @@ _USE = """\
     help="What Leadline's word counts beside kube-scheduler's own scores: with 10 each of its ten "
     "points is worth a plugin's whole score, with 200 or more it always decides.",
 )
-@click.option("--bind", is_flag=True, help="Let Leadline do the binding.")
+@click.option(
+    "--bind",
+    is_flag=True,
+    help="Let Leadline do the binding; needs an https address, and bind = true in the "
+    "controller's section [extender].",
+)
 @click.option(
     "--ignorable/--no-ignorable",
     default=True,
@@ -91,6 +99,11 @@ def extender_config(
     The files are named as they are called on the machine that kube-scheduler runs on.
     """
     tls = _tls(_scheme(address), ca, cert, key)
+    if bind and tls is None:
+        raise BadInput(
+            f"--bind: expected an https address, got {address}, because the controller binds only "
+            "for those with a certificate"
+        )
     if not _DURATION.fullmatch(timeout):
         raise BadInput(f"--timeout {timeout}: expected a duration such as 5s or 2500ms")
     extender = {
@@ -111,7 +124,9 @@ def extender_config(
         "clientConnection": {"kubeconfig": _absolute("--kubeconfig", kubeconfig)},
         "extenders": [extender],
     }
-    click.echo(_USE + yaml.safe_dump(whole, sort_keys=False), nl=False)
+    click.echo(
+        _USE + (_USE_BIND if bind else "") + yaml.safe_dump(whole, sort_keys=False), nl=False
+    )
 
 
 def _scheme(address: str) -> str:

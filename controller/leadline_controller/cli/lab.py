@@ -120,8 +120,8 @@ def _lab_story() -> int:
         for board in _STORY.boards[:3]:
             argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
             built.start(board.name, f"traffic-{board.name}", argv)
-        boards = tuple(board.name for board in _STORY.boards)
-        plot = story.Plot(host, port, boards, _SHARED_MACHINE)
+        addresses = {each.name: built.address(each.name) for each in _STORY.hosts}
+        plot = story.Plot(host, port, addresses, _SHARED_MACHINE)
         return subprocess.run(built.command(SERVER, story.command(plot)), check=False).returncode  # noqa: S603  # our own module
     finally:
         with output.working("ending the lab"):
@@ -132,10 +132,14 @@ def _local_story() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-demo-")))
         host, port = stack.enter_context(embedded_broker())
-        for number, node in enumerate((*_LOCAL_BOARDS, SERVER), start=1):
-            # Each has a loopback address of its own, so that they are peers to each other.
-            stack.enter_context(_local_agent(folder / node, f"127.0.0.{number}", port))
-        plot = story.Plot(host, port, _LOCAL_BOARDS, {})
+        # Each has a loopback address of its own, so that they are peers to each other.
+        addresses = {
+            node: f"127.0.0.{number}"
+            for number, node in enumerate((*_LOCAL_BOARDS, SERVER), start=1)
+        }
+        for node, address in addresses.items():
+            stack.enter_context(_local_agent(folder / node, address, port))
+        plot = story.Plot(host, port, addresses, {})
         return subprocess.run(story.command(plot), check=False).returncode  # noqa: S603  # our own module
 
 

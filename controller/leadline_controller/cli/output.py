@@ -3,8 +3,9 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -18,6 +19,7 @@ Format = Literal["table", "wide", "json", "yaml"]
 UNKNOWN = "unknown"
 _PATIENCE_S = 1.0
 _UNBOUNDED = 100_000
+_BREAK = "\n"
 
 output_option = click.option(
     "-o",
@@ -37,13 +39,64 @@ def emit(
     """Print in the format asked for; only the one of `data` and `tables` that is needed is
     made. `tables` is told whether the wide form is wanted."""
     if output == "json":
-        click.echo(json.dumps(data(), indent=2, ensure_ascii=False, allow_nan=False))
+        click.echo(_json(data()))
     elif output == "yaml":
         import yaml
 
         click.echo(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True), nl=False)
     else:
         show(*tables(output == "wide"))
+
+
+def stream(
+    output: Literal["json", "yaml"],
+    head: Mapping[str, Any],
+    name: str,
+    items: Iterable[object],
+    tail: Mapping[str, Any],
+) -> None:
+    """Print {**head, name: [*items], **tail} as `emit` would, with one item at a time in memory."""
+    if output == "json":
+        _stream_json(head, name, items, tail)
+    else:
+        _stream_yaml(head, name, items, tail)
+
+
+def _stream_json(
+    head: Mapping[str, Any], name: str, items: Iterable[object], tail: Mapping[str, Any]
+) -> None:
+    write = partial(click.echo, nl=False)
+    write(_json({**head, name: []}).removesuffix("]\n}"))
+    separator, closing = "\n", "]"
+    for item in items:
+        # A text has no line breaks of its own in JSON.
+        write(f"{separator}    {_json(item).replace(_BREAK, f'{_BREAK}    ')}")
+        separator, closing = ",\n", "\n  ]"
+    write(closing)
+    for key, value in tail.items():
+        write(f",{_json({key: value}).removeprefix('{').removesuffix(f'{_BREAK}}}')}")
+    write("\n}\n")
+
+
+def _stream_yaml(
+    head: Mapping[str, Any], name: str, items: Iterable[object], tail: Mapping[str, Any]
+) -> None:
+    import yaml
+
+    dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
+    click.echo(f"{dump(dict(head))}{name}:", nl=False)
+    empty = True
+    for item in items:
+        click.echo(("\n" if empty else "") + str(dump([item])), nl=False)
+        empty = False
+    if empty:
+        click.echo(" []")
+    if tail:
+        click.echo(dump(dict(tail)), nl=False)
+
+
+def _json(data: object) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def show(*renderables: "RenderableType") -> None:
@@ -97,7 +150,12 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
     from rich.progress import Progress
 
     started_s = time.monotonic()
-    with Progress(console=_console(stderr=True), transient=True, auto_refresh=False) as bar:
+    with Progress(
+        console=_console(stderr=True),
+        transient=True,
+        auto_refresh=False,
+        redirect_stdout=False,  # else what is printed meanwhile goes to standard error, too
+    ) as bar:
         task = bar.add_task(label, total=1.0, visible=False)
 
         def report(done: float) -> None:

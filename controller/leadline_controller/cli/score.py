@@ -1,18 +1,28 @@
 """`leadline score`: where a snapshot's pods would go, with no server at all."""
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from leadline_controller.cli.errors import BadInput
-from leadline_controller.cli.output import Format, emit, output_option, table, track, working
-from leadline_controller.core.fields import FieldError
+from leadline_controller.cli.output import (
+    Format,
+    output_option,
+    show,
+    stream,
+    table,
+    track,
+    working,
+)
+from leadline_controller.core.cycle import Decision
+from leadline_controller.core.fields import FieldError, quoted
 from leadline_controller.core.options import OptionError, build
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.score import score as score_snapshot
+from leadline_controller.sim.score import Scoring, begin, told
 from leadline_controller.sim.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
@@ -62,36 +72,53 @@ def score(
             snapshot = load_snapshot(path)
     except (FieldError, OptionError) as error:
         raise BadInput(str(error)) from None
-    pods = track(snapshot.pods, "placing pods")
-    result = score_snapshot(snapshot, strategy, FILTERS, seed, pods)
-    emit(output, lambda: result, lambda wide: _tables(result, wide=wide))
-    if any(decision["node"] is None for decision in result["decisions"]):
+    in_table = output in ("table", "wide")
+    # What appears on a terminal line by line is its own progress bar.
+    counted = in_table or not sys.stdout.isatty()
+    pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
+    scoring = begin(snapshot, strategy, FILTERS, seed, pods)
+    placed: Counter[str | None] = Counter()
+    if output == "json" or output == "yaml":
+        decisions = map(told, _counted(scoring.decisions, placed))
+        stream(output, scoring.head, "decisions", decisions, scoring.tail)
+    else:
+        show(*_tables(scoring, placed, wide=output == "wide"))
+    if placed[None]:
         ctx.exit(1)
+
+
+def _counted(decisions: Iterable[Decision], placed: Counter[str | None]) -> Iterator[Decision]:
+    """The decisions, with their nodes added to `placed`."""
+    for decision in decisions:
+        placed[decision.node] += 1
+        yield decision
 
 
 def _option(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise OptionError(f"option {text!r}: expected KEY=VALUE")
+        raise OptionError(f"option {quoted(text)}: expected KEY=VALUE")
     return key, value
 
 
-def _tables(result: dict[str, Any], *, wide: bool) -> Iterable[Any]:
-    decisions = result["decisions"]
+def _tables(scoring: Scoring, placed: Counter[str | None], *, wide: bool) -> Iterable[Any]:
     columns = ("POD", "NODE", "WHY", *(("TOTALS", "REJECTED") if wide else ()))
-    rows = [
-        (d["pod"], d["node"] or "none", d["why"], *(_more(d, result["better"]) if wide else ()))
-        for d in decisions
-    ]
-    yield table(columns, rows)
-    if result.get("migrations"):
+    yield table(
+        columns,
+        (
+            (d.pod.key, d.node or "none", d.why, *(_more(told(d), d.better) if wide else ()))
+            for d in _counted(scoring.decisions, placed)
+        ),
+    )
+    if scoring.tail.get("migrations"):
         yield ""
-        moves = [(m["pod"], m["from"], m["to"], m["why"]) for m in result["migrations"]]
+        moves = [(m["pod"], m["from"], m["to"], m["why"]) for m in scoring.tail["migrations"]]
         yield table(("MIGRATION", "FROM", "TO", "WHY"), moves)
-    placed = Counter(d["node"] for d in decisions if d["node"] is not None)
-    counts = [f"{node} {n}" for node, n in sorted(placed.items(), key=_most_first)]
-    told = _few(counts, ", ", _SHOWN_COUNTS)
-    yield f"\n{placed.total()} of {len(decisions)} pods placed{': ' if told else ''}{told}"
+    nodes = [(node, number) for node, number in placed.items() if node is not None]
+    counts = [f"{node} {number}" for node, number in sorted(nodes, key=_most_first)]
+    few = _few(counts, ", ", _SHOWN_COUNTS)
+    bound = placed.total() - placed[None]
+    yield f"\n{bound} of {placed.total()} pods placed{': ' if few else ''}{few}"
 
 
 def _most_first(placed: tuple[str, int]) -> tuple[int, str]:

@@ -31,7 +31,7 @@ from leadline_controller.serve.settings import ServeSettings
 from leadline_controller.sim.cluster import SimCluster
 from leadline_controller.wiring import Controller, strategy
 
-_ANCHOR = "server"
+ANCHOR = "server"
 _SECONDS_TO_MEASURE = 60.0
 _SECONDS_TO_PLACE = 15.0
 _POLL_S = 0.25
@@ -43,11 +43,12 @@ _LIMITS = ProbeLimits(interval_s=2.5, duration_ms=1500, max_bytes=25_000_000, pi
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """What the story is about. boards: the nodes that may get pods. options: NetSched's."""
+    """What the story is about. addresses: of the nodes, those that may get pods and the anchor.
+    options: NetSched's."""
 
     broker_host: str
     broker_port: int
-    boards: tuple[str, ...]
+    addresses: dict[str, str]
     netsched_options: dict[str, float]
     netsched_pods: int = 10
     dacs_pods: int = 6
@@ -59,8 +60,12 @@ class Plot:
     @classmethod
     def from_json(cls, text: str) -> "Plot":
         """The plot of a command line."""
-        given = json.loads(text)
-        return cls(**{**given, "boards": tuple(given["boards"])})
+        return cls(**json.loads(text))
+
+    @property
+    def boards(self) -> tuple[str, ...]:
+        """The nodes that may get pods."""
+        return tuple(name for name in self.addresses if name != ANCHOR)
 
 
 def command(plot: Plot) -> list[str]:
@@ -70,12 +75,12 @@ def command(plot: Plot) -> list[str]:
 
 async def tell(plot: Plot, console: Console) -> int:
     """Tell it on `console`; 0 when every pod found a node."""
-    cluster = SimCluster([*map(_board, plot.boards), _server()])
+    cluster = SimCluster([_node(name, address) for name, address in plot.addresses.items()])
     settings = Settings(
         cluster="demo",
         broker_host=plot.broker_host,
         broker_port=plot.broker_port,
-        anchors=(_ANCHOR,),
+        anchors=(ANCHOR,),
         limits=_LIMITS,
         serve=ServeSettings("127.0.0.1:0"),
     )
@@ -85,7 +90,13 @@ async def tell(plot: Plot, console: Console) -> int:
         controller.measuring(),
         controller.serving("netsched, then dacs") as address,
     ):
-        await _measure(controller, plot.boards)
+        # Boards are probed at the addresses of their nodes, so these have to be known.
+        following = asyncio.create_task(controller.follow())
+        try:
+            await _measure(controller, plot.boards)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
         async with grpc.aio.insecure_channel(address) as channel:
             teller = _Teller(controller, cluster, control_pb2_grpc.InspectionStub(channel), console)
             return await teller.tell(plot)
@@ -169,7 +180,7 @@ class _Teller:
 
 async def _measure(controller: Controller, boards: Sequence[str]) -> None:
     """Wait until everything that can be measured here is, and say what can't."""
-    nodes = (*boards, _ANCHOR)
+    nodes = (*boards, ANCHOR)
     told = Console(stderr=True)
     told.print("measuring the boards and their links: one bandwidth test at a time")
     with Progress(console=told, transient=True, disable=not told.is_terminal) as bar:
@@ -224,12 +235,12 @@ def _unmeasured(controller: Controller, nodes: Iterable[str]) -> list[str]:
     return told
 
 
-def _board(name: str) -> Node:
-    return Node(name, {CPU: 4000, MEMORY: 4 * 1024**3, PODS: 110}, tier="edge")
-
-
-def _server() -> Node:
-    return Node(_ANCHOR, {CPU: 8000, MEMORY: 8 * 1024**3, PODS: 110}, unschedulable=True)
+def _node(name: str, address: str) -> Node:
+    if name == ANCHOR:
+        room = {CPU: 8000, MEMORY: 8 * 1024**3, PODS: 110}
+        return Node(name, room, unschedulable=True, addresses=(address,))
+    room = {CPU: 4000, MEMORY: 4 * 1024**3, PODS: 110}
+    return Node(name, room, tier="edge", addresses=(address,))
 
 
 def _pod(name: str, hints: Hints | None = None) -> Pod:

@@ -43,15 +43,16 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
 
     total: Amounts = Counter()
     for container in spec.objects("containers"):
-        total += asked(container)
+        _add(total, asked(container))
     sidecars: Amounts = Counter()
     peak: Amounts = Counter()
     for container in spec.objects("initContainers"):
+        # Sidecars only add up, so what a container does not name is at its peak at the end.
         if is_sidecar(container):
-            sidecars += asked(container)
-            peak |= sidecars
+            _add(sidecars, asked(container))
         else:
-            peak |= _requests(container) + sidecars
+            for name, amount in _requests(container).items():
+                peak[name] = max(peak[name], amount + sidecars[name])
     total = (total + sidecars) | peak
     shared = _pod_level(spec, total)
     charged = _charged(shared, _in_force(status), infeasible)
@@ -76,6 +77,12 @@ def is_sidecar(container: Fields) -> bool:
 def _long_running(spec: Fields) -> Iterator[Fields]:
     yield from spec.objects("containers")
     yield from (c for c in spec.objects("initContainers") if is_sidecar(c))
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    """As +=, in time for what is added and not for all that there is."""
+    for name, amount in more.items():
+        total[name] += amount
 
 
 def _requests(container: Fields) -> Amounts:

@@ -2,7 +2,7 @@
 already; the filters then have the last word on every single step. Pure.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from types import MappingProxyType
@@ -88,6 +88,24 @@ def decide_batch(
     which got where the plan wanted them. A placement that a filter refuses is decided on by
     the strategy's score alone, or the pod stays pending with the filters' reasons.
     """
+    plan, end, placed = plan_batch(view, pods, running, filters, strategy, random)
+    decisions = []
+    for decision, view_after in placed:
+        decisions.append(decision)
+        end = view_after
+    return decisions, plan, end
+
+
+def plan_batch(
+    view: ClusterView,
+    pods: Iterable[Pod],
+    running: Sequence[Running],
+    filters: Mapping[str, Filter],
+    strategy: BatchStrategy,
+    random: Random,
+) -> tuple[BatchPlan, ClusterView, Iterator[tuple[Decision, ClusterView]]]:
+    """As decide_batch, with the decisions made one at a time: the plan, the view after its moves,
+    and the decisions, each with the view after it."""
     wanted = list(pods)
     plan = strategy.plan(
         view,
@@ -98,10 +116,14 @@ def decide_batch(
     while True:
         cleared, refused = _moved(view, plan.moves, filters)
         if refused is None:
-            decisions, end = _placed(cleared, wanted, plan, filters, strategy, random)
-            refused = _pointless(plan, decisions, view)
+            ties = random.getstate()
+            if any(move.room_for for move in plan.moves):
+                rehearsal = _placed(cleared, wanted, plan, filters, strategy, random)
+                refused = _pointless(plan, (decision for decision, _ in rehearsal), view)
             if refused is None:
-                return decisions, plan, end
+                random.setstate(ties)
+                placed = _placed(cleared, wanted, plan, filters, strategy, random)
+                return plan, cleared, placed
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not refused))
 
 
@@ -151,15 +173,13 @@ def _placed(
     filters: Mapping[str, Filter],
     strategy: Strategy,
     random: Random,
-) -> tuple[list[Decision], ClusterView]:
-    decisions = []
+) -> Iterator[tuple[Decision, ClusterView]]:
     for pod in pods:
         decision = _as_planned(view, pod, plan, filters, strategy)
         if decision is None:
             decision = decide(view, pod, filters, strategy, random)
         view = after(view, decision, strategy)
-        decisions.append(decision)
-    return decisions, view
+        yield decision, view
 
 
 def _as_planned(

@@ -5,8 +5,8 @@ waits for its first pod takes the smallest free volume that fits and can be reac
 made; any other claim has to be bound before its pod is placed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
@@ -56,6 +56,8 @@ class VolumeSearch:
         self._storage = view.storage
         self._bound: list[Volume] = []
         self._selected: list[Claim] = []
+        self._alike: dict[Hashable, _Offer] = {}
+        self._reaches: dict[str, list[int]] = {}
         loose: list[Claim] = []
         for claim in _claims(view, pod):
             if claim.bound:
@@ -150,6 +152,19 @@ class VolumeSearch:
         return _modelled(volume)
 
     def _offer(self, claim: Claim, needed: int) -> _Offer:
+        """The same where the pod mounts a claim again, or claims differ in nothing but names."""
+        wants = (
+            *(claim.class_name, claim.size_bytes, claim.mode, claim.attributes_class),
+            *(claim.selector, claim.access_modes),
+        )
+        reserved = (v.is_kept_for(claim) for v in self._storage.volumes_of(claim.class_name))
+        key = (*wants, claim.key if any(reserved) else None)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = self._search(claim, needed)
+        return replace(found, claim=claim)
+
+    def _search(self, claim: Claim, needed: int) -> _Offer:
         by_node: dict[int, list[Volume]] = {}
         everywhere: list[Volume] = []
         for volume in self._candidates(claim):
@@ -158,11 +173,19 @@ class VolumeSearch:
                 if len(everywhere) < needed:
                     everywhere.append(volume)
                 continue
-            for node in self._view.table.reach(volume.affinity):
-                held = by_node.setdefault(int(node), [])
+            for node in self._reach(volume):
+                held = by_node.setdefault(node, [])
                 if len(held) < needed:
                     held.append(volume)
         return _Offer(claim, by_node, everywhere)
+
+    def _reach(self, volume: Volume) -> list[int]:
+        """Indexes of the nodes that reach the volume; looked up once for all claims."""
+        found = self._reaches.get(volume.name)
+        if found is None:
+            found = self._view.table.reach(volume.affinity).tolist()
+            self._reaches[volume.name] = found
+        return found
 
     def _candidates(self, claim: Claim) -> Iterator[Volume]:
         """What the claim could be bound to, the smallest first; a volume that was reserved for

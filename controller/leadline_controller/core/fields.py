@@ -1,8 +1,17 @@
 """Reads untrusted, JSON-like data with errors that name the place."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+# Half of a character. JSON and YAML can spell one; no encoding, database or protobuf takes it.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def valid_text(text: str) -> str:
+    """The text with U+FFFD in place of each lone surrogate."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 class FieldError(ValueError):
@@ -23,6 +32,8 @@ class Fields:
                 raise FieldError(
                     f"{self.path or 'file'}: expected names in text, got {shown(name)}"
                 )
+            if not _is_valid(name):
+                raise FieldError(f"{self.path or 'file'}: expected {_UNICODE}, got {shown(name)}")
         self._data: Mapping[str, Any] = data
 
     @property
@@ -60,6 +71,15 @@ class Fields:
             return default
         if not isinstance(value, str):
             raise self.error(name, "text")
+        if not _is_valid(value):
+            raise self.error(name, _UNICODE)
+        return value
+
+    def name(self, name: str, default: str | None = None) -> str:
+        """As `text`, for what Kubernetes calls a name or a uid: without control characters."""
+        value = self.text(name, default)
+        if not value.isprintable():
+            raise self.error(name, "a name without control characters")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -112,6 +132,8 @@ class Fields:
         for i, value in enumerate(values):
             if not isinstance(value, str):
                 raise FieldError(f"{self.at(name)}[{i}]: expected text, got {shown(value)}")
+            if not _is_valid(value):
+                raise FieldError(f"{self.at(name)}[{i}]: expected {_UNICODE}, got {shown(value)}")
         return tuple(values)
 
     def text_map(self, name: str) -> dict[str, str]:
@@ -133,6 +155,16 @@ class Fields:
 
 
 _SHOWN = 60
+_UNICODE = "valid Unicode text"
+
+
+def _is_valid(text: str) -> bool:
+    return text.isascii() or _SURROGATE.search(text) is None
+
+
+def quoted(value: object) -> str:
+    """As `shown`, with text as it would stand in code."""
+    return repr(value[:_SHOWN]) if isinstance(value, str) else shown(value)
 
 
 def shown(value: object) -> str:

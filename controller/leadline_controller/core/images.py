@@ -7,12 +7,19 @@ images have, so it costs as much over many images as over few.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from math import fsum
 
 import numpy as np
 
+from leadline_controller.core.fields import valid_text
 from leadline_controller.core.model import Image, Layer, Pod
 from leadline_controller.core.nodes import Bools, Floats, NodeTable
+
+# What is made of names is kept, so it must not grow with what somebody sends as a node. A
+# reference has 255 characters at most, and a digest.
+_LONGEST_NAME = 512
+_MOST_NAMES = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,11 +44,26 @@ class ImageTable:
     def with_running(self, table: NodeTable, pods: Iterable[tuple[Pod, int]]) -> "ImageTable":
         """The table with pods that are on nodes already, each with the index of its node: what
         is missing there is being pulled, and a node that states its queue has counted it in."""
-        filled = self
+        queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
+        queue_mb = dict(self.queue_mb)
         for pod, node in pods:
-            filled = filled.with_pull(table, pod, node)
+            has = table.nodes[node].image_layers
+            joining = [
+                layer
+                for layer in self.layers_of(table, pod)
+                if layer.digest not in has and node not in queued.get(layer.digest, ())
+            ]
+            for layer in joining:
+                queued.setdefault(layer.digest, set()).add(node)
+            if joining:
+                added_mb = fsum(layer.size_mb for layer in joining)
+                queue_mb[node] = queue_mb.get(node, 0.0) + added_mb
         unstated = np.isnan(table.pulling_mb)
-        return replace(filled, queue_mb={n: mb for n, mb in filled.queue_mb.items() if unstated[n]})
+        return replace(
+            self,
+            queued={digest: frozenset(nodes) for digest, nodes in queued.items()},
+            queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
+        )
 
     def images_of(self, table: NodeTable, pod: Pod) -> tuple[Image, ...]:
         """The pod's images whose layers are known, each once."""
@@ -121,7 +143,8 @@ def read_listed_images(listed: object) -> Iterator[Image]:
         size = entry.get("sizeBytes") if isinstance(entry, Mapping) else None
         if not isinstance(names, list) or not isinstance(size, int) or size < 0:
             continue
-        known = tuple(name for name in names if isinstance(name, str))
+        texts = (n for n in names if isinstance(n, str) and len(n) <= _LONGEST_NAME)
+        known = tuple(valid_text(name) for name in islice(texts, _MOST_NAMES))
         yield from _one_layer_each(known, size)
 
 

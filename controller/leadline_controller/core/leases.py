@@ -4,14 +4,16 @@ One bandwidth test at a time in the whole cluster, because two at once measure e
 (perfSONAR's rule: throughput tests are exclusive, latency tests run in the background).
 """
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice
+from itertools import chain, islice
 from typing import Literal
 
 # For as long a lease may be on its way: the message's expiry on the wire.
 DELIVERY_S = 5.0
+# All pairs of 200 nodes; some milliseconds.
+MOST_LOOKED_AT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +77,39 @@ class RunningLease:
     ends_s: float
 
 
-def pairs(nodes: Sequence[str], anchors: Sequence[str]) -> list[tuple[str, str]]:
+def pairs(
+    nodes: Sequence[str], anchors: Sequence[str], after: tuple[str, str] | None = None
+) -> Iterator[tuple[str, str]]:
     """The (client, server) pairs to test: where there are anchors each node with each of
-    them (so a cluster of n nodes costs n tests, not n²/2), else all pairs."""
-    present = [anchor for anchor in dict.fromkeys(anchors) if anchor in nodes]
+    them (so a cluster of n nodes costs n tests, not n²/2), else all pairs.
+
+    They are made one by one, as n²/2 of them are too many to list. They begin with those of the
+    node, or of the anchor, whose turn it was with the pair `after`, and then go round.
+    """
+    names = sorted(nodes)
+    there = frozenset(names)
+    present = [anchor for anchor in dict.fromkeys(anchors) if anchor in there]
     if present:
-        return [
-            (node, anchor)
-            for i, anchor in enumerate(present)
-            for node in nodes
-            if node not in present[: i + 1]
-        ]
-    return list(combinations(sorted(nodes), 2))
+        at = present.index(after[1]) if after and after[1] in present else 0
+        for i in (*range(at, len(present)), *range(at)):
+            earlier = frozenset(present[: i + 1])
+            yield from ((node, present[i]) for node in names if node not in earlier)
+        return
+    at = bisect_left(names, after[0]) if after else 0
+    for i in (*range(at, len(names)), *range(at)):
+        yield from ((names[i], names[j]) for j in range(i + 1, len(names)))
 
 
 class RoundRobin:
-    """Hands out the bandwidth leases, one at a time, the pair that waited longest first."""
+    """Hands out the bandwidth leases, one at a time, the pair that waited longest first.
+
+    It looks at MOST_LOOKED_AT pairs for each lease, and remembers as many. Up to 200 nodes, or
+    with few anchors, those are all; of more it looks at those whose turn is next.
+    """
 
     def __init__(self, limits: ProbeLimits) -> None:
         self._limits = limits
-        self._last_s: dict[tuple[str, str], float] = {}
+        self._last_s: dict[tuple[str, str], float] = {}  # the latest last
         self._running: RunningLease | None = None
         self._next_s = float("-inf")
         self._count = 0
@@ -124,40 +139,54 @@ class RoundRobin:
     def next(
         self,
         now_s: float,
-        wanted: Sequence[tuple[str, str]],
-        addresses: dict[str, str],
+        wanted: Iterable[tuple[str, str]],
+        addresses: Mapping[str, str],
         nonce: str,
     ) -> tuple[tuple[str, BandwidthWork], tuple[str, BandwidthWork]] | None:
         """The next lease as ((server, its work), (client, its work)), or None: it is not
         due, or no wanted pair has both addresses."""
-        ready = [pair for pair in wanted if pair[0] in addresses and pair[1] in addresses]
-        if not self.is_due(now_s) or not ready:
+        if not self.is_due(now_s):
             return None
-        self._forget(set(wanted), now_s)
-        client, server = min(ready, key=lambda pair: self._last_s.get(pair, float("-inf")))
+        ready = (pair for pair in wanted if pair[0] in addresses and pair[1] in addresses)
+        pair = self._longest_waiting(islice(ready, MOST_LOOKED_AT))
+        if pair is None:
+            return None
+        client, server = pair
         self._count += 1
         lease_id = f"{nonce}-{self._count}"
         limits = self._limits
         self._running = RunningLease(client, server, lease_id, now_s + self._longest_s())
-        self._last_s[client, server] = now_s
+        self._remember(pair, now_s)
         self._next_s = now_s + limits.interval_s
         serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
         testing = _work(lease_id, "client", Peer(server, addresses[server]), limits)
         return (server, serving), (client, testing)
 
+    @property
+    def latest(self) -> tuple[str, str] | None:
+        """The pair of the latest lease."""
+        return next(reversed(self._last_s), None)
+
+    def _longest_waiting(self, ready: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
+        longest, since_s = None, float("inf")
+        for pair in ready:
+            last_s = self._last_s.get(pair)
+            if last_s is None:
+                return pair  # none can have waited longer
+            if last_s < since_s:
+                longest, since_s = pair, last_s
+        return longest
+
+    def _remember(self, pair: tuple[str, str], now_s: float) -> None:
+        """A board that comes and goes keeps its place, else it would always be first."""
+        self._last_s.pop(pair, None)
+        self._last_s[pair] = now_s
+        if len(self._last_s) > MOST_LOOKED_AT:
+            del self._last_s[next(iter(self._last_s))]
+
     def _longest_s(self) -> float:
         # Both ends count from the receipt; a second covers both their clocks.
         return DELIVERY_S + (self._limits.ttl_ms + self._limits.duration_ms) / 1000 + 1
-
-    def _forget(self, wanted: set[tuple[str, str]], now_s: float) -> None:
-        """A board that comes and goes keeps its place, else it would always be first. After
-        a whole round without it, its turn would have come anyway."""
-        round_s = self._limits.interval_s * (len(wanted) + 1)
-        self._last_s = {
-            pair: at_s
-            for pair, at_s in self._last_s.items()
-            if pair in wanted or now_s - at_s <= round_s
-        }
 
 
 def _work(
@@ -174,16 +203,24 @@ def _work(
     )
 
 
-def ping_peers(
-    node: str, addresses: dict[str, str], anchors: Sequence[str], limits: ProbeLimits
-) -> PingWork:
-    """Whom `node` pings: the anchors first, then its successors on the ring of sorted
-    names, so that every node also has as many that ping it (kubenurse's ring)."""
-    ring = sorted(addresses)
-    after = bisect_right(ring, node)
-    others = ring[after:] + ring[:after]
-    first = [a for a in dict.fromkeys(anchors) if a in addresses and a != node]
-    then = (other for other in others if other not in first and other != node)
-    chosen = islice((*first, *islice(then, limits.ping_peers)), limits.ping_peers)
-    peers = tuple(Peer(name, addresses[name]) for name in chosen)
-    return PingWork(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)
+class PingRing:
+    """Whom each node pings: the anchors first, then its successors on the ring of sorted names,
+    so that every node also has as many that ping it (kubenurse's ring)."""
+
+    def __init__(
+        self, addresses: Mapping[str, str], anchors: Sequence[str], limits: ProbeLimits
+    ) -> None:
+        self._addresses, self._limits = addresses, limits
+        self._ring = sorted(addresses)
+        self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
+
+    def work(self, node: str) -> PingWork:
+        """The lease of one node."""
+        ring, limits = self._ring, self._limits
+        after = bisect_right(ring, node)
+        others = (ring[(after + step) % len(ring)] for step in range(len(ring)))
+        first = [anchor for anchor in self._first if anchor != node]
+        then = (other for other in others if other not in first and other != node)
+        chosen = islice(chain(first, then), limits.ping_peers)
+        peers = tuple(Peer(name, self._addresses[name]) for name in chosen)
+        return PingWork(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)

@@ -4,9 +4,10 @@ One reader for API objects and for the manifests in snapshot files. What it meet
 can't model becomes the pod's `problem`, so that the pod is refused and not guessed at.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from leadline_controller.core.addresses import read_unicast
 from leadline_controller.core.amounts import (
     is_sidecar,
     pod_limits,
@@ -31,9 +32,11 @@ from leadline_controller.core.read_demands import (
     read_spread,
     read_volumes,
 )
+from leadline_controller.core.read_limits import excess, excess_volumes, read_aversions
 from leadline_controller.core.read_selectors import read_terms
 from leadline_controller.core.selectors import Terms
 
+_IP_ADDRESSES = ("InternalIP", "ExternalIP")
 # Demands that only a scheduler that knows more than the filters do can meet.
 _NOT_MODELLED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
@@ -54,7 +57,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
     labels = metadata.text_map("labels")
     images = tuple(read_listed_images(status.raw("images")))
     return Node(
-        name=metadata.text("name"),
+        name=metadata.name("name"),
         allocatable=read_amounts(status.object("allocatable")),
         labels=labels,
         taints=read_taints(spec),
@@ -65,6 +68,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
         image_layers=frozenset(layer.digest for image in images for layer in image.layers),
         images=images,
         features=frozenset(status.texts("declaredFeatures")),
+        addresses=tuple(_addresses(status)),
     )
 
 
@@ -75,36 +79,60 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
     metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
     hints, problem = _read_hints(metadata)
     containers = list(spec.objects("containers"))
-    namespace, labels = metadata.text("namespace", "default"), metadata.text_map("labels")
-    claims, disks, unknown_volume = read_volumes(spec)
+    too_much, too_many_volumes = excess(metadata, spec), excess_volumes(spec)
+    # It is placed nowhere, so what it demands and takes need not be known.
+    is_left_out = bool(too_much or too_many_volumes) and not spec.text("nodeName", "")
+    claims, disks, unknown_volume = ((), (), None) if is_left_out else read_volumes(spec)
     return Pod(
-        namespace=namespace,
-        name=metadata.text("name"),
-        uid=metadata.text("uid", ""),
-        requests={**pod_requests(spec, status), PODS: 1},
-        limits=pod_limits(spec),
-        node_selector=spec.text_map("nodeSelector"),
-        required_affinity=_required_affinity(spec),
-        tolerations=tuple(_toleration(t) for t in spec.objects("tolerations")),
-        host_ports=tuple(_host_ports(spec)),
-        affinity=read_affinity(spec, "podAffinity", namespace, labels),
-        anti_affinity=read_affinity(spec, "podAntiAffinity", namespace, labels),
-        spread=read_spread(spec, labels),
+        namespace=metadata.name("namespace", "default"),
+        name=metadata.name("name"),
+        uid=metadata.name("uid", ""),
+        requests={PODS: 1} if is_left_out else {**pod_requests(spec, status), PODS: 1},
+        limits={} if is_left_out else pod_limits(spec),
+        host_ports=() if is_left_out else tuple(_host_ports(spec)),
         claims=claims,
         disks=disks,
         features=read_needed_features(spec),
         images=tuple(c.text("image", "") for c in containers),
         hints=hints,
-        labels=labels,
+        labels=metadata.text_map("labels"),
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         preempts=spec.text("preemptionPolicy", "") != "Never",
-        node_name=spec.text("nodeName", "") or None,
+        node_name=spec.name("nodeName", "") or None,
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
-        problem=problem or unknown_volume or _not_modelled(spec),
+        problem=problem or unknown_volume or too_much or too_many_volumes or _not_modelled(spec),
+        **(_demands(metadata, spec) if too_much is None else _demands_too_large(spec)),
     )
+
+
+def _addresses(status: Fields) -> Iterator[str]:
+    for entry in status.objects("addresses"):
+        if entry.text("type", "") in _IP_ADDRESSES:
+            address = read_unicast(entry.text("address", ""))
+            if address is not None:
+                yield str(address)
+
+
+def _demands(metadata: Fields, spec: Fields) -> dict[str, Any]:
+    """The fields of a Pod that say which nodes and neighbours it wants."""
+    namespace, labels = metadata.name("namespace", "default"), metadata.text_map("labels")
+    return {
+        "node_selector": spec.text_map("nodeSelector"),
+        "required_affinity": _required_affinity(spec),
+        "tolerations": tuple(_toleration(t) for t in spec.objects("tolerations")),
+        "affinity": read_affinity(spec, "podAffinity", namespace, labels),
+        "anti_affinity": read_affinity(spec, "podAntiAffinity", namespace, labels),
+        "spread": read_spread(spec, labels),
+    }
+
+
+def _demands_too_large(spec: Fields) -> dict[str, Any]:
+    """The same where there are too many. The pod is placed nowhere; one that is on a node keeps
+    all others out of its domains, as which of them it minds would take too long to find out."""
+    return {"anti_affinity": read_aversions(spec)} if spec.text("nodeName", "") else {}
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:

@@ -32,6 +32,11 @@ class Taint:
     value: str
     effect: str
 
+    @property
+    def is_hard(self) -> bool:
+        """Whether it keeps pods out, rather than being a wish."""
+        return self.effect in _HARD
+
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
@@ -93,7 +98,8 @@ class Node:
     Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "". features: what its kubelet
     declares that it can do. image_layers: digests of the layers that it has. images: those
     that it lists itself. pulling_mb: its download queue, MB; registry_mbps: bandwidth between
-    it and the registry, Mbit/s; None when nobody stated them.
+    it and the registry, Mbit/s; None when nobody stated them. addresses: its internal and
+    external IP addresses, in their canonical form.
     """
 
     name: str
@@ -109,11 +115,12 @@ class Node:
     pulling_mb: float | None = None
     registry_mbps: float | None = None
     features: frozenset[str] = frozenset()
+    addresses: tuple[str, ...] = ()
 
     def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:
         """The first hard taint (NoSchedule, NoExecute) that none of these tolerates."""
         for taint in self.taints:
-            if taint.effect in _HARD and not any(t.tolerates(taint) for t in tolerations):
+            if taint.is_hard and not any(t.tolerates(taint) for t in tolerations):
                 return taint
         return None
 

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.core.model import Layer, Node, Pod, Toleration
-from leadline_controller.core.selectors import Requirement, Selector, Terms
+from leadline_controller.core.model import Layer, Node, Pod, Taint, Toleration
+from leadline_controller.core.selectors import Requirement, Selector, Terms, integer_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,6 +20,7 @@ CLASS_LABEL = "leadline.dev/class"
 
 # Pods choose what is asked for, and memory must not grow with them.
 _MOST_REMEMBERED = 4096
+_MOST_COLUMNS = 256
 
 
 class Topology:
@@ -65,9 +66,29 @@ class Topology:
                 return self._is_among(requirement.values)
             case "NotIn":
                 return ~self._is_among(requirement.values)
+            case "Exists":
+                return self.labelled
+            case "DoesNotExist":
+                return ~self.labelled
             case _:
-                held = [requirement.holds(None), *map(requirement.holds, self._code_of)]
-                return np.array(held, dtype=np.bool_)[self.codes]
+                return self._compare(requirement)
+
+    def _compare(self, requirement: Requirement) -> Bools:
+        """Gt and Lt, over integers; anything else does not match."""
+        values = requirement.values
+        bound = integer_of(values[0]) if len(values) == 1 else None
+        number, is_number = self._numbers
+        if bound is None:
+            return np.zeros(self.codes.size, dtype=np.bool_)
+        beyond = number > bound if requirement.operator == "Gt" else number < bound
+        return (is_number & beyond)[self.codes]
+
+    @cached_property
+    def _numbers(self) -> tuple[Ints, Bools]:
+        """The labels' values as integers, and which of them are some, by code."""
+        numbers = [None, *map(integer_of, self._code_of)]
+        known = np.array([number is not None for number in numbers], dtype=np.bool_)
+        return np.array([number or 0 for number in numbers], dtype=np.int64), known
 
     def _is_among(self, values: Sequence[str]) -> Bools:
         chosen = np.zeros(len(self) + 1, dtype=np.bool_)
@@ -92,12 +113,26 @@ class NodeTable:
 
     def allocatable(self, resource: str) -> Ints:
         """Base units of `resource` on each node, shape (n,); 0 where a node has none."""
+        if resource not in self.resources:
+            return self._nothing  # pods make names up; neither time nor memory may grow with them
         column = self._allocatable.get(resource)
         if column is None:
+            if len(self._allocatable) >= _MOST_COLUMNS:
+                self._allocatable.clear()
             column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
             column.flags.writeable = False
-            if column.any():  # pods make names up; memory must not grow with them
-                self._allocatable[resource] = column
+            self._allocatable[resource] = column
+        return column
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """What at least one of the nodes has."""
+        return frozenset(name for node in self.nodes for name in node.allocatable)
+
+    @cached_property
+    def _nothing(self) -> Ints:
+        column = np.zeros(len(self), dtype=np.int64)
+        column.flags.writeable = False
         return column
 
     def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
@@ -114,12 +149,23 @@ class NodeTable:
 
     def topology(self, label: str) -> Topology:
         """The nodes by their value of this label."""
+        if label not in self._labels:
+            return self._unlabelled
         topology = self._topologies.get(label)
         if topology is None:
+            if len(self._topologies) >= _MOST_COLUMNS:
+                self._topologies.clear()
             topology = Topology([node.labels.get(label) for node in self.nodes])
-            if len(topology):
-                self._topologies[label] = topology
+            self._topologies[label] = topology
         return topology
+
+    @cached_property
+    def _labels(self) -> frozenset[str]:
+        return frozenset(label for node in self.nodes for label in node.labels)
+
+    @cached_property
+    def _unlabelled(self) -> Topology:
+        return Topology([None] * len(self))
 
     def all(self) -> Bools:
         """Every node, shape (n,); the caller may write to it."""
@@ -167,7 +213,17 @@ class NodeTable:
 
     def tolerated_by(self, tolerations: tuple[Toleration, ...]) -> Bools:
         """The nodes without a hard taint that is not tolerated, shape (n,)."""
-        return self.mask(("taints", tolerations), lambda n: n.untolerated(tolerations) is None)
+        refusing = {
+            taint
+            for taint in self._hard_taints
+            if not any(toleration.tolerates(taint) for toleration in tolerations)
+        }
+        return self.mask(("taints", frozenset(refusing)), lambda n: refusing.isdisjoint(n.taints))
+
+    @cached_property
+    def _hard_taints(self) -> frozenset[Taint]:
+        """Nodes have few that differ."""
+        return frozenset(taint for node in self.nodes for taint in node.taints if taint.is_hard)
 
     def _where(self, requirement: Requirement) -> Bools:
         if not requirement.on_name:
@@ -178,7 +234,7 @@ class NodeTable:
 
     @cached_property
     def classes(self) -> Topology:
-        """The nodes by class. `topology` forgets a label that no node has, this does not."""
+        """The nodes by class, at hand for every decision."""
         return self.topology(CLASS_LABEL)
 
     @cached_property

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from leadline_controller.core.fields import quoted
+
 
 class OptionError(ValueError):
     """An option that the strategy does not have, or a value that it can't take."""
@@ -76,7 +78,7 @@ def build(strategy: type, given: Mapping[str, object]) -> Any:
     for name, value in given.items():
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise OptionError(f"option {name!r}: unknown; this strategy has: {listed}")
+            raise OptionError(f"option {quoted(name)}: unknown; this strategy has: {listed}")
         values[known[name].attribute] = _checked(known[name], value)
     return strategy(**values)
 
@@ -103,7 +105,7 @@ def _checked(option: Option, value: object) -> OptionValue:
     if option.choices:
         if value not in option.choices:
             listed = " or ".join(option.choices)
-            raise OptionError(f"option {option.name}: expected {listed}, got {value!r}")
+            raise OptionError(f"option {option.name}: expected {listed}, got {quoted(value)}")
         return str(value)
     try:
         number = math.nan if isinstance(value, bool) else float(str(value))
@@ -113,6 +115,6 @@ def _checked(option: Option, value: object) -> OptionValue:
         upto = "" if math.isinf(option.maximum) else f" to {option.maximum:g}"
         raise OptionError(
             f"option {option.name}: expected a number from {option.minimum:g}{upto}"
-            f"{' (' + option.unit + ')' if option.unit else ''}, got {value!r}"
+            f"{' (' + option.unit + ')' if option.unit else ''}, got {quoted(value)}"
         )
     return number

@@ -19,6 +19,8 @@ _DISKS = {
     "iscsi": "iqn",
     "rbd": "image",
 }
+# The fields of a volume that is more than a folder.
+PERSISTENT = ("persistentVolumeClaim", "ephemeral", *_DISKS)
 # Kinds of volumes without a claim that no predicate is about.
 _FREE_VOLUMES = (
     *("configMap", "secret", "downwardAPI", "projected", "emptyDir", "hostPath", "image"),
@@ -58,9 +60,9 @@ def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], 
             if source == "name" or source in _FREE_VOLUMES or value is None:
                 continue
             if source == "persistentVolumeClaim":
-                claims.append(ClaimUse(volume.object(source).text("claimName")))
+                claims.append(ClaimUse(volume.object(source).name("claimName")))
             elif source == "ephemeral":
-                claims.append(ClaimUse(volume.text("name"), ephemeral=True))
+                claims.append(ClaimUse(volume.name("name"), ephemeral=True))
             elif source in _DISKS:
                 disks.append(_disk(source, volume.object(source)))
             else:

@@ -40,7 +40,7 @@ Manifest = Mapping[str, Any]
 def read_namespace(manifest: Manifest, path: str = "namespace") -> NamespaceLabels:
     """A v1 Namespace, with the label that every API server gives it."""
     metadata = Fields(manifest, path).object("metadata")
-    name = metadata.text("name")
+    name = metadata.name("name")
     return NamespaceLabels(
         name, {"kubernetes.io/metadata.name": name, **metadata.text_map("labels")}
     )
@@ -50,12 +50,12 @@ def read_claim(manifest: Manifest, path: str = "claim") -> Claim:
     """A v1 PersistentVolumeClaim."""
     claim = Fields(manifest, path)
     metadata, spec, status = claim.object("metadata"), claim.object("spec"), claim.object("status")
-    annotations, volume = metadata.text_map("annotations"), spec.text("volumeName", "")
+    annotations, volume = metadata.text_map("annotations"), spec.name("volumeName", "")
     owners = metadata.objects("ownerReferences")
     return Claim(
-        namespace=metadata.text("namespace", "default"),
-        name=metadata.text("name"),
-        uid=metadata.text("uid", ""),
+        namespace=metadata.name("namespace", "default"),
+        name=metadata.name("name"),
+        uid=metadata.name("uid", ""),
         class_name=annotations.get(_CLASS, spec.text("storageClassName", "")),
         volume=volume,
         bound=bool(volume) and _BOUND in annotations,
@@ -83,17 +83,17 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
     affinity = spec.object("nodeAffinity")
     sources = [name for name, value in spec.items() if name not in _NO_SOURCE and value is not None]
     return Volume(
-        name=metadata.text("name"),
+        name=metadata.name("name"),
         class_name=metadata.text_map("annotations").get(_CLASS, spec.text("storageClassName", "")),
         size_bytes=_size(spec.object("capacity"), "storage") or Fraction(0),
         access_modes=frozenset(spec.texts("accessModes")),
         mode=_mode(spec),
         attributes_class=spec.text("volumeAttributesClassName", ""),
         labels=metadata.text_map("labels"),
-        claim=f"{claim.text('namespace', '')}/{claim.text('name', '')}"
+        claim=f"{claim.name('namespace', '')}/{claim.name('name', '')}"
         if spec.has("claimRef")
         else None,
-        claim_uid=claim.text("uid", ""),
+        claim_uid=claim.name("uid", ""),
         available=status.text("phase", "") == "Available",
         terminating=metadata.has("deletionTimestamp"),
         affinity=read_terms(affinity.object("required")) if affinity.has("required") else None,
@@ -108,7 +108,7 @@ def read_storage_class(manifest: Manifest, path: str = "storageClass") -> Storag
     storage_class = Fields(manifest, path)
     mode = storage_class.text("volumeBindingMode", "Immediate")
     return StorageClass(
-        name=storage_class.object("metadata").text("name"),
+        name=storage_class.object("metadata").name("name"),
         provisioner=storage_class.text("provisioner"),
         waits=mode == "WaitForFirstConsumer",
         topologies=_topologies(storage_class),
@@ -122,7 +122,7 @@ def read_csi_node(manifest: Manifest, path: str = "csiNode") -> CsiNode:
         driver.text("name"): driver.object("allocatable").integer("count", 0, _MOST)
         for driver in node.object("spec").objects("drivers")
     }
-    name = node.object("metadata").text("name")
+    name = node.object("metadata").name("name")
     return CsiNode(name, {driver: most for driver, most in limits.items() if most is not None})
 
 
@@ -130,7 +130,7 @@ def read_csi_driver(manifest: Manifest, path: str = "csiDriver") -> CsiDriver:
     """A storage.k8s.io/v1 CSIDriver."""
     driver = Fields(manifest, path)
     return CsiDriver(
-        name=driver.object("metadata").text("name"),
+        name=driver.object("metadata").name("name"),
         tracks_capacity=driver.object("spec").flag("storageCapacity", default=False),
     )
 
@@ -142,7 +142,7 @@ def read_storage_capacity(manifest: Manifest, path: str = "storageCapacity") -> 
     name = "maximumVolumeSize" if capacity.has("maximumVolumeSize") else "capacity"
     largest = _size(capacity, name)
     return StorageCapacity(
-        key=f"{metadata.text('namespace', 'default')}/{metadata.text('name')}",
+        key=f"{metadata.name('namespace', 'default')}/{metadata.name('name')}",
         class_name=capacity.text("storageClassName"),
         topology=read_selector(capacity, "nodeTopology"),
         largest_bytes=None if largest is None else min(floor(largest), MAX_AMOUNT),
@@ -154,7 +154,7 @@ def read_attachment(manifest: Manifest, path: str = "volumeAttachment") -> Attac
     attachment = Fields(manifest, path)
     spec = attachment.object("spec")
     return Attachment(
-        name=attachment.object("metadata").text("name"),
+        name=attachment.object("metadata").name("name"),
         node=spec.text("nodeName"),
         driver=spec.text("attacher"),
         volume=spec.object("source").text("persistentVolumeName", ""),

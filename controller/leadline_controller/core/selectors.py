@@ -53,14 +53,14 @@ class Requirement:
             return self.operator in ("In", "NotIn") and len(self.values) == 1
         if len(self.values) not in _VALUES_OF[self.operator] or not _KEY.fullmatch(self.key):
             return False
-        if self.operator in ("Gt", "Lt") and _integer(self.values[0]) is None:
+        if self.operator in ("Gt", "Lt") and integer_of(self.values[0]) is None:
             return False
         return all(_VALUE.fullmatch(value) for value in self.values)
 
     def _compares(self, value: str | None) -> bool:
         """Gt and Lt, over integers; anything else does not match."""
-        have = _integer(value or "")
-        bound = _integer(self.values[0]) if len(self.values) == 1 else None
+        have = integer_of(value or "")
+        bound = integer_of(self.values[0]) if len(self.values) == 1 else None
         if have is None or bound is None:
             return False
         return have > bound if self.operator == "Gt" else have < bound
@@ -77,6 +77,7 @@ def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:
     return selector is not None and all(r.holds(labels.get(r.key)) for r in selector)
 
 
-def _integer(text: str) -> int | None:
+def integer_of(text: str) -> int | None:
+    """The number that Gt and Lt compare, of 64 bits; None where the text is none."""
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -(2**63) <= number < 2**63 else None

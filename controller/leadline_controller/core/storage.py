@@ -91,10 +91,10 @@ class Storage:
     @cached_property
     def attachments_by_node(self) -> Mapping[str, tuple[Attachment, ...]]:
         """Node name -> what is attached there."""
-        found: dict[str, tuple[Attachment, ...]] = {}
+        found: dict[str, list[Attachment]] = {}
         for attachment in self.attachments:
-            found[attachment.node] = (*found.get(attachment.node, ()), attachment)
-        return found
+            found.setdefault(attachment.node, []).append(attachment)
+        return {node: tuple(attached) for node, attached in found.items()}
 
     def assuming(self, *plans: VolumePlan) -> "Storage":
         """Storage as it will be when the plans are carried out. What is settled already stays."""

@@ -190,9 +190,10 @@ class ClusterView:
         pod's requests unless `charge` says otherwise. volumes: what is done for its claims."""
         requested = dict(self.requested)
         for resource, amount in (pod.requests if charge is None else charge).items():
-            column = self.requested_of(resource).copy()
-            column[node] += amount
-            requested[resource] = column
+            if amount:  # pods make names up; a column for each would be as long as the nodes
+                column = self.requested_of(resource).copy()
+                column[node] += amount
+                requested[resource] = column
         bandwidth = self.bandwidth_requested_mbps
         if pod.hints.bandwidth_mbps:
             bandwidth = bandwidth.copy()

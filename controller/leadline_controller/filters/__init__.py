@@ -38,3 +38,7 @@ FILTERS: Mapping[str, Filter] = {
 
 # What kube-scheduler does not know; beside it, in extender mode, the others need not run.
 OWN = ("NodeBandwidthFit",)
+
+# What must hold when kube-scheduler has a pod bound: whatever it filters by, too. It has no filter
+# for nodes that are not ready, but their taints, which the pods of a DaemonSet tolerate.
+AT_BINDING = tuple(name for name in FILTERS if name != "NodeReady")

@@ -6,7 +6,7 @@ term's topology key. Where a namespace's labels are not known, a pod there count
 away from, and not as one to be near to.
 """
 
-from collections.abc import Hashable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from leadline_controller.core.cycle import Verdict
 from leadline_controller.core.demands import AffinityTerm
 from leadline_controller.core.model import Pod
 from leadline_controller.core.news import News
-from leadline_controller.core.residents import Aversion, PodKind, kind_of
+from leadline_controller.core.residents import PodKind, kind_of
 from leadline_controller.core.selectors import selects
 from leadline_controller.core.view import Bools, ClusterView
 
@@ -41,19 +41,21 @@ def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
 def _near(view: ClusterView, pod: Pod) -> Bools:
     if not pod.affinity:
         return view.table.all()
-    topologies = [view.table.topology(term.topology_key) for term in pod.affinity]
+    labels = dict.fromkeys(term.topology_key for term in pod.affinity)
+    topologies = [view.table.topology(label) for label in labels]
     labelled, anywhere = view.table.all(), view.table.none()
     for topology in topologies:
         labelled &= topology.labelled
         anywhere |= topology.labelled
     # One pod has to match all of the terms.
     chosen = np.ones(view.residents.node.size, dtype=np.bool_)
-    for term in pod.affinity:
+    for term in dict.fromkeys(pod.affinity):
         chosen &= _matching(view, term, unknown=False)
     per_node = view.residents.per_node(chosen, len(view))
     if not per_node[anywhere].any():
         # The first of a group that wants to be near to its own kind may start anywhere.
-        own = all(_means(view, t, kind_of(pod), unknown=False) for t in pod.affinity)
+        kind = kind_of(pod)
+        own = all(_means(view, term, kind, unknown=False) for term in pod.affinity)
         return labelled if own else view.table.none()
     passes = labelled
     for topology in topologies:
@@ -63,10 +65,11 @@ def _near(view: ClusterView, pod: Pod) -> Bools:
 
 def _away(view: ClusterView, pod: Pod) -> Bools:
     passes = view.table.all()
-    for term in pod.anti_affinity:
+    for term in dict.fromkeys(pod.anti_affinity):
         topology = view.table.topology(term.topology_key)
-        per_node = view.residents.per_node(_matching(view, term, unknown=True), len(view))
-        passes &= topology.totals(per_node)[topology.codes] == 0
+        if len(topology):  # else no node is in a domain
+            per_node = view.residents.per_node(_matching(view, term, unknown=True), len(view))
+            passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
 
 
@@ -75,18 +78,16 @@ def _welcome(view: ClusterView, pod: Pod) -> Bools:
     kind = kind_of(pod)
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
+
+    def hates(term: AffinityTerm) -> bool:
+        return _covers(view, term, kind, unknown=True)
+
     for label in sorted(view.residents.aversions.topology_keys):
-
-        def hates(terms: Aversion, label: str = label) -> bool:
-            return any(
-                _covers(view, term, kind, unknown=True)
-                for term in terms
-                if term.topology_key == label
-            )
-
-        averse = view.residents.averse((label, key), hates)
+        topology = view.table.topology(label)
+        if not len(topology):
+            continue
+        averse = view.residents.averse(label, key, hates)
         if averse.any():
-            topology = view.table.topology(label)
             per_node = view.residents.per_node(averse, len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
@@ -94,19 +95,35 @@ def _welcome(view: ClusterView, pod: Pod) -> Bools:
 
 def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
     """Which residents the term means, shape (pods,)."""
-    key: Hashable = term
-    if term.namespace_selector:
-        key = term, unknown, view.namespaces.version
-    return view.residents.of_kind(key, lambda kind: _means(view, term, kind, unknown=unknown))
+    kinds, residents = view.residents.kinds, view.residents
+    if term.selector is None or not residents.rows.shape[1]:
+        return np.zeros(residents.node.size, dtype=np.bool_)
+    chosen = kinds.selected(term.selector)
+    if not _means_everywhere(term):
+        chosen &= kinds.living_in(_namespaces(view, term, unknown=unknown))
+    return chosen[residents.kind]
+
+
+def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iterable[str]:
+    """The namespaces that the term's own words mean. See _covers."""
+    selector = term.namespace_selector
+    if selector is None:
+        return term.namespaces
+    found = term.namespaces.union(view.namespaces.selected(selector))
+    if unknown or not selector:
+        return found.union(view.residents.kinds.namespaces - view.namespaces.labels.keys())
+    return found
+
+
+def _means_everywhere(term: AffinityTerm) -> bool:
+    """To kube-scheduler (1.36) the namespace selector of a term of the pod to be placed, if it
+    takes a namespace without any labels, means every namespace there is; a resident's does not."""
+    return term.namespace_selector is not None and selects(term.namespace_selector, {})
 
 
 def _means(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
-    """Whether a term of the pod to be placed means pods of this kind.
-
-    To kube-scheduler (1.36) such a term's namespace selector, if it takes a namespace without
-    any labels, means every namespace there is; a resident's does not.
-    """
-    if term.namespace_selector is not None and selects(term.namespace_selector, {}):
+    """Whether a term of the pod to be placed means pods of this kind."""
+    if _means_everywhere(term):
         return selects(term.selector, kind.labels)
     return _covers(view, term, kind, unknown=unknown)
 

@@ -1,5 +1,7 @@
 """NodePorts: two pods can't hold the same host port of one node."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from leadline_controller.core.cycle import Verdict
@@ -15,17 +17,21 @@ def node_ports(view: ClusterView, pod: Pod) -> Verdict:
     if not pod.host_ports:
         return Verdict.everywhere(view)
 
-    def taken(i: int) -> HostPort | None:
-        held = view.host_ports.get(i, ())
-        return next((w for w in pod.host_ports if any(w.collides(h) for h in held)), None)
+    wanted: dict[tuple[str, int], list[HostPort]] = {}
+    for port in dict.fromkeys(pod.host_ports):
+        wanted.setdefault((port.protocol, port.port), []).append(port)
+
+    def taken(i: int) -> Iterator[HostPort]:
+        for held in view.host_ports.get(i, ()):
+            same = wanted.get((held.protocol, held.port), ())
+            yield from (port for port in same if port.collides(held))
 
     passes = np.ones(len(view), dtype=np.bool_)
     for i in view.host_ports:
-        passes[i] = taken(i) is None
+        passes[i] = next(taken(i), None) is None
 
     def reason(i: int) -> str:
-        port = taken(i)
-        assert port is not None  # noqa: S101  # only asked of nodes that did not pass
-        return f"host port {port.port}/{port.protocol} is taken"
+        first = min(taken(i), key=pod.host_ports.index)
+        return f"host port {first.port}/{first.protocol} is taken"
 
     return Verdict(passes, reason, evictable=view.table.all(), hope=_HOPE)

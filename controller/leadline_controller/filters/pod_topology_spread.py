@@ -7,7 +7,6 @@ from leadline_controller.core.demands import SpreadConstraint
 from leadline_controller.core.model import Pod
 from leadline_controller.core.news import News
 from leadline_controller.core.nodes import Topology
-from leadline_controller.core.residents import PodKind
 from leadline_controller.core.selectors import selects
 from leadline_controller.core.view import Bools, ClusterView, Ints
 
@@ -20,10 +19,17 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
     emptiest domain. Only nodes that have all of the constraints' topology keys count."""
     if not pod.spread:
         return Verdict.everywhere(view)
+    constraints = tuple(dict.fromkeys(pod.spread))
     labelled = view.table.all()
-    for constraint in pod.spread:
+    for constraint in constraints:
         labelled &= view.table.topology(constraint.topology_key).labelled
-    skews = [(c, _skew(view, pod, c, labelled)) for c in pod.spread]
+    included = {
+        policies: labelled & _included(view, pod, *policies)
+        for policies in {(c.honor_affinity, c.honor_taints) for c in constraints}
+    }
+    skews = [
+        (c, _skew(view, pod, c, included[c.honor_affinity, c.honor_taints])) for c in constraints
+    ]
     passes = labelled.copy()
     for constraint, skew in skews:
         passes &= skew <= constraint.max_skew
@@ -42,13 +48,23 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
     return Verdict(passes, reason, evictable=labelled, hope=hope)
 
 
-def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, labelled: Bools) -> Ints:
-    """By how much each node's domain would exceed the emptiest one with the pod, shape (n,)."""
+def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, counted: Bools) -> Ints:
+    """By how much each node's domain would exceed the emptiest one with the pod, shape (n,).
+    counted: the nodes that play a part, shape (n,)."""
     topology = view.table.topology(constraint.topology_key)
-    counted = labelled & _included(view, pod, constraint)
     per_domain = topology.totals(np.where(counted, _matching(view, pod, constraint), 0))
     own = int(selects(constraint.selector, pod.labels))
     return (per_domain + own - _emptiest(topology, counted, per_domain, constraint))[topology.codes]
+
+
+def _included(view: ClusterView, pod: Pod, honor_affinity: bool, honor_taints: bool) -> Bools:
+    """The nodes that count under these policies, shape (n,)."""
+    counted = view.table.all()
+    if honor_affinity:
+        counted &= view.table.wanted_by(pod)
+    if honor_taints:
+        counted &= view.table.tolerated_by(pod.tolerations)
+    return counted
 
 
 def _emptiest(
@@ -60,24 +76,12 @@ def _emptiest(
     return int(per_domain[present].min())
 
 
-def _included(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Bools:
-    counted = view.table.all()
-    if constraint.honor_affinity:
-        counted &= view.table.wanted_by(pod)
-    if constraint.honor_taints:
-        counted &= view.table.tolerated_by(pod.tolerations)
-    return counted
-
-
 def _matching(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Ints:
     """The pods on each node that the constraint counts, shape (n,). As in Kubernetes those
     being deleted don't count, and a selector that selects everything counts nothing."""
-    if not constraint.selector:
+    kinds, residents = view.residents.kinds, view.residents
+    if not constraint.selector or not residents.rows.shape[1]:
         return np.zeros(len(view), dtype=np.int64)
-
-    def counts(kind: PodKind) -> bool:
-        same = kind.namespace == pod.namespace and not kind.terminating
-        return same and selects(constraint.selector, kind.labels)
-
-    chosen = view.residents.of_kind(("spread", pod.namespace, constraint.selector), counts)
-    return view.residents.per_node(chosen, len(view))
+    counts = kinds.selected(constraint.selector) & kinds.living_in([pod.namespace])
+    counts &= ~kinds.terminating()
+    return residents.per_node(counts[residents.kind], len(view))

@@ -1,6 +1,7 @@
 """VolumeRestrictions: disks that one machine has at a time, and claims that one pod has."""
 
 from leadline_controller.core.cycle import Verdict
+from leadline_controller.core.demands import Disk
 from leadline_controller.core.model import Pod
 from leadline_controller.core.news import News
 from leadline_controller.core.resources import READ_WRITE_ONCE_POD
@@ -28,8 +29,16 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
         return Verdict.refused(view, why, _HOPE_FOR_CLAIM)
     passes = view.table.all()
     if pod.disks:
-        for i, held in view.mounts.items():
-            passes[i] = not any(d.conflicts(o) for d in pod.disks for p in held for o in p.disks)
+        wanted: dict[tuple[str, str], list[Disk]] = {}
+        for disk in pod.disks:
+            wanted.setdefault((disk.kind, disk.name), []).append(disk)
+        for i, pods in view.mounts.items():
+            passes[i] = not any(
+                disk.conflicts(held)
+                for there in pods
+                for held in there.disks
+                for disk in wanted.get((held.kind, held.name), ())
+            )
     why = "a pod there has a disk that the pod needs for itself"
     return Verdict(passes, lambda _: why, evictable=view.table.all(), hope=_HOPE)
 

@@ -1,68 +1,111 @@
 """One SQLite file of decisions, bounded in size and age. Used by one thread.
 
 Write-ahead logging with synchronous NORMAL: a power cut leaves a sound file that lacks at most
-what was written since the last checkpoint.
+what was written since the last checkpoint. A file may have been damaged by whatever happens to
+disks: its structure is checked when it is opened, each row when it is read, and nothing that
+SQLite does with it goes on for ever.
 """
 
 import os
 import sqlite3
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from leadline_controller.history.rows import Row, Rule, Settled
-from leadline_controller.history.schema import check_ours, upgrade
-from leadline_controller.history.times import Moment, Now
+from leadline_controller.history.rows import MOST_TIMES, Row, Rule, Settled, row_of
+from leadline_controller.history.schema import (
+    CorruptFileError,
+    check_file,
+    check_ours,
+    check_tables,
+    lenient,
+    upgrade,
+)
+from leadline_controller.history.times import Now
 
 MEMORY = ":memory:"
 _BUSY_S = 5.0
 _MIB = 1024 * 1024
 _JOURNAL_BYTES = 4 * _MIB
+_CACHE_KIB = 2048
+# A sound file of 64 MiB is checked in a quarter of a second, and in a few on a small board.
+_CHECK_S = 5.0
+_LONGEST_S = 30.0
+# Of the time that a call took; below, it waited for the disk.
+_COMPUTING = 0.1
+_LARGEST_ID = 2**62
 # Room is made a little ahead, for a batch is written before it is known how large it is.
 _FULL, _PRUNED_TO = 0.95, 0.9
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {account}, decisions.id FROM decisions"
-    " JOIN rules ON rules.id = rule JOIN boots AS f ON f.id = first_boot"
-    " JOIN boots AS b ON b.id = decisions.boot {rest}"
+    " LEFT JOIN rules ON rules.id = rule LEFT JOIN boots AS f ON f.id = first_boot"
+    " LEFT JOIN boots AS b ON b.id = decisions.boot {rest}"
 )
-
-
-class CorruptFileError(sqlite3.DatabaseError):
-    """The file holds no sound database; str() says what was found."""
 
 
 class Database:
     """The file at `path`, made if need be, or MEMORY. Methods raise sqlite3.Error; opening
-    raises schema.ForeignFileError and OSError as well."""
+    raises schema.ForeignFileError and OSError as well.
+
+    unreadable: rows that were skipped because a column is not what is written there.
+    """
 
     def __init__(self, path: Path | str, max_bytes: int, max_age_s: float) -> None:
         self._max_bytes = max_bytes
         self._max_age_s = max_age_s
         self._ids: dict[tuple[object, ...], int] = {}
-        unclean = isinstance(path, Path) and _prepare(path)
-        self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+        self.unreadable = 0
+        if isinstance(path, Path):
+            _prepare(path)
+        self._connection = connected(path)
         try:
-            self._open(unclean=unclean)
+            with self.bounded():
+                self._open(path)
         except BaseException:
             self._connection.close()
             raise
 
-    def _open(self, *, unclean: bool) -> None:
+    def _open(self, path: Path | str) -> None:
         check_ours(self._connection)
+        if isinstance(path, Path):
+            path.chmod(0o600)
         for pragma in (
             "auto_vacuum = INCREMENTAL",
             "journal_mode = WAL",
             "synchronous = NORMAL",
             f"journal_size_limit = {_JOURNAL_BYTES}",
+            f"cache_size = -{_CACHE_KIB}",  # the file's own word on it may be a flipped bit
         ):
             self._connection.execute(f"PRAGMA {pragma}")
-        if unclean:
-            (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
-            if verdict != "ok":
-                raise CorruptFileError(" ".join(verdict.split()))
+        self._check()
         upgrade(self._connection)
+        check_tables(self._connection)
+        if self._number("SELECT coalesce(max(id), 0) FROM decisions") > _LARGEST_ID:
+            raise CorruptFileError("it has no numbers left for new decisions")
+
+    def _check(self) -> None:
+        """Have SQLite look through all of it, as far as it gets in a few seconds. Raises
+        CorruptFileError."""
+        try:
+            with _interrupted_after(self._connection, _CHECK_S):
+                found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        finally:
+            # What it read stays in no cache: damage done from now on would not be noticed.
+            self._connection.execute("PRAGMA shrink_memory")
+        if found != ("ok",):
+            raise CorruptFileError(" ".join(str(found[0]).split())[:200])
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """For whoever reads or writes: what takes too long ends with sqlite3.Error, and as
+        CorruptFileError where it was not the disk that took so long."""
+        return bounded(self._connection, _LONGEST_S)
 
     def close(self) -> None:
         """Write everything into the file itself, and let go of it."""
@@ -109,7 +152,8 @@ class Database:
         for before, number in list(self._rows(last, (row.pod,), account=False)):
             if row.repeats(before):
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
-                row = row._replace(times=before.times + row.times, first=before.first)
+                times = min(before.times + row.times, MOST_TIMES)
+                row = row._replace(times=times, first=before.first)
         self._insert(row)
 
     def _insert(self, row: Row) -> None:
@@ -206,11 +250,17 @@ class Database:
     def _rows(
         self, rest: str, values: Sequence[object] = (), *, account: bool = True
     ) -> Iterator[tuple[Row, int]]:
-        return rows(self._connection, rest, values, account=account)
+        for row, number in rows(self._connection, rest, values, account=account):
+            if row is None:
+                self.unreadable += 1
+            else:
+                yield row, number
 
     def _number(self, sql: str, values: Sequence[object] = ()) -> int:
-        (number,) = self._connection.execute(sql, values).fetchone()
-        return int(number)
+        found = self._connection.execute(sql, values).fetchone()
+        if found is None or not isinstance(found[0], int):
+            raise CorruptFileError(f"expected a number, got {found!r:.80}")
+        return found[0]
 
 
 def rows(
@@ -219,25 +269,59 @@ def rows(
     values: Sequence[object] = (),
     *,
     account: bool = True,
-) -> Iterator[tuple[Row, int]]:
-    """Decisions with their ids. rest: of the query, from WHERE on. account: read it as well."""
+) -> Iterator[tuple[Row | None, int]]:
+    """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
+    on. account: read it as well."""
     sql = _SELECT.format(account="account" if account else "x''", rest=rest)
     for found in connection.execute(sql, values):
-        yield _row(found), found[-1]
+        yield row_of(found), found[-1]
 
 
-def _row(found: Sequence[Any]) -> Row:
-    pod, uid, node, why, outcome, times = found[:6]
-    rule, first, last = Rule(*found[6:9]), Moment(*found[9:12]), Moment(*found[12:15])
-    return Row(pod, uid, node, why, outcome, times, rule, first, last, found[15])
+def connected(path: Path | str) -> sqlite3.Connection:
+    """A connection whose texts are valid whatever the file holds. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    connection.text_factory = lenient
+    return connection
 
 
-def _prepare(path: Path) -> bool:
-    """Make the file, for our eyes only; whether it was left in the middle of something."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    path.chmod(0o600)
+@contextmanager
+def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
+    """Interrupt what the connection does after so long: a damaged tree of pages can be endless.
+    Raises CorruptFileError where SQLite was computing all that time and not waiting for a disk,
+    and where it quotes the file in an error that is no text."""
+    began_s = time.thread_time()
     try:
-        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+        with _interrupted_after(connection, limit_s):
+            yield
+    except UnicodeDecodeError:
+        raise CorruptFileError("its tables can't be read") from None
+    except sqlite3.OperationalError as error:
+        was_interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+        if was_interrupted and time.thread_time() - began_s > _COMPUTING * limit_s:
+            raise CorruptFileError("reading it does not come to an end") from None
+        raise
+
+
+@contextmanager
+def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
+    def interrupt() -> None:
+        with suppress(sqlite3.Error):  # it was closed just now
+            connection.interrupt()
+
+    timer = threading.Timer(limit_s, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _prepare(path: Path) -> None:
+    """Make the file, for our eyes only; one that is there is looked at first. Raises as
+    check_file."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        check_file(path)
     except FileNotFoundError:
-        return False
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

@@ -6,10 +6,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from leadline_controller.history.codec import decode
-from leadline_controller.history.database import CorruptFileError, rows
+from leadline_controller.history.database import bounded, connected, rows
 from leadline_controller.history.rows import Row
+from leadline_controller.history.schema import CorruptFileError
 
-_KINDS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# With statements as plain as ours, SQLITE_ERROR means tables that are not what they were.
+_KINDS = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_INTERNAL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_NOTADB,
+)
+_READING_S = 5.0  # twice, from either end
 
 
 def is_corrupt(error: Exception) -> bool:
@@ -20,10 +30,10 @@ def is_corrupt(error: Exception) -> bool:
 
 
 def put_aside(path: Path) -> Path:
-    """Rename the file, with its journal; where it is now. Raises OSError."""
+    """Rename the file, with its journals; where it is now. Raises OSError."""
     aside = path.with_name(f"{path.name}.corrupt")
-    # The journal goes first: one that is left behind would be applied to the next file.
-    for ending in ("-wal", ""):
+    # The journals go first: one that is left behind would be applied to the next file.
+    for ending in ("-journal", "-wal", ""):
         with suppress(FileNotFoundError):
             path.with_name(path.name + ending).replace(aside.with_name(aside.name + ending))
     for each in (path, aside):
@@ -31,25 +41,28 @@ def put_aside(path: Path) -> Path:
     return aside
 
 
-def readable(path: Path) -> list[Row]:
+def readable(path: Path, most_bytes: int) -> list[Row]:
     """Every decision of a broken file that can be read from its beginning or from its end,
-    oldest first."""
+    oldest first, as many as fit into `most_bytes` and can be read in a few seconds."""
     found: dict[int, Row] = {}
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with suppress(sqlite3.Error), closing(connected(path)) as connection:
         for order in ("ASC", "DESC"):
-            with suppress(sqlite3.Error):
+            with suppress(sqlite3.Error), bounded(connection, _READING_S):
                 for row, number in rows(connection, f"ORDER BY decisions.id {order}"):
-                    if number in found:
+                    if number in found or most_bytes < 0:
                         break
-                    if _is_sound(row):
+                    if row is not None and _is_sound(row.account):
                         found[number] = row
+                        most_bytes -= len(row.account) + len(row.why)
     return [found[number] for number in sorted(found)]
 
 
-def _is_sound(row: Row) -> bool:
-    """The account has a checksum of its own; the texts must at least be texts."""
+def _is_sound(account: bytes) -> bool:
+    """An account has a checksum of its own."""
+    if not account:
+        return True
     try:
-        decode(row.account)
-    except (ValueError, TypeError):
+        decode(account)
+    except ValueError:
         return False
-    return all(isinstance(x, str) for x in (row.pod, row.uid, row.why, row.outcome))
+    return True

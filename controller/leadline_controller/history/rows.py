@@ -1,13 +1,15 @@
 """What is written about a decision, and what comes back."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leadline_controller.core.account import Account
 from leadline_controller.core.cycle import Better
+from leadline_controller.core.fields import valid_text
 from leadline_controller.core.options import OptionValue, value_of_text
 from leadline_controller.history.codec import decode
 from leadline_controller.history.times import Moment, Now
@@ -15,6 +17,11 @@ from leadline_controller.state.decisions import Told
 
 # Texts are bounded by what pods bring along; a database must not be.
 _LONGEST = 2048
+# What a file may say: beyond that it was never written by us, and would break who is told.
+_LONGEST_READ = 2**16
+MOST_TIMES = 2**32 - 1
+_LONGEST_UP_S = 1e10
+_LATEST_UNIX_S = 2e11
 
 
 class Rule(NamedTuple):
@@ -88,9 +95,38 @@ def _account(data: bytes) -> Account:
 
 def _options(text: str) -> dict[str, OptionValue]:
     try:
-        return {name: value_of_text(str(value)) for name, value in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
+        return {
+            valid_text(name): value_of_text(valid_text(str(value)))
+            for name, value in json.loads(text).items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def row_of(found: Sequence[Any]) -> Row | None:
+    """The decision whose columns a file has, in the order of Row, Rule and Moment; None where
+    one of them is not what is written there."""
+    pod, uid, node, why, outcome, times = found[:6]
+    texts = (pod, uid, why, outcome, *found[6:10], found[12])
+    sound = (
+        all(isinstance(text, str) and len(text) <= _LONGEST_READ for text in texts)
+        and (node is None or (isinstance(node, str) and len(node) <= _LONGEST_READ))
+        and isinstance(times, int)
+        and 0 < times <= MOST_TIMES
+        and _is_between(found[10], _LONGEST_UP_S)
+        and _is_between(found[13], _LONGEST_UP_S)
+        and (found[11] is None or _is_between(found[11], _LATEST_UNIX_S))
+        and (found[14] is None or _is_between(found[14], _LATEST_UNIX_S))
+        and isinstance(found[15], bytes)
+    )
+    if not sound:
+        return None
+    rule, first, last = Rule(*found[6:9]), Moment(*found[9:12]), Moment(*found[12:15])
+    return Row(pod, uid, node, why, outcome, times, rule, first, last, found[15])
+
+
+def _is_between(value: object, highest: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= highest
 
 
 def rule(strategy: str, better: str, options: Mapping[str, OptionValue]) -> Rule:
@@ -104,5 +140,6 @@ def _rule(strategy: str, better: str, options: tuple[tuple[str, OptionValue], ..
 
 
 def clipped(text: str) -> str:
-    """At most _LONGEST characters."""
+    """At most _LONGEST characters, all of them valid Unicode."""
+    text = valid_text(text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,18 +1,31 @@
-"""The tables, and how older files are brought up to them.
+"""The tables, how older files are brought up to them, and whether a file is ours and undamaged.
 
 A file carries the version of its tables. `MIGRATIONS[n]` turns version n into n + 1; all that
 are needed run in one transaction, so a file is never between two versions. A file of a newer
 version, or of another program, is left alone.
 """
 
+import os
 import sqlite3
+import stat
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
 
 APPLICATION_ID = 0x4C454144  # "LEAD"
+# A version beyond is no newer Leadline's but a flipped bit.
+_LATEST_VERSION = 1000
+_MAGIC = b"SQLite format 3\x00"
+_HEADER_BYTES = 100
 
 
 class ForeignFileError(Exception):
     """The file is sound, but not ours to write; str() says why."""
+
+
+class CorruptFileError(sqlite3.DatabaseError):
+    """The file holds no sound database; str() says what was found."""
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -35,22 +48,67 @@ def _create(connection: sqlite3.Connection) -> None:
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
 
 
+def lenient(data: bytes) -> str:
+    """A text of a file, whatever it holds: for sqlite3's text_factory."""
+    return data.decode(errors="replace")
+
+
+def check_file(path: Path) -> None:
+    """Look at a file without changing anything in or beside it. Raises ForeignFileError when it
+    is not ours to write, sqlite3.Error when it is no sound database, OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not be waited for
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ForeignFileError("it is no regular file")
+        header = os.read(descriptor, _HEADER_BYTES)
+    finally:
+        os.close(descriptor)
+    if not header:
+        return
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise CorruptFileError("file is not a database")
+    if int.from_bytes(header[68:72]) == APPLICATION_ID:
+        _check_header(header)
+        return
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        connection.text_factory = lenient
+        check_ours(connection)
+
+
+def _check_header(header: bytes) -> None:
+    """See https://www.sqlite.org/fileformat2.html#the_database_header. With some of these wrong
+    SQLite takes the file for one that it may only read."""
+    layout, encoding = int.from_bytes(header[44:48]), int.from_bytes(header[56:60])
+    if header[18] not in (1, 2) or header[19] not in (1, 2) or layout > 4 or encoding > 1:
+        raise CorruptFileError("its header is damaged")
+
+
 def check_ours(connection: sqlite3.Connection) -> int:
     """The version of the file's tables, 0 for a new file. Raises ForeignFileError when it is
-    not ours to write, sqlite3.Error when it is no database."""
-    version, application, tables = (
-        int(connection.execute(sql).fetchone()[0])
-        for sql in (
-            "PRAGMA user_version",
-            "PRAGMA application_id",
-            "SELECT count(*) FROM sqlite_schema",
-        )
+    not ours to write, sqlite3.Error when it is no sound database."""
+    version, application = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("user_version", "application_id")
     )
-    if tables and application != APPLICATION_ID:
-        raise ForeignFileError("it belongs to another program")
-    if version > len(MIGRATIONS):
+    tables = _tables(connection)
+    if application != APPLICATION_ID and (tables or application or version):
+        if not _tables_of(len(MIGRATIONS)) <= tables:
+            raise ForeignFileError("it belongs to another program")
+        raise CorruptFileError("the mark of the program that wrote it is damaged")
+    if len(MIGRATIONS) < version <= _LATEST_VERSION:
         raise ForeignFileError("a newer Leadline wrote it")
-    return version
+    if not 0 <= version <= _LATEST_VERSION or bool(version) != bool(tables):
+        raise CorruptFileError(f"it has no tables of version {version}")
+    return int(version)
+
+
+def check_tables(connection: sqlite3.Connection) -> None:
+    """Raises CorruptFileError where the tables are others than ours, or have triggers, which
+    would run with each write."""
+    found = _tables(connection)
+    if not _tables_of(len(MIGRATIONS)) <= found or any(kind == "trigger" for kind, *_ in found):
+        raise CorruptFileError("its tables are not those that Leadline makes")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -66,3 +124,16 @@ def upgrade(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
+    """What the file defines, each as kind, name, table and statement."""
+    return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+
+
+def _tables_of(version: int) -> set[tuple[object, ...]]:
+    """What a sound file of this version defines."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for migrate in MIGRATIONS[:version]:
+            migrate(fresh)
+        return _tables(fresh)

@@ -2,7 +2,8 @@
 
 A full disk, one that can't be written, and a file that rotted are all the same to the
 controller: it goes on in memory, says so once, and tries the disk again each minute. Nothing
-that was good is thrown away.
+that was good is thrown away: a damaged file is kept aside, and a record that can't be written
+costs none of those beside it.
 """
 
 import logging
@@ -18,7 +19,7 @@ from typing import TypeVar
 from leadline_controller.history.database import MEMORY, Database
 from leadline_controller.history.rescue import is_corrupt, put_aside, readable
 from leadline_controller.history.rows import Row, Settled
-from leadline_controller.history.schema import ForeignFileError
+from leadline_controller.history.schema import CorruptFileError, ForeignFileError
 from leadline_controller.history.settings import HistorySettings
 from leadline_controller.history.times import Now
 from leadline_controller.state.decisions import Told
@@ -34,6 +35,18 @@ _MOST_OWED = 4096
 _PROBLEMS = (sqlite3.Error, OSError, ForeignFileError)
 
 
+# What a record brings about, whatever the disk is like.
+_FAULTS_OF_RECORDS = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+
+
 class Store:
     """All decisions that are kept. Used by one thread; no method raises for the disk's sake."""
 
@@ -43,10 +56,13 @@ class Store:
         self._path = settings.path if settings.max_mb else None
         self._disk: Database | None = None
         self._writable = False
-        self._broken = False
+        self._broken: Exception | None = None
         self._retry_s = float("-inf")
         self._rescued_s = float("-inf")
         self._said = False
+        self._refused = 0
+        self._refusal = ""
+        self._told_refusals_s = float("-inf")
         self._owed: deque[Settled] = deque(maxlen=_MOST_OWED)
         self._memory = self._in_memory()
         self._try_disk()
@@ -65,10 +81,11 @@ class Store:
         self._try_disk()
         if self._disk is not None and self._writable:
             try:
-                self._disk.write(changes, self._now())
+                self._write(self._disk, changes)
             except _PROBLEMS as error:
                 self._lose_disk(error)
             else:
+                self._check_rows()
                 return
         self._remember(changes)
         self._try_disk()
@@ -107,11 +124,50 @@ class Store:
     def _ask(self, question: Callable[[Database], Answer], otherwise: Answer) -> Answer:
         if self._disk is None:
             return otherwise
+        disk = self._disk
         try:
-            return question(self._disk)
+            with disk.bounded():
+                answer = question(disk)
         except _PROBLEMS as error:
             self._lose_disk(error)
             return otherwise
+        self._check_rows()
+        return answer
+
+    def _check_rows(self) -> None:
+        """Where the file has rows that can't be read, go on with another that has the rest."""
+        if self._disk is not None and self._disk.unreadable:
+            self._lose_disk(CorruptFileError("decisions in it can't be read"))
+            self._try_disk()
+
+    def _write(self, database: Database, changes: Sequence[Row | Settled]) -> None:
+        """Write all that can be written: where a record is at fault, the others without it.
+        Raises sqlite3.Error for the disk's sake."""
+        try:
+            with database.bounded():
+                database.write(changes, self._now())
+        except _FAULTS_OF_RECORDS as error:
+            if not changes:
+                raise CorruptFileError(f"nothing can be written to it: {error}") from None
+            self._write(database, ())
+            if len(changes) == 1:
+                self._refuse(error)
+                return
+            middle = len(changes) // 2
+            self._write(database, changes[:middle])
+            self._write(database, changes[middle:])
+
+    def _refuse(self, error: Exception) -> None:
+        self._refused += 1
+        self._refusal = f"{type(error).__name__}: {error}"
+        now_s = self._now().up_s
+        if now_s - self._told_refusals_s >= _RETRY_S:
+            log.error(
+                "%d changes of decisions can't be written and are left out, the last of them "
+                "for %s; please report it",
+                *(self._refused, self._refusal),
+            )
+            self._refused, self._told_refusals_s = 0, now_s
 
     # While the disk is away.
 
@@ -126,7 +182,7 @@ class Store:
         for change in changes:
             if isinstance(change, Settled) and not self._memory.about(change.pod, 1):
                 self._owed.append(change)  # that decision is on the disk
-        self._memory.write(changes, self._now())
+        self._write(self._memory, changes)
 
     def _try_disk(self) -> None:
         """Go back to the disk, or to it for the first time, with what came in between."""
@@ -134,8 +190,9 @@ class Store:
             return
         try:
             self._disk = self._disk or self._opened(self._path)
-            self._disk.write(self._owed, self._now())
-            self._disk.copy(self._memory.all())
+            self._write(self._disk, tuple(self._owed))
+            with self._disk.bounded():
+                self._disk.copy(self._memory.all())
         except _PROBLEMS as error:
             self._lose_disk(error)
             return
@@ -154,7 +211,7 @@ class Store:
         if is_corrupt(error) and self._disk is not None:
             with suppress(sqlite3.Error):
                 self._disk.close()
-            self._disk, self._broken = None, True
+            self._disk, self._broken = None, error
             if now_s - self._rescued_s > _RETRY_S:
                 self._retry_s = now_s
                 return
@@ -166,22 +223,23 @@ class Store:
             )
 
     def _opened(self, path: Path) -> Database:
-        problem: Exception | None = None
-        if not self._broken:
+        problem = self._broken
+        if problem is None:
             try:
                 return self._database(path, self._settings.max_mb)
-            except sqlite3.DatabaseError as error:
+            except sqlite3.Error as error:
                 if not is_corrupt(error):
                     raise
                 problem = error
         aside = put_aside(path)
-        self._broken, self._rescued_s = False, self._now().up_s
-        rows = readable(aside)
+        self._broken, self._rescued_s = None, self._now().up_s
+        rows = readable(aside, self._settings.max_mb * _MIB)
         fresh = self._database(path, self._settings.max_mb)
-        fresh.copy(rows)
+        with fresh.bounded():
+            fresh.copy(rows)
         log.warning(
-            "%s: no sound database any more%s: kept aside as %s; %d decisions were rescued",
-            *(path, f" ({problem})" if problem else "", aside.name, len(rows)),
+            "%s: no sound database any more (%s): kept aside as %s; %d decisions were rescued",
+            *(path, problem, aside.name, len(rows)),
         )
         return fresh
 

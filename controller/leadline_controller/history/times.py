@@ -15,6 +15,7 @@ from uuid import uuid4
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # A clock before this was never set: boards without one start in 1970, or where they stopped.
 _EARLIEST_UNIX_S = 1_735_689_600.0  # 2025-01-01
+_LATEST_UNIX_S = 1e11  # and one after the year 5000 is as wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,11 @@ def now() -> Now:
     """The moment it is."""
     unix_s = time.time()
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return Now(_boot(), time.clock_gettime(clock), unix_s if unix_s > _EARLIEST_UNIX_S else None)
+    return Now(_boot(), time.clock_gettime(clock), unix_s if _is_set(unix_s) else None)
+
+
+def _is_set(unix_s: float) -> bool:
+    return _EARLIEST_UNIX_S < unix_s < _LATEST_UNIX_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,19 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
 from math import inf, nan
-from typing import Any
+from typing import Any, Protocol
 
 from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.core.grants import NOT_LEASED, OVER_LEASE, TOO_OFTEN, BandwidthResult
 from leadline_controller.state.sequence import Stamp
 from leadline_controller.state.telemetry import (
+    BROKER,
     Agent,
     BandwidthReading,
     BoardReading,
@@ -22,29 +25,45 @@ from leadline_controller.state.telemetry import (
 log = logging.getLogger(__name__)
 
 # A broken fleet must not fill the journal.
-_LOGGED_PER_KIND, _LOGGED_THEN_EVERY = 5, 1000
+_LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
+# Five of each of 5,000 nodes; who may publish may invent more.
+_TOPICS_KEPT = 25_000
 _SHORT = 120
 
 
+class Leases(Protocol):
+    """What the folder asks of whoever hands out leases; on the thread that folds."""
+
+    def on_birth(self, node: str) -> None:
+        """A board introduced itself."""
+        ...
+
+    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
+        """Why a result does not count, as a kind; None if it does."""
+        ...
+
+    def on_bandwidth(self, node: str, lease_id: str) -> None:
+        """A node reported, rightly, how its bandwidth lease ended."""
+        ...
+
+    def rtt_refusal(self, node: str, measured_s: float) -> str | None:
+        """Why a round of pings does not count, as a kind; None if it does."""
+        ...
+
+    def pinged_by(self, node: str) -> Container[str]:
+        """To which peers the node may report round trips."""
+        ...
+
+
 class Folder:
-    """Folds messages into one TelemetryState.
+    """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
 
-    on_birth is told the node of each new birth, on_bandwidth the (lease id, reading outcome)
-    of each finished test; both are called on the thread that folds.
-    """
-
-    def __init__(
-        self,
-        cluster: str,
-        state: TelemetryState,
-        on_birth: Callable[[str], None],
-        on_bandwidth: Callable[[str, str], None],
-    ) -> None:
+    def __init__(self, cluster: str, state: TelemetryState, leases: Leases) -> None:
         self._cluster = cluster
         self._state = state
-        self._on_birth = on_birth
-        self._on_bandwidth = on_bandwidth
-        self._topics: dict[str, topics.Topic] = {}
+        self._leases = leases
+        # Who may publish may invent topics.
+        self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
         self._undone: Counter[str] = Counter()
         self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
             topics.Kind.BIRTH: self._birth,
@@ -61,7 +80,7 @@ class Folder:
         monotonic clock (its arrival less what the broker held it for; minus infinity where
         nobody knows). Never raises."""
         try:
-            parsed = self._topics.get(topic) or self._parse(topic)
+            parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
                 return  # how MQTT clears a retained message
             self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
@@ -76,8 +95,6 @@ class Folder:
         topic = topics.parse(text)
         if topic.kind not in self._folds or topic.cluster != self._cluster:
             raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
-        if len(self._topics) < 100_000:  # who may publish may invent topics
-            self._topics[text] = topic
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
@@ -100,7 +117,7 @@ class Folder:
         )
         # A birth's age does not matter, so it is as good as sent just now.
         if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
-            self._on_birth(topic.node)
+            self._leases.on_birth(topic.node)
 
     def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
         origin = message.origin
@@ -117,25 +134,50 @@ class Folder:
     def _rtt(
         self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
     ) -> None:
+        node, at_s = topic.node, _measured_s(message.timing, sent_s)
+        stamp = _stamp(message, sent_s, retained=retained)
+        refusal = self._leases.rtt_refusal(node, at_s)
+        if refusal is not None:
+            self._refuse_numbered(topic, stamp, refusal)
+            return
+        leased = self._leases.pinged_by(node)
         readings = [
             RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
             for peer in message.peers
+            if peer.peer in leased or peer.peer == BROKER
         ]
-        at_s = _measured_s(message.timing, sent_s)
-        self._state.rtts(topic.node, _stamp(message, sent_s, retained=retained), readings, at_s)
+        if self._state.rtts(node, stamp, readings, at_s) and len(readings) < len(message.peers):
+            self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
 
     def _bandwidth(
         self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
     ) -> None:
         done = message.outcome == pb.BandwidthReport.DONE and message.HasField("bandwidth_mbps")
         mbps = message.bandwidth_mbps if done else None
+        stamp = _stamp(message, sent_s, retained=retained)
+        result = BandwidthResult(
+            node=topic.node,
+            lease_id=message.lease_id,
+            peer=message.peer,
+            mbps=mbps,
+            lower_bound=message.lower_bound,
+            transferred_bytes=message.transferred_bytes,
+        )
+        refusal = self._leases.bandwidth_refusal(result)
+        if refusal is not None:
+            self._refuse_numbered(topic, stamp, refusal)
+            return
         reading = BandwidthReading(message.peer, mbps, message.lower_bound)
         at_s = _measured_s(message.timing, sent_s)
-        stamp = _stamp(message, sent_s, retained=retained)
         if self._state.bandwidth(topic.node, stamp, reading, at_s):
             if not done:
                 self._tell_undone(topic.node, message)
-            self._on_bandwidth(topic.node, message.lease_id)
+            self._leases.on_bandwidth(topic.node, message.lease_id)
+
+    def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
+        """Refuse what no lease covers; its number counts, so that it is not taken for lost."""
+        if self._state.number(topic.node, stamp):
+            self._refuse(kind, str(topic), _UNLEASED[kind])
 
     def _tell_undone(self, node: str, message: pb.BandwidthReport) -> None:
         outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
@@ -148,11 +190,20 @@ class Folder:
             )
 
 
+_UNLEASED = {
+    NOT_LEASED: "no lease of this controller allows it; another one leads, or led before",
+    OVER_LEASE: "it is more than its lease allows",
+    TOO_OFTEN: "it comes more often than its lease allows",
+}
 _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome.items()}
 
 
 def _is_worth_a_line(count: int) -> bool:
-    return count <= _LOGGED_PER_KIND or count % _LOGGED_THEN_EVERY == 0
+    """The first few, then each 1000th, from 10,000 on each 10,000th, and so on: nine lines each
+    time that there are ten times as many."""
+    if count < _LOGGED_FROM:
+        return count <= _LOGGED_PER_KIND
+    return set(str(count)[1:]) <= {"0"}
 
 
 def _shown(text: str) -> str:

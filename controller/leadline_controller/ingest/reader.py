@@ -20,6 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.exception import MalformedPacket
 
 _CHUNK_BYTES = 1 << 18
+_KEPT_BYTES = 256
 _PUBLISH = 0x30
 _QOS = 0x06
 _RETAIN = 0x01
@@ -140,10 +141,17 @@ def _publication(packet: bytes) -> tuple[str, Carried, bytes]:
     if stop > len(packet):
         raise MalformedPacket("properties beyond their packet")
     # Text that is none is refused by whoever looks at it; the connection is not to blame.
-    return topic.decode(errors="replace"), _carried(packet[start:stop]), packet[stop:]
+    properties = packet[start:stop]
+    # What is kept stays for long, so only what is short is: anybody may send what is not.
+    carried = (_kept if len(properties) <= _KEPT_BYTES else _carried)(properties)
+    return topic.decode(errors="replace"), carried, packet[stop:]
 
 
 @lru_cache(4096)  # a fleet says the same again and again
+def _kept(properties: bytes) -> Carried:
+    return _carried(properties)
+
+
 def _carried(properties: bytes) -> Carried:
     schema = left_s = None
     at = 0

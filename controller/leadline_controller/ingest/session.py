@@ -8,7 +8,7 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ _MAX_PACKET_BYTES = 2 * MAX_BYTES
 # it. With QoS 1 mosquitto delivers no more than 1,020 retained births (its window and its
 # queue), with QoS 0 several thousand.
 _QOS = 0
+_FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
+_RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
 _KINDS = (
     topics.Kind.STATUS,
     topics.Kind.BIRTH,
@@ -133,6 +135,19 @@ class BrokerSession:
         if delivery.expiry_s is not None:
             properties.MessageExpiryInterval = delivery.expiry_s
         self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
+
+    def fetch(self, nodes: Sequence[str]) -> None:
+        """Have the broker send again what it keeps of these nodes: who they are."""
+        if not self._client.is_connected():
+            return  # with the connection comes all that it keeps
+        for start in range(0, len(nodes), _FETCHED_AT_ONCE):
+            kept = [
+                topics.topic(self._settings.cluster, node, kind)
+                for node in nodes[start : start + _FETCHED_AT_ONCE]
+                for kind in _RETAINED
+            ]
+            self._client.subscribe([(topic, SubscribeOptions(qos=_QOS)) for topic in kept])
+            self._client.unsubscribe(kept)  # their messages come by the other subscriptions
 
     def _tell_down(self, reason: str) -> None:
         if not self._told_down:

@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from leadline_controller.core.fields import FieldError
+from leadline_controller.core.fields import FieldError, valid_text
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import PODS, Node, Pod
 from leadline_controller.core.ports import ClusterError, PodGoneError
@@ -117,4 +117,4 @@ def _unreadable(manifest: Json, problem: str) -> Pod:
 def _text(manifest: Json, section: str, name: str) -> str:
     inside = manifest.get(section)
     value = inside.get(name) if isinstance(inside, dict) else None
-    return value if isinstance(value, str) else ""
+    return valid_text(value) if isinstance(value, str) else ""

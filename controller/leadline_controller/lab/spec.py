@@ -5,14 +5,14 @@ pods should go to the fourth, because its link was measured.
 """
 
 import ipaddress
-import math
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from leadline_controller.core.fields import FieldError, quoted
+from leadline_controller.core.toml import parse_toml
 from leadline_controller.lab.errors import SpecError
 
 SERVER = "server"
@@ -92,17 +92,17 @@ def namespace_prefix(name: str) -> str:
 def lab_name(name: object, where: str = "lab") -> str:
     """Check a lab's name: 1 to 20 lower-case letters and digits. Raises :class:`SpecError`."""
     if not isinstance(name, str) or not _LAB_NAME.fullmatch(name):
-        raise SpecError(f"{where}: name: expected 1-20 of a-z and 0-9, got {name!r}")
+        raise SpecError(f"{where}: name: expected 1-20 of a-z and 0-9, got {quoted(name)}")
     return name
 
 
 def load_spec(path: Path) -> LabSpec:
     """Read a lab's TOML file; every fault is a :class:`SpecError` of one line."""
     try:
-        return parse_spec(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
+        return parse_spec(parse_toml(path.read_text(encoding="utf-8")), str(path))
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (FieldError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: is not TOML: {error}") from None
 
 
@@ -119,23 +119,28 @@ def parse_spec(given: Mapping[str, Any], where: str = "lab") -> LabSpec:
 
 def _boards(given: object, where: str) -> tuple[BoardSpec, ...]:
     if not isinstance(given, list) or not given:
-        raise SpecError(f"{where}: boards: expected a list of at least one board, got {given!r}")
+        raise SpecError(
+            f"{where}: boards: expected a list of at least one board, got {quoted(given)}"
+        )
     boards = tuple(_board(one, f"{where}: boards[{at}]") for at, one in enumerate(given))
-    names = [board.name for board in boards]
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"{where}: boards: {name} is there more than once")
+    seen: set[str] = set()
+    for board in boards:
+        if board.name in seen:
+            raise SpecError(f"{where}: boards: {board.name} is there more than once")
+        seen.add(board.name)
     return boards
 
 
 def _board(given: object, where: str) -> BoardSpec:
     if not isinstance(given, Mapping):
-        raise SpecError(f"{where}: expected a table with name, rate_mbps, delay_ms, got {given!r}")
+        raise SpecError(
+            f"{where}: expected a table with name, rate_mbps, delay_ms, got {quoted(given)}"
+        )
     _only(given, {"name", "rate_mbps", "delay_ms"}, where)
     name = given.get("name")
     if not isinstance(name, str) or not _BOARD_NAME.fullmatch(name):
         raise SpecError(
-            f"{where}: name: expected 1-10 of a-z, 0-9 and -, a letter first, got {name!r}"
+            f"{where}: name: expected 1-10 of a-z, 0-9 and -, a letter first, got {quoted(name)}"
         )
     if name in (SERVER, SWITCH):
         raise SpecError(f"{where}: name: {name} is taken by the lab itself")
@@ -147,11 +152,10 @@ def _board(given: object, where: str) -> BoardSpec:
 
 
 def _number(given: object, least: float, most: float, where: str) -> float:
-    if isinstance(given, (int, float)) and not isinstance(given, bool):
-        value = float(given)
-        if math.isfinite(value) and least <= value <= most:
-            return value
-    raise SpecError(f"{where}: expected a number from {least:g} to {most:g}, got {given!r}")
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else None
+    if number is not None and least <= number <= most:  # float() fails on huge whole numbers
+        return float(number)
+    raise SpecError(f"{where}: expected a number from {least:g} to {most:g}, got {quoted(given)}")
 
 
 def _subnet(given: object, where: str) -> ipaddress.IPv4Network:
@@ -161,7 +165,8 @@ def _subnet(given: object, where: str) -> ipaddress.IPv4Network:
         subnet = None
     if subnet is None or not subnet.is_private or subnet.is_loopback or subnet.is_link_local:
         raise SpecError(
-            f"{where}: subnet: expected a private IPv4 range such as 10.77.0.0/24, got {given!r}"
+            f"{where}: subnet: expected a private IPv4 range such as 10.77.0.0/24, "
+            f"got {quoted(given)}"
         )
     return subnet
 

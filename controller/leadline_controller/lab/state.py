@@ -79,7 +79,7 @@ def load(name: str) -> LabState | None:
         return None
     except PermissionError:
         raise LabError(f"{path}: cannot be read: the lab belongs to root; use sudo") from None
-    except (OSError, ValueError, KeyError, TypeError, LabError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, LabError) as error:
         raise LabError(f"{path}: is no record of a lab ({error}); remove it by hand") from None
 
 

@@ -12,12 +12,13 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 
 import numpy as np
 
 from leadline_controller.core.cycle import Decision, Filter, Strategy, Verdict, decide, obstacle
-from leadline_controller.core.model import Pod
+from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.options import values_of
 from leadline_controller.core.ports import (
     Clock,
@@ -45,6 +46,14 @@ _UNSURE_S = 1.0
 _POLL_S = 0.05
 _RUN_GAP_S = 1.0
 _MOST_OPEN = 4096
+_MOST_DETAILED = 32
+# Between the question and the binding volumes may be made, for which kube-scheduler waits ten
+# minutes.
+_ASKED_S = 900.0
+_MOST_ASKED = 16_384
+_LONGEST_UID = 253
+# What is remembered of a pod that the watch does not show comes from nobody but who asks.
+_LONGEST_STRANGER_BYTES = 64 * 1024
 _MOST_TOLD_APART = 16
 _EVENT_LENGTH = 1024  # what the API server takes
 
@@ -55,14 +64,15 @@ class AdviceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Advising:
-    """How pods are judged. filters: those that run; own: those of them that kube-scheduler has
-    nothing like, which must still hold when a pod is bound. whole: whether a pod's demands that
-    no filter of ours knows count, as kube-scheduler does not look after them either.
+    """How pods are judged. filters: those that run; at_binding: those that must hold when a pod is
+    bound; own: those of them that kube-scheduler has nothing like. whole: whether a pod's demands
+    that no filter of ours knows count, as kube-scheduler does not look after them either.
     warm_up_s: how long the metrics of every ready node are waited for at first."""
 
     strategy: Strategy
     filters: Mapping[str, Filter]
     own: Mapping[str, Filter]
+    at_binding: Mapping[str, Filter]
     random: Random
     whole: bool = False
     warm_up_s: float = 0.0
@@ -93,9 +103,14 @@ class Adviser:
         self._unsure_s = unsure_s
         self._expected = Expected(state, expected_s, unsure_s)
         self._open: OrderedDict[str, Decision] = OrderedDict()
+        self._asked_s: OrderedDict[str, float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
         self._warm_by_s: float | None = None
         self._last_asked_s = float("-inf")
+
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes as the watch has them, by name; safe to be read in another thread."""
+        return dict(self._state.nodes())
 
     def not_ready(self) -> str | None:
         """What is still waited for, in one sentence; None when pods can be judged."""
@@ -151,13 +166,14 @@ class Adviser:
         pod, view = self._look(question)
         if (problem := obstacle(view, pod)) is not None:
             strategy = self._how.strategy
-            self._remember(Decision(pod, None, problem, strategy.name, strategy.better))
+            decision = Decision(pod, None, problem, strategy.name, strategy.better)
+            self._remember(question, decision)
             raise AdviceError(problem)
         asked = _asked(view, question)
         verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
         passes = asked & np.logical_and.reduce([v.passes for v in verdicts.values()])
         if np.count_nonzero(passes) <= 1:
-            self._conclude(view, pod, {ASKER: _asked_only(asked), **verdicts})
+            self._conclude(question, view, pod, {ASKER: _asked_only(asked), **verdicts})
         names = view.table.names
         passing = {names[i] for i in np.flatnonzero(passes)}
         failed = dict(question.unreadable)
@@ -170,29 +186,71 @@ class Adviser:
         pod, view = self._look(question)
         asked = _asked(view, question)
         verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
-        decision = self._conclude(view, pod, {ASKER: _asked_only(asked), **verdicts})
+        decision = self._conclude(question, view, pod, {ASKER: _asked_only(asked), **verdicts})
         if decision.node is None:
             raise AdviceError(decision.why)
         return decision.priorities()
 
     async def bind(self, binding: Binding) -> None:
-        """Have exactly this pod bound, if what only we look after still holds. Raises
-        AdviceError."""
+        """Have exactly this pod bound, if it was asked about and every filter passes the node.
+        Raises AdviceError.
+
+        Our watch may be behind kube-scheduler's, and pods that it decided on before this one may
+        be bound after it. So where something is against it that is looked at again for a moment.
+        """
         if not self._state.listed:
             raise AdviceError(str(self.not_ready()))
+        if not self._was_asked(binding.uid):
+            raise AdviceError(
+                f"uid {binding.uid[:80]}: nobody asked about such a pod within {_ASKED_S:.0f} s, "
+                "so it is not bound"
+            )
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + self._unsure_s
+        while (told := self._refusal(binding)) is not None:
+            if now_s() >= until_s:
+                raise AdviceError(told)
+            await asyncio.sleep(min(_POLL_S, self._unsure_s / 2))
         pod = self._state.pod(binding.uid)
-        if pod is None:  # our watch is behind; the API server will check the uid
-            pod = Pod(binding.namespace, binding.name, uid=binding.uid)
-        if (pod.namespace, pod.name) != (binding.namespace, binding.name):
-            raise AdviceError(f"uid {binding.uid} is of pod {pod.key}, not {binding.name}")
-        if binding.node not in self._state.nodes():
-            raise AdviceError(f"the cluster has no node {binding.node}")
+        assert pod is not None  # noqa: S101  # else it had been refused
         if pod.node_name is None:
-            self._expected.withdraw(pod.uid)
-            self._check_still_fits(pod, binding.node)
             await self._bind(pod, binding.node)
-        elif pod.node_name != binding.node:
-            raise AdviceError(f"pod {pod.key} is on {pod.node_name} already")
+
+    def _refusal(self, binding: Binding) -> str | None:
+        """What is against this binding now."""
+        pod = self._state.pod(binding.uid)
+        if pod is None:
+            return (
+                f"the API server does not show pod {binding.namespace}/{binding.name} with its uid"
+            )
+        if (pod.namespace, pod.name) != (binding.namespace, binding.name):
+            return f"uid {binding.uid} is of pod {pod.key}, not {binding.name}"
+        if binding.node not in self._state.nodes():
+            return f"the cluster has no node {binding.node}"
+        if pod.node_name is not None:
+            on_it = pod.node_name == binding.node
+            return None if on_it else f"pod {pod.key} is on {pod.node_name} already"
+        if self._how.whole and pod.problem is not None:
+            return pod.problem
+        self._expected.withdraw(pod.uid)
+        return self._misfit(pod, binding.node)
+
+    def _misfit(self, pod: Pod, node: str) -> str | None:
+        """Why the pod does not fit there. Where a filter of kube-scheduler's own says no for
+        reasons that are not the node's, Leadline does not model what the pod demands, and
+        kube-scheduler knows better."""
+        with self._expected.none():
+            view = self._state.view(self._telemetry, self._clock.now_s())
+        at = view.table.index[node]
+        for name, test in self._how.at_binding.items():
+            verdict = test(view, pod)
+            if not verdict.passes[at] and (verdict.nowhere is None or name in self._how.own):
+                return f"{node}: Leadline {name}: {verdict.reason(at)}"
+        return None
+
+    def _was_asked(self, uid: str) -> bool:
+        """Whether it was asked about of late."""
+        return self._clock.now_s() - self._asked_s.get(uid, float("-inf")) <= _ASKED_S
 
     def heard(self, change: ClusterChange) -> None:
         """Learn from the watch what became of the pods that were asked about."""
@@ -205,6 +263,7 @@ class Adviser:
                 self._note(pod)
             case PodGone(pod):
                 self._open.pop(pod.uid, None)
+                self._asked_s.pop(pod.uid, None)
                 self._expected.drop(pod.uid)
 
     async def close(self) -> None:
@@ -220,6 +279,11 @@ class Adviser:
         if now_s - self._last_asked_s > _RUN_GAP_S:
             self._state.begin_run()
         self._last_asked_s = now_s
+        if len(pod.uid) <= _LONGEST_UID:
+            self._asked_s[pod.uid] = now_s
+            self._asked_s.move_to_end(pod.uid)
+            if len(self._asked_s) > _MOST_ASKED:
+                self._asked_s.popitem(last=False)
         view = self._state.view(self._telemetry, now_s)
         if question.nodes is not None:
             view = view_over(view, question.nodes, self._telemetry, now_s)
@@ -229,32 +293,36 @@ class Adviser:
             raise AdviceError(f"none of these nodes is known to Leadline, as {shown!r}")
         return pod, view
 
-    def _conclude(self, view: ClusterView, pod: Pod, verdicts: Mapping[str, Verdict]) -> Decision:
+    def _conclude(
+        self, question: Question, view: ClusterView, pod: Pod, verdicts: Mapping[str, Verdict]
+    ) -> Decision:
         """Score what is left, remember it, and count the pod on the best node for now."""
         filters = {name: _always(verdict) for name, verdict in verdicts.items()}
         decision = decide(view, pod, filters, self._how.strategy, self._how.random)
-        self._remember(decision)
+        self._remember(question, decision)
         if decision.node is not None:
             passes = np.logical_and.reduce([verdict.passes for verdict in verdicts.values()])
             self._expected.put(pod, decision.node, sure=np.count_nonzero(passes) == 1)
         return decision
 
-    def _remember(self, decision: Decision) -> None:
+    def _remember(self, question: Question, decision: Decision) -> None:
+        """Keep the decision, and in detail the last few. What is kept of the pod is the watch's,
+        so that what others send can't fill the memory."""
+        pod = decision.pod
+        known = self._state.pod(pod.uid)
+        if known is None:
+            known = Pod(pod.namespace, pod.name, uid=pod.uid[:_LONGEST_UID])
+            if question.pod_bytes > _LONGEST_STRANGER_BYTES:
+                decision = decision.without_basis()
+        decision = replace(decision, pod=known)
         self._decisions.add(decision, self._clock.now_s(), PENDING, self._options)
-        self._open[decision.pod.uid] = decision
-        self._open.move_to_end(decision.pod.uid)
+        self._open[known.uid] = decision
+        self._open.move_to_end(known.uid)
+        if len(self._open) > _MOST_DETAILED:
+            uid = next(islice(reversed(self._open), _MOST_DETAILED, None))
+            self._open[uid] = self._open[uid].without_basis()
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
-
-    def _check_still_fits(self, pod: Pod, node: str) -> None:
-        """Pods that kube-scheduler put elsewhere than expected may have taken the room."""
-        with self._expected.none():
-            view = self._state.view(self._telemetry, self._clock.now_s())
-        at = view.table.index[node]
-        for name, test in self._how.own.items():
-            verdict = test(view, pod)
-            if not verdict.passes[at]:
-                raise AdviceError(f"{node}: Leadline {name}: {verdict.reason(at)}")
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
@@ -338,6 +406,8 @@ def _refusals(refused: Bools, verdicts: Mapping[str, Verdict]) -> Iterator[tuple
 def _overruled(decision: Decision, node: str) -> str:
     if decision.node is None:
         return f"{ASKER} chose it without Leadline, which had found: {decision.why}"
+    if not decision.has_basis:  # that was too long ago to tell how it compares
+        return f"{ASKER} chose it over {decision.node}: {decision.why}"
     rank = decision.priorities().get(node)
     ours = "which Leadline could not score" if rank is None else f"which has {rank} of 10"
     return f"{ASKER} chose it, {ours}, over {decision.node}: {decision.why}"

@@ -2,12 +2,12 @@
 
 The Go types carry no JSON tags, so the keys are the Go names. A question may hold every node
 whole: these are read one by one, so that another thread gets its turn between two of them,
-and the nodes that pass are given back as the very text they came in.
+and the nodes that pass are given back as the very bytes they came in.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,11 @@ from leadline_controller.core.fields import FieldError, Fields
 from leadline_controller.core.hints import HintError, read_hints
 from leadline_controller.core.manifest import read_node, read_pod
 from leadline_controller.core.model import Node, Pod
+from leadline_controller.serve.extender_json import Cursor
 
+# Kubernetes itself is tested with 5,000.
+MOST_NODES = 20_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class ProtocolError(Exception):
@@ -30,20 +32,22 @@ class Question:
 
     names: in the caller's order. nodes: by name where the caller sent them whole
     (nodeCacheCapable: false), else None. unreadable: name -> what is wrong with a node that
-    was sent whole. pod.problem: what is not modelled; never an annotation.
+    was sent whole. pod.problem: what is not modelled; never an annotation. pod_bytes: how long
+    the pod's JSON is.
     """
 
     pod: Pod
     names: tuple[str, ...]
     nodes: Mapping[str, Node] | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    _text: str = field(default="", repr=False)
+    pod_bytes: int = 0
+    _body: bytes | bytearray = field(default=b"", repr=False)
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
-    def raw(self, name: str) -> str:
-        """The JSON of a node that was sent whole."""
+    def raw(self, name: str) -> memoryview:
+        """The JSON of a node that was sent whole; no copy of it."""
         start, end = self._spans[name]
-        return self._text[start:end]
+        return memoryview(self._body)[start:end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,27 @@ class Binding:
     node: str
 
 
-def read_question(body: bytes) -> Question:
-    """Read ExtenderArgs. Raises ProtocolError, also for an annotation that can't be read."""
-    text = _text(body)
-    found = _Found()
+def _never() -> bool:
+    return False
+
+
+def read_question(
+    body: bytes | bytearray,
+    known: Mapping[str, Node] | None = None,
+    stopped: Callable[[], bool] = _never,
+) -> Question:
+    """Read ExtenderArgs. known: nodes by name; one that says the same is taken in place of what
+    was read, which then takes no memory. Raises ProtocolError, also for an annotation that can't
+    be read, and StoppedError soon after `stopped()` became true."""
+    found = _Found(known or {})
     with _Complaints():
-        cursor = _Cursor(text)
+        cursor = Cursor(body, stopped)
         for key in cursor.members():
             match key:
                 case "Pod":
+                    begins = cursor.at
                     found.pod = cursor.value()
+                    found.pod_bytes = cursor.at - begins
                 case "Nodes":
                     _read_nodes(cursor, found)
                 case "NodeNames":
@@ -75,14 +90,15 @@ def read_question(body: bytes) -> Question:
         cursor.end()
         pod = _pod(found.pod)
         if found.spans is None:
-            return Question(pod, _names(found.names))
-    return Question(pod, tuple(found.spans), found.nodes, found.unreadable, text, found.spans)
+            return Question(pod, _names(found.names), pod_bytes=found.pod_bytes)
+    names, size = tuple(found.spans), found.pod_bytes
+    return Question(pod, names, found.nodes, found.unreadable, size, body, found.spans)
 
 
-def read_binding(body: bytes) -> Binding:
-    """Read ExtenderBindingArgs. Raises ProtocolError."""
+def read_binding(body: bytes | bytearray, stopped: Callable[[], bool] = _never) -> Binding:
+    """Read ExtenderBindingArgs. Raises ProtocolError, and StoppedError as `read_question`."""
     with _Complaints():
-        cursor = _Cursor(_text(body))
+        cursor = Cursor(body, stopped)
         args = Fields(cursor.value(), "ExtenderBindingArgs")
         cursor.end()
         return Binding(
@@ -93,9 +109,12 @@ def read_binding(body: bytes) -> Binding:
         )
 
 
-def filter_answer(question: Question, passing: Sequence[str], failed: Mapping[str, str]) -> bytes:
-    """ExtenderFilterResult. failed: node name -> why; none of it can be mended by pushing other
-    pods out, for kube-scheduler's preemption looks at its own filters only, and those pass."""
+def filter_answer(
+    question: Question, passing: Sequence[str], failed: Mapping[str, str]
+) -> list[bytes | memoryview]:
+    """ExtenderFilterResult, in pieces, of which whole nodes are no copies. failed: node name ->
+    why; none of it can be mended by pushing other pods out, for kube-scheduler's preemption looks
+    at its own filters only, and those pass."""
     answer = {
         "Nodes": None,
         "NodeNames": None,
@@ -104,10 +123,12 @@ def filter_answer(question: Question, passing: Sequence[str], failed: Mapping[st
         "Error": "",
     }
     if question.nodes is None:
-        return json.dumps({**answer, "NodeNames": list(passing)}).encode()
+        return [json.dumps({**answer, "NodeNames": list(passing)}).encode()]
     rest = json.dumps({key: value for key, value in answer.items() if key != "Nodes"})
-    items = ",".join(question.raw(name) for name in passing)
-    return f'{{"Nodes":{{"items":[{items}]}},{rest[1:]}'.encode()
+    pieces: list[bytes | memoryview] = [b'{"Nodes":{"items":[']
+    for number, name in enumerate(passing):
+        pieces += (b",", question.raw(name)) if number else (question.raw(name),)
+    return [*pieces, f"]}},{rest[1:]}".encode()]
 
 
 def prioritize_answer(question: Question, priorities: Mapping[str, int]) -> bytes:
@@ -129,7 +150,9 @@ def bind_answer() -> bytes:
 
 @dataclass(slots=True)
 class _Found:
+    known: Mapping[str, Node]
     pod: Any = None
+    pod_bytes: int = 0
     names: Any = None
     nodes: dict[str, Node] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
@@ -144,6 +167,8 @@ class _Complaints:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         match error:
+            case UnicodeDecodeError():
+                told = f"the request is no UTF-8: byte {error.start}"
             case json.JSONDecodeError():
                 told = f"the request is no JSON: {error.msg} at character {error.pos}"
             case RecursionError():
@@ -157,15 +182,8 @@ class _Complaints:
         raise ProtocolError(told) from None
 
 
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"the request is no UTF-8: byte {error.start}") from None
-
-
-def _read_nodes(cursor: "_Cursor", found: _Found) -> None:
-    found.spans = None
+def _read_nodes(cursor: Cursor, found: _Found) -> None:
+    found.spans, found.nodes, found.unreadable = None, {}, {}
     if cursor.skipped_null():
         return
     found.spans = {}
@@ -174,8 +192,11 @@ def _read_nodes(cursor: "_Cursor", found: _Found) -> None:
             cursor.value()
         elif not cursor.skipped_null():
             for number, start in enumerate(cursor.elements()):
-                manifest = cursor.value()
-                name = _read_node(manifest, f"Nodes.items[{number}]", found)
+                if number >= MOST_NODES:
+                    raise FieldError(f"Nodes.items: expected {MOST_NODES} nodes at most")
+                name = _read_node(cursor.value(), f"Nodes.items[{number}]", found)
+                if name in found.spans:
+                    raise FieldError(f"Nodes.items[{number}]: node {name} is there twice")
                 found.spans[name] = (start, cursor.at)
 
 
@@ -183,9 +204,12 @@ def _read_node(manifest: object, path: str, found: _Found) -> str:
     fields = Fields(manifest, path)
     name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
     try:
-        found.nodes[name] = read_node(dict(fields.items()), path)
+        node = read_node(dict(fields.items()), path)
     except FieldError as error:
         found.unreadable[name] = str(error)
+    else:
+        known = found.known.get(name)
+        found.nodes[name] = known if known is not None and known == node else node
     return name
 
 
@@ -201,7 +225,10 @@ def _pod(manifest: object) -> Pod:
 def _names(names: object) -> tuple[str, ...]:
     if names is None:
         raise ProtocolError("the request names no nodes: Nodes and NodeNames are both null")
-    return Fields({"NodeNames": names}, "").texts("NodeNames")
+    found = Fields({"NodeNames": names}, "").texts("NodeNames")
+    if len(found) > MOST_NODES:
+        raise FieldError(f"NodeNames: expected {MOST_NODES} nodes at most, got {len(found)}")
+    return found
 
 
 def _checked(name: str, path: str) -> str:
@@ -209,76 +236,3 @@ def _checked(name: str, path: str) -> str:
     if not _NAME.fullmatch(name):
         raise FieldError(f"{path}: expected a name as Kubernetes has them, got {name[:60]!r}")
     return name
-
-
-class _Cursor:
-    """A place in JSON text. Raises JSONDecodeError; what is passed over is checked, too."""
-
-    def __init__(self, text: str) -> None:
-        self._json = text
-        self._decode = json.JSONDecoder(parse_constant=_no_number).raw_decode
-        self.at = 0
-
-    def value(self) -> Any:
-        """The value that begins here."""
-        self._skip_space()
-        value, self.at = self._decode(self._json, self.at)
-        return value
-
-    def members(self) -> Iterator[str]:
-        """The keys of the object that begins here; the caller takes each value."""
-        for _ in self._parts("{", "}"):
-            key = self.value()
-            if not isinstance(key, str):
-                raise json.JSONDecodeError("expected a key", self._json, self.at)
-            self._take(":")
-            yield key
-
-    def elements(self) -> Iterator[int]:
-        """Where each element of the list that begins here begins; the caller takes each."""
-        for _ in self._parts("[", "]"):
-            self._skip_space()
-            yield self.at
-
-    def skipped_null(self) -> bool:
-        """Whether there was a null here; it is passed over."""
-        self._skip_space()
-        if not self._json.startswith("null", self.at):
-            return False
-        self.at += len("null")
-        return True
-
-    def end(self) -> None:
-        """There must be nothing more."""
-        self._skip_space()
-        if self.at < len(self._json):
-            raise json.JSONDecodeError("expected the end", self._json, self.at)
-
-    def _parts(self, opening: str, closing: str) -> Iterator[None]:
-        self._take(opening)
-        if self._took(closing):
-            return
-        while True:
-            yield
-            if self._took(closing):
-                return
-            self._take(",")
-
-    def _take(self, char: str) -> None:
-        if not self._took(char):
-            raise json.JSONDecodeError(f"expected {char!r}", self._json, self.at)
-
-    def _took(self, char: str) -> bool:
-        self._skip_space()
-        found = self._json.startswith(char, self.at)
-        self.at += found
-        return found
-
-    def _skip_space(self) -> None:
-        space = _SPACE.match(self._json, self.at)
-        assert space is not None  # noqa: S101  # it also matches nothing
-        self.at = space.end()
-
-
-def _no_number(constant: str) -> None:
-    raise ValueError(f"{constant} is no number in JSON")

@@ -8,17 +8,24 @@ made in slices or in a thread, so that a decision never waits for a whole listin
 
 import asyncio
 import contextlib
+import logging
 import math
-from collections.abc import AsyncIterator
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from leadline_controller.serve import placements
+from leadline_controller.serve import gate, placements
+from leadline_controller.serve.calls import Calls, TextSafeServer
+from leadline_controller.serve.gate import Gate
 from leadline_controller.serve.nodes import NodeReader
 from leadline_controller.serve.settings import (
     MAX_ANSWER_BYTES,
@@ -34,14 +41,26 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _SLICE = 16
 _POLL_S = 1.0
 _GRACE_S = 2.0
-_MAX_WATCHERS = 32
-_MAX_CALLS = 128
+_RESTART_S = 1.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
-    # Else a second controller on this machine would share the port and answer every other call.
-    ("grpc.so_reuseport", 0),
+    # A connection's streams, with those whose request never comes.
+    ("grpc.max_concurrent_streams", 32),
+    ("grpc.max_metadata_size", 8 * 1024),
+    ("grpc.server_handshake_timeout_ms", int(gate.FIRST_CALL_S * 1000)),
+    # A little before the gate would end it without a goodbye.
+    ("grpc.max_connection_idle_ms", int((gate.IDLE_S - 10) * 1000)),
+    # Whoever does not answer a ping for so long is gone, or reads nothing.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    # A client may ask whether we are there, but not all the time.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 2),
 )
+log = logging.getLogger(__name__)
+cygrpc.AioServer = TextSafeServer
 
 
 class InspectionServer:
@@ -56,37 +75,66 @@ class InspectionServer:
         self._settings = settings
         self._servicer = _Inspection(source, poll_s)
         self._health = health.aio.HealthServicer()
-        self._server: grpc.aio.Server | None = None
+        self._cleanup = contextlib.AsyncExitStack()
 
     async def start(self) -> str:
         """Listen, and say where: the port is filled in. Raises ServeError."""
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MAX_CALLS)
+        settings = self._settings
+        # Certificates that can't be read are no reason to have listened.
+        credentials = None if settings.tls is None else settings.tls.server_credentials()
+        listeners, address = _listen(settings)
+        async with contextlib.AsyncExitStack() as cleanup:
+            for listener in listeners:
+                cleanup.callback(listener.close)
+            if settings.unix_path is not None:
+                cleanup.callback(settings.unix_path.unlink, missing_ok=True)
+            await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+            front = Gate()
+
+            async def begin() -> grpc.aio.Server:
+                return await self._started(front, credentials)
+
+            cleanup.push_async_callback(front.close)
+            serving = asyncio.create_task(_keep_serving(await begin(), begin))
+            cleanup.push_async_callback(_ended, serving)
+            front.start(listeners)
+            cleanup.push_async_callback(self._health.enter_graceful_shutdown)
+            cleanup.callback(self._servicer.stopping.set)
+            cleanup.push_async_callback(front.stop_accepting)
+            self._cleanup = cleanup.pop_all()
+        return address
+
+    async def stop(self) -> None:
+        """End the watches, let calls finish for a moment, and stop listening."""
+        await self._cleanup.aclose()
+
+    async def _started(self, front: Gate, credentials: Any) -> grpc.aio.Server:
+        """A gRPC server that listens at a socket behind the gate."""
+        server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(front),))
         control_pb2_grpc.add_InspectionServicer_to_server(self._servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
-        await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-        address = _listen(server, self._settings)
-        await server.start()
-        self._server = server
-        return address
-
-    async def stop(self) -> None:
-        """End the watches, let calls finish for a moment, and stop listening."""
-        if self._server is None:
-            return
-        self._servicer.stopping.set()
-        await self._health.enter_graceful_shutdown()
-        await self._server.stop(_GRACE_S)
-        self._server = None
+        # Nobody else may enter the folder, so all come through the gate.
+        with tempfile.TemporaryDirectory(prefix="leadline-grpc-") as folder:
+            behind = Path(folder) / "server"
+            try:
+                if credentials is None:
+                    server.add_insecure_port(f"unix:{behind}")
+                else:
+                    server.add_secure_port(f"unix:{behind}", credentials)
+            except RuntimeError:
+                raise ServeError(f"grpc: cannot listen at {behind}; is TMPDIR too long?") from None
+            await server.start()
+            front.relay_to(behind)
+        return server
 
 
 class _Inspection(control_pb2_grpc.InspectionServicer):
     def __init__(self, source: InspectionSource, poll_s: float) -> None:
         self._source = source
         self._poll_s = poll_s
-        self._watchers = 0
         self._looking = asyncio.Lock()
         self._looked_s = -math.inf
         self._sights: list[Sight] = []
@@ -145,24 +193,15 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         # All of it is frozen, and a large cluster makes a long answer: no decision waits for it.
         return await asyncio.to_thread(placements.explanation, told)
 
-    async def Watch(self, _: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchEvent]:
-        if self._watchers >= _MAX_WATCHERS:
-            await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{_MAX_WATCHERS} watch streams are open already; close one first",
-            )
-        self._watchers += 1
-        try:
-            changes = Changes()
-            while not self.stopping.is_set():
-                for event in changes.of_nodes(await self._look()):
-                    yield event
-                for event in changes.of_placements(self._source):
-                    yield event
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.stopping.wait(), self._poll_s)
-        finally:
-            self._watchers -= 1
+    async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
+        changes = Changes()
+        while not self.stopping.is_set():
+            for event in changes.of_nodes(await self._look()):
+                yield event
+            for event in changes.of_placements(self._source):
+                yield event
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
     async def _look(self) -> list[Sight]:
         """The nodes as all watchers see them: looked at once in each poll_s."""
@@ -183,21 +222,37 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return statuses
 
 
-def _listen(server: grpc.aio.Server, settings: ServeSettings) -> str:
-    """Take the port; the address with the port that was given."""
+def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
+    """Take the port; the address with the port that was given. Raises ServeError."""
     address = settings.address
+    host, _, port = address.rpartition(":")
     try:
-        if settings.tls is not None:
-            port = server.add_secure_port(address, settings.tls.server_credentials())
-        else:
-            port = server.add_insecure_port(address)
-    except RuntimeError:
-        port = 0
-    if not port:
+        if settings.unix_path is not None:
+            return [gate.listen_unix(settings.unix_path)], address
+        listeners = gate.listen(host.strip("[]"), int(port))
+    except OSError:
         raise ServeError(
             f"grpc address {address}: cannot listen there; is it in use by another program?"
-        )
-    if settings.unix_path is not None:
-        settings.unix_path.chmod(0o660)
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
+        ) from None
+    return listeners, f"{host}:{listeners[0].getsockname()[1]}"
+
+
+async def _keep_serving(
+    server: grpc.aio.Server, begin: Callable[[], Awaitable[grpc.aio.Server]]
+) -> None:
+    """Until cancelled, begin another gRPC server where one ends by a fault of its own."""
+    try:
+        while True:
+            try:
+                await server.wait_for_termination()
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody else notices
+                log.error("the gRPC server failed, starting another one: %r", error)
+            await asyncio.sleep(_RESTART_S)
+            server = await begin()
+    finally:
+        await server.stop(_GRACE_S)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))

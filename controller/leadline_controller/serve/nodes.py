@@ -79,6 +79,8 @@ class NodeReader:
         if node is not None:
             self._describe(status, node)
         status.notes.extend(_notes(self._source.cluster.listed, node, agent, board))
+        if (unprobed := self._unprobed(node, agent)) is not None:
+            status.notes.append(f"not probed: {unprobed}")
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
@@ -120,6 +122,13 @@ class NodeReader:
                     age_s=max(0.0, age_s),
                     lower_bound=metric == BANDWIDTH and name in moment.at_least,
                 )
+
+    def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
+        """Why no lease leads to the node's agent, if that is its address."""
+        addressing = self._source.addressing
+        if addressing is None or node is None or agent is None or not agent.address:
+            return None
+        return addressing.refusal(agent.address, node)
 
     def _describe(self, status: pb.NodeStatus, node: Node) -> None:
         view = self._moment.view

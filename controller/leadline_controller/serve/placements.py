@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.core.account import Account
+from leadline_controller.core.account import BANDWIDTH, REPORT, RTT, Account
 from leadline_controller.core.model import Pod
 from leadline_controller.core.options import value_text
 from leadline_controller.core.view import Floats
 from leadline_controller.serve.nodes import in_order
 from leadline_controller.serve.source import InspectionSource
 from leadline_controller.state.decisions import Told
+
+# Fields of NodeScore; a file may name others.
+_AGES = (REPORT, BANDWIDTH, RTT)
 
 
 def pod_key(text: str) -> str:
@@ -83,7 +86,8 @@ def _scores(account: Account) -> Iterator[pb.NodeScore]:
         score = pb.NodeScore(node=account.nodes[at], parts=dict(_known(account.parts, at)))
         if math.isfinite(account.total[at]):
             score.total = account.total[at]
-        for kind, age_s in _known(account.ages_s, at):
+        ages_s = {kind: x for kind, x in account.ages_s.items() if kind in _AGES}
+        for kind, age_s in _known(ages_s, at):
             setattr(score, f"{kind}_age_s", max(0.0, age_s))
         yield score
 

@@ -93,16 +93,23 @@ class ServeSettings:
 @dataclass(frozen=True, slots=True)
 class ExtenderSettings:
     """Where kube-scheduler asks. address: host:port or [ipv6]:port. every_filter: whether also
-    those filters run of which kube-scheduler has its own. Raises ServeError as ServeSettings
-    does."""
+    those filters run of which kube-scheduler has its own. bind: whether it may have pods bound,
+    which only those with a certificate may. Raises ServeError as ServeSettings does, and where
+    `bind` is set without `tls`."""
 
     address: str = DEFAULT_EXTENDER_ADDRESS
     tls: TlsFiles | None = None
     every_filter: bool = False
+    bind: bool = False
 
     def __post_init__(self) -> None:
         if ServeSettings(self.address, self.tls).unix_path is not None:
             raise ServeError(f"{self.address}: kube-scheduler takes host:port only")
+        if self.bind and self.tls is None:
+            raise ServeError(
+                f"{self.address}: only those with a certificate may have pods bound; configure "
+                "certificates beside bind = true, or leave it out"
+            )
 
     @property
     def host(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leadline_controller.core.addresses import Addressing
 from leadline_controller.core.election import ALONE
 from leadline_controller.core.model import SCHEDULER_NAME
 from leadline_controller.core.ports import Leadership
@@ -17,7 +18,7 @@ class InspectionSource:
     cluster_name: the cluster in the topics; strategy: the name of the one in force;
     scheduler_name: whose pods are ours; leadership: whether it decides about them; history:
     what was decided, in earlier runs as well; places: whether it places those pods at all;
-    advises: whether kube-scheduler asks it about the others.
+    advises: whether kube-scheduler asks it about the others; addressing: where it probes boards.
 
     `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
     """
@@ -34,3 +35,4 @@ class InspectionSource:
     leadership: Leadership = ALONE
     places: bool = True
     advises: bool = False
+    addressing: Addressing | None = None

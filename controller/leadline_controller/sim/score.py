@@ -1,28 +1,55 @@
-"""Places a snapshot's pods with no cluster at all, and says what the interfaces promise."""
+"""Places a snapshot's pods with no cluster at all, and says what the interfaces promise.
+
+A decision over thousands of nodes is megabytes, so decisions are made one at a time and kept by
+nobody here.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from leadline_controller.core.batch import BatchPlan, BatchStrategy, decide_batch
+from leadline_controller.core.batch import BatchPlan, BatchStrategy, plan_batch
 from leadline_controller.core.cycle import Decision, Filter, Strategy, decide_in_turn
 from leadline_controller.core.model import Pod
 from leadline_controller.core.options import values_of
 from leadline_controller.sim.snapshot import Snapshot
 
+Document = dict[str, Any]
 
-def place(
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scoring:
+    """What `leadline score` prints. head: strategy, options in force, better. decisions: made
+    while they are read. tail: the migrations of a batch strategy, else empty."""
+
+    head: Document
+    decisions: Iterator[Decision]
+    tail: Document
+
+
+def begin(
     snapshot: Snapshot,
     strategy: Strategy,
     filters: Mapping[str, Filter],
     seed: int,
     pods: Iterable[Pod] | None = None,
-) -> Iterator[Decision]:
-    """Decide on the snapshot's pods one after the other, each seeing what the ones before
-    took; `pods` stands for them where somebody counts along. A seed repeats every tie."""
+) -> Scoring:
+    """Decide on the snapshot's pods one after the other, each seeing what the ones before took,
+    or plan all of them at once with a batch strategy. `pods` stands for them where somebody
+    counts along. A seed repeats every tie."""
+    head = {
+        "strategy": strategy.name,
+        "options": values_of(strategy),
+        "better": strategy.better,
+    }
     wanted = snapshot.pods if pods is None else pods
-    for decision, _ in decide_in_turn(snapshot.view, wanted, filters, strategy, Random(seed)):  # noqa: S311  # ties, no secrets
-        yield decision
+    random = Random(seed)  # noqa: S311  # ties, no secrets
+    if not isinstance(strategy, BatchStrategy):
+        placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random)
+        return Scoring(head, (decision for decision, _ in placed), {})
+    plan, _, batch = plan_batch(snapshot.view, wanted, snapshot.running, filters, strategy, random)
+    return Scoring(head, (decision for decision, _ in batch), _migrations(snapshot, plan))
 
 
 def score(
@@ -31,57 +58,15 @@ def score(
     filters: Mapping[str, Filter],
     seed: int,
     pods: Iterable[Pod] | None = None,
-) -> dict[str, Any]:
-    """Every decision as `leadline score -o json` prints it: strategy, options in force,
-    better, and for each pod node, why, rejected and scores. What is unknown is null or
-    missing, never NaN. A batch strategy plans all pods at once, and what it moves is told
-    as migrations."""
-    told: dict[str, Any] = {
-        "strategy": strategy.name,
-        "options": values_of(strategy),
-        "better": strategy.better,
-    }
-    if not isinstance(strategy, BatchStrategy):
-        decisions = place(snapshot, strategy, filters, seed, pods)
-        return {**told, "decisions": [_told(decision) for decision in decisions]}
-    batch, plan = place_batch(snapshot, strategy, filters, seed, pods)
-    names = snapshot.view.table.names
-    return {
-        **told,
-        "decisions": [_told(decision) for decision in batch],
-        "migrations": [
-            {
-                "pod": move.pod.key,
-                "from": names[move.source],
-                "to": names[move.target],
-                "why": move.why,
-            }
-            for move in plan.moves
-        ],
-    }
+) -> Document:
+    """All that `leadline score -o json` prints, at once; see `begin` and `told`."""
+    scoring = begin(snapshot, strategy, filters, seed, pods)
+    return {**scoring.head, "decisions": list(map(told, scoring.decisions)), **scoring.tail}
 
 
-def place_batch(
-    snapshot: Snapshot,
-    strategy: BatchStrategy,
-    filters: Mapping[str, Filter],
-    seed: int,
-    pods: Iterable[Pod] | None = None,
-) -> tuple[list[Decision], BatchPlan]:
-    """Decide on all of the snapshot's pods at once; see `place` and core/batch.py."""
-    wanted = snapshot.pods if pods is None else pods
-    decisions, plan, _ = decide_batch(
-        snapshot.view,
-        wanted,
-        snapshot.running,
-        filters,
-        strategy,
-        Random(seed),  # noqa: S311  # ties, no secrets
-    )
-    return decisions, plan
-
-
-def _told(decision: Decision) -> dict[str, Any]:
+def told(decision: Decision) -> Document:
+    """A decision as `leadline score -o json` prints it: pod, node, why, rejected and scores. What
+    is unknown is null or missing, never NaN."""
     return {
         "pod": decision.pod.key,
         "node": decision.node,
@@ -91,4 +76,19 @@ def _told(decision: Decision) -> dict[str, Any]:
             node: {"total": total, "parts": parts}
             for node, (total, parts) in decision.scores().items()
         },
+    }
+
+
+def _migrations(snapshot: Snapshot, plan: BatchPlan) -> Document:
+    names = snapshot.view.table.names
+    return {
+        "migrations": [
+            {
+                "pod": move.pod.key,
+                "from": names[move.source],
+                "to": names[move.target],
+                "why": move.why,
+            }
+            for move in plan.moves
+        ],
     }

@@ -37,6 +37,7 @@ KIND = "ClusterSnapshot"
 _DEFAULT_PODS = 110  # the kubelet's
 HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST_RESOURCES = 256  # that pods and nodes speak of; real clusters have a dozen
 _MOST = 1e15  # no measured value comes near; sums and squares of these stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
 _NODE_FIELDS = (
@@ -194,31 +195,38 @@ def _view(
 ) -> ClusterView:
     requested = [read_amounts(entry.object("requested")) for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MOST) or 0.0 for entry in entries]
-    ports: dict[int, tuple[HostPort, ...]] = {}
-    mounts: dict[int, tuple[Pod, ...]] = {}
+    ports: dict[int, list[HostPort]] = {}
+    mounts: dict[int, list[Pod]] = {}
     for pod in residents:
         at = table.index[pod.node_name or ""]
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
         bandwidth[at] += pod.hints.bandwidth_mbps or 0.0
-        ports[at] = ports.get(at, ()) + pod.host_ports
+        if pod.host_ports:
+            ports.setdefault(at, []).extend(pod.host_ports)
         if pod.claims or pod.disks:
-            mounts[at] = (*mounts.get(at, ()), pod)
+            mounts.setdefault(at, []).append(pod)
     return ClusterView(
         table=table,
-        requested=_columns(requested),
+        requested=_columns(requested, table),
         metrics=_metrics(entries),
         links=links,
         bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
         placed_in_run=np.zeros(len(table), dtype=np.int64),
-        host_ports={at: held for at, held in ports.items() if held},
+        host_ports={at: tuple(held) for at, held in ports.items()},
         residents=Residents().with_pods((p, table.index[p.node_name or ""]) for p in residents),
-        mounts=mounts,
+        mounts={at: tuple(held) for at, held in mounts.items()},
     )
 
 
-def _columns(requested: Sequence[dict[str, int]]) -> dict[str, Ints]:
+def _columns(requested: Sequence[dict[str, int]], table: NodeTable) -> dict[str, Ints]:
     names = {name for amounts in requested for name in amounts}
+    offered = names & table.resources
+    if len(offered) > _MOST_RESOURCES:  # each is a column over all nodes
+        told = f"nodes: {len(offered)} different resources are requested"
+        raise FieldError(f"{told}, expected {_MOST_RESOURCES} at most")
+    # What no node has can't run short.
+    names = offered.union(sorted(names - offered)[: _MOST_RESOURCES - len(offered)])
     return {
         name: np.array([amounts.get(name, 0) for amounts in requested], dtype=np.int64)
         for name in sorted(names)

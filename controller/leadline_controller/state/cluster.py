@@ -50,9 +50,9 @@ class ClusterState:
         """The nodes there are, sorted by name."""
         if self._stale:
             self._stale = False
-            names = self._table.names
+            before = self._table
             self._table = NodeTable([self._nodes[name] for name in sorted(self._nodes)])
-            if self._table.names != names:
+            if (self._table.names, self._table.resources) != (before.names, before.resources):
                 self._recount()
         return self._table
 

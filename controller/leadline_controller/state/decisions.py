@@ -12,6 +12,7 @@ from typing import Protocol
 
 from leadline_controller.core.account import Account, account
 from leadline_controller.core.cycle import Better, Decision
+from leadline_controller.core.fields import valid_text
 from leadline_controller.core.options import OptionValue
 
 BOUND = "bound"
@@ -64,16 +65,17 @@ class Told:
 
     @classmethod
     def brief(cls, record: Record, now_s: float) -> "Told":
-        """A record of this run without its account."""
+        """A record of this run without its account. Its texts are valid Unicode: some of them
+        quote errors of other programs."""
         decision, age_s = record.decision, max(0.0, now_s - record.at_s)
         return cls(
-            pod=decision.pod.key,
-            uid=decision.pod.uid,
+            pod=valid_text(decision.pod.key),
+            uid=valid_text(decision.pod.uid),
             node=decision.node,
-            why=decision.why,
+            why=valid_text(decision.why),
             strategy=decision.strategy,
             better=decision.better,
-            outcome=record.outcome,
+            outcome=valid_text(record.outcome),
             options=record.options,
             age_s=age_s,
             first_age_s=age_s,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from leadline_controller.core.view import Bools, Ints, LinkTable, NodeTable
 
 _MAX_LINKS = 200_000
+_FEW_LINKS = 1000  # not worth the work
 # Pairs joined from broker legs grow with the square of the boards, and are a makeshift for
 # places without ICMP; past this many boards such a pair stays unknown.
 _MAX_LEGS = 64
@@ -53,6 +54,12 @@ class _Column:
     def grow(self) -> None:
         self.values = np.concatenate((self.values, np.zeros_like(self.values)))
         self.at_s = np.concatenate((self.at_s, np.full_like(self.at_s, -np.inf)))
+
+    def keep(self, rows: Ints) -> None:
+        room = max(64, len(rows))
+        kept = _Column(self.ttl_s, np.zeros(room), np.full(room, -np.inf))
+        kept.values[: len(rows)], kept.at_s[: len(rows)] = self.values[rows], self.at_s[rows]
+        self.values, self.at_s = kept.values, kept.at_s
 
     def set(self, row: int, value: float, at_s: float) -> bool:
         """Keep the newer of two measurements; whether it is this one."""
@@ -187,6 +194,28 @@ class LinkState:
                 joined.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
         return joined
 
+    def drop_old(self, now_s: float) -> None:
+        """Give back the room of pairs of which nothing is known any more, once it is half of all:
+        nodes come and go, and every pair is tested one day."""
+        count = len(self._rows)
+        fresh = self._rtt.is_fresh(count, now_s) | self._bandwidth.is_fresh(count, now_s)
+        kept = np.flatnonzero(fresh)
+        if count - len(kept) <= max(len(kept), _FEW_LINKS):
+            return
+        places = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+        self._rows = {
+            pair: places[row] for pair, row in self._rows.items() if row in places
+        }  # still in the order of their rows
+        self._lower_bounds = {places[row] for row in self._lower_bounds if row in places}
+        self._rtt.keep(kept)
+        self._bandwidth.keep(kept)
+        self._rows_of.clear()
+        self._numbers.clear()
+        self._ends = np.zeros((max(64, len(kept)), 2), dtype=np.int64)
+        for pair, row in self._rows.items():
+            self._put_ends(row, pair)
+        self._version += 1
+
     def _row(self, node: str, peer: str) -> int | None:
         """The row of a pair, made if need be; None when there are too many."""
         a, b = sorted((node, peer))
@@ -197,7 +226,10 @@ class LinkState:
                 self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
                 self._rtt.grow()
                 self._bandwidth.grow()
-            for end, name in enumerate((a, b)):
-                self._rows_of[name].append(row)
-                self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))
+            self._put_ends(row, (a, b))
         return row
+
+    def _put_ends(self, row: int, pair: tuple[str, str]) -> None:
+        for end, name in enumerate(pair):
+            self._rows_of[name].append(row)
+            self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))

@@ -7,10 +7,12 @@ pods are in.
 import numpy as np
 
 from leadline_controller.core.model import HostPort, Pod
-from leadline_controller.core.residents import Aversions, Interned, PodKind, Residents
+from leadline_controller.core.residents import Aversions, Kinds, Residents
 from leadline_controller.core.view import Floats, Ints, NodeTable
 
 _FEW = 1024
+# Columns from which on only resources that a node has are counted.
+_MOST_UNOFFERED = 256
 
 
 class Occupancy:
@@ -18,6 +20,7 @@ class Occupancy:
 
     def __init__(self, table: NodeTable, known: "Occupancy | None" = None) -> None:
         self._index = table.index
+        self._offered = table.resources
         self._requested: dict[str, Ints] = {}
         self._bandwidth_bits_per_s: Floats = np.zeros(len(table))  # whole numbers: exact sums
         self._ports: dict[int, tuple[HostPort, ...]] = {}
@@ -25,7 +28,7 @@ class Occupancy:
         self._uids: list[str] = []
         self._place: dict[str, int] = {}
         self._rows: Ints = np.zeros((4, _FEW), dtype=np.int64)
-        self._kinds: Interned[PodKind] = Interned()
+        self._kinds = Kinds()
         self._aversions = Aversions()
         if known is not None and not known.is_bloated():
             self._kinds, self._aversions = known._kinds, known._aversions
@@ -102,6 +105,8 @@ class Occupancy:
         for resource, amount in pod.requests.items():
             column = self._requested.get(resource)
             if column is None:
+                if resource not in self._offered and len(self._requested) >= _MOST_UNOFFERED:
+                    continue  # pods make names up, and no node has that
                 column = self._requested[resource] = np.zeros(len(self._index), dtype=np.int64)
             column[at] += sign * amount
         self._bandwidth_bits_per_s[at] += sign * round((pod.hints.bandwidth_mbps or 0.0) * 1e6)

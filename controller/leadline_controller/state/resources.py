@@ -80,7 +80,7 @@ class ResourceState:
             return
         spaces = (r for r in self._found.values() if isinstance(r, NamespaceLabels))
         labels = {space.name: space.labels for space in spaces}
-        self._namespaces = Namespaces(labels, self._namespaces.version + 1)
+        self._namespaces = Namespaces(labels)
 
     def _is_open(self, plan: VolumePlan) -> bool:
         """Whether something of the plan is not shown yet, and can still be."""

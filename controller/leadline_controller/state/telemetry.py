@@ -5,7 +5,7 @@ the controller's monotonic clock; a value older than its time to live is unknown
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import isnan
 from threading import RLock
@@ -17,7 +17,12 @@ from leadline_controller.core.view import METRICS, LinkTable, NodeMetrics, NodeT
 from leadline_controller.state.links import LinkReading, LinkState
 from leadline_controller.state.sequence import SequenceTracker, Stamp, Standing
 
+# While nobody knows the nodes of the cluster.
 _MAX_NODES = 20_000
+# Agents that are on no node of the cluster; where the broker has no ACL, names can be invented.
+_MAX_STRANGERS = 256
+_SILENT_S = 600.0
+_SWEEP_EVERY_S = 10.0
 _MAX_PEERS = 256
 BROKER = "@broker"
 REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
@@ -81,13 +86,18 @@ class _Record:
     board: BoardReading | None = None
     board_at_s: float = -np.inf
     born: tuple[bytes, int] | None = None
+    heard_s: float = -np.inf
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
 class TelemetryState:
     """All that was measured, by node. `refused` counts the messages that were not believed,
     by kind; `accepted` those that were. `bandwidth_changes` grows when a node's bandwidth does
-    not stay as it was."""
+    not stay as it was.
+
+    Each node of the cluster has its place. All other names share a small table: one that is full
+    takes nobody in, and who is silent for ten minutes loses the place.
+    """
 
     def __init__(self, ttl: TimesToLive) -> None:
         self.ttl = ttl
@@ -103,6 +113,56 @@ class TelemetryState:
         self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
         self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
+        self._population = 0  # grows whenever a name gets or loses its place
+        self._free_slots: list[int] = []
+        self._members: frozenset[str] | None = None
+        self._strangers = 0  # names with a place that are not among the members
+        self._now_s = self._swept_s = -np.inf
+
+    # Who has a place: the event loop.
+
+    def keep(self, members: Set[str] | None, now_s: float) -> list[str]:
+        """Take note of the nodes of the cluster, None while nobody knows them, and of the time.
+        To be called regularly. Returns those that are new and were not introduced by a birth:
+        what came of them before was perhaps not kept."""
+        with self._lock:
+            if self._now_s == -np.inf:
+                for record in self._records.values():
+                    record.heard_s = now_s
+            self._now_s = now_s
+            came: list[str] = []
+            if members is not None and members != self._members:
+                new = members - (self._members or frozenset())
+                came = [n for n in new if n not in self._records or not self._records[n].born]
+                self._members = frozenset(members)
+                self._sweep(now_s)
+            elif now_s - self._swept_s >= _SWEEP_EVERY_S:
+                self._sweep(now_s)
+            return sorted(came)
+
+    def _sweep(self, now_s: float) -> None:
+        """Take their places from strangers that are silent, or too many."""
+        self._swept_s = now_s
+        members = self._members or frozenset()
+        strangers = sorted(
+            (record.heard_s, name) for name, record in self._records.items() if name not in members
+        )
+        most = _MAX_NODES if self._members is None else _MAX_STRANGERS
+        too_many = len(strangers) - most
+        gone = [
+            name
+            for at, (heard_s, name) in enumerate(strangers)
+            if at < too_many or now_s - heard_s > _SILENT_S
+        ]
+        for name in gone:
+            slot = self._records.pop(name).slot
+            self._values[slot], self._at_s[slot] = np.nan, -np.inf
+            self._free_slots.append(slot)
+        self._strangers = len(strangers) - len(gone)
+        if gone:
+            self._population += 1
+            self._changes += 1
+        self._links.drop_old(now_s)
 
     # Writing: the ingest thread.
 
@@ -142,6 +202,14 @@ class TelemetryState:
             self._set_reported(record.slot, reading.values, at_s)
             record.board, record.board_at_s = reading, at_s
             return True
+
+    def number(self, node: str, stamp: Stamp) -> bool:
+        """Take note of the number of a message that is refused, so that it is not taken for
+        lost. False when it is not current either."""
+        with self._lock:
+            current = self._accept(node, stamp) is not None
+            self.accepted -= current
+            return current
 
     def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
         """Fold a round of pings in. False when it is not current."""
@@ -259,14 +327,28 @@ class TelemetryState:
         return record if record.sequence.is_current(*session) else None
 
     def _record(self, node: str) -> _Record | None:
+        """The record of a node, made if need be; None when there is no place for it."""
         record = self._records.get(node)
-        if record is None and len(self._records) < _MAX_NODES:
-            slot = len(self._records)
-            if slot == len(self._at_s):
-                self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
-                self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
-            record = self._records[node] = _Record(slot, Agent(node))
+        if record is None:
+            is_member = self._members is not None and node in self._members
+            if not is_member:
+                most = _MAX_NODES if self._members is None else _MAX_STRANGERS
+                if self._strangers >= most:
+                    return None
+                self._strangers += 1
+            record = self._records[node] = _Record(self._take_slot(), Agent(node))
+            self._population += 1
+        record.heard_s = self._now_s
         return record
+
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            return self._free_slots.pop()
+        slot = len(self._records)  # without free ones, all slots below are taken
+        if slot == len(self._at_s):
+            self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
+            self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
+        return slot
 
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
@@ -301,7 +383,7 @@ class TelemetryState:
         return values
 
     def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
-        if self._slots[0] is not table or self._slots[1] != len(self._records):
+        if self._slots[0] is not table or self._slots[1] != self._population:
             slots = [r.slot if (r := self._records.get(n)) else -1 for n in table.names]
-            self._slots = (table, len(self._records), np.array(slots, dtype=np.int64))
+            self._slots = (table, self._population, np.array(slots, dtype=np.int64))
         return self._slots[2]

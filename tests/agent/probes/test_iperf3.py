@@ -1,6 +1,7 @@
 """iperf3: what a lease may ask, how caps become a pace, and real tests over loopback."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -12,13 +13,12 @@ from typing import Any
 import psutil
 import pytest
 from leadline_agent.probes import iperf3, iperf3_child
-from leadline_agent.probes.iperf3 import Iperf3, IperfError, pace_bits_per_s, parse, refusal
+from leadline_agent.probes.base import ExcessError, IperfError
+from leadline_agent.probes.iperf3 import Iperf3, pace_bits_per_s, parse, refusal
 from leadline_agent.sample import BandwidthOutcome, BandwidthResult, BandwidthWork, Peer, Role
 
 from tests.support.namespaces import linked_namespace
 from tests.support.ports import free_port, wait_until
-
-PACE = 100_000_000
 
 
 def work(role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0) -> BandwidthWork:
@@ -35,7 +35,8 @@ def work(role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0) -> Ban
 
 def output(bits_per_second: float, bytes_: int = 12_500_000, seconds: float = 1.0) -> str:
     received = {"bits_per_second": bits_per_second, "bytes": bytes_, "seconds": seconds}
-    return json.dumps({"start": {}, "end": {"sum_received": received}})
+    sent = {"bytes": 15_000_000}
+    return json.dumps({"start": {}, "end": {"sum_received": received, "sum_sent": sent}})
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,9 @@ def output(bits_per_second: float, bytes_: int = 12_500_000, seconds: float = 1.
         ({"max_bytes": 100_000_001}, "100000000 are allowed here"),
         ({"max_bytes": 1000}, "iperf3 needs"),
         ({"port": 22}, "port 22"),
+        ({"port": 2**32 - 1}, "port 4294967295"),
+        ({"peer": Peer("pi-2", "example.com")}, "'example.com' is no IP address of one host"),
+        ({"peer": Peer("pi-2", "255.255.255.255")}, "is no IP address of one host"),
     ],
 )
 def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
@@ -57,7 +61,9 @@ def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
     sentence = refusal(asked, bench.surroundings(), time.monotonic())
     assert sentence is not None
     assert reason in sentence
-    Iperf3(bench.surroundings()).take(asked)
+    probe = Iperf3(bench.surroundings())
+    probe.take(asked)
+    probe.stop()
     result = bench.results.get(timeout=5)
     assert (result.outcome, result.detail) == (BandwidthOutcome.REFUSED, sentence)
     assert (result.lease_id, result.peer) == ("L1", "pi-2")
@@ -77,7 +83,7 @@ def test_the_pace_keeps_both_caps(duration_ms: int, max_bytes: int) -> None:
 
 
 def test_the_receivers_count_is_the_result() -> None:
-    assert parse(output(60e6, bytes_=7_500_000), PACE) == {
+    assert parse(output(60e6, bytes_=7_500_000), work()) == {
         "bandwidth_mbps": 60.0,
         "lower_bound": False,
         "transferred_bytes": 7_500_000,
@@ -86,7 +92,7 @@ def test_the_receivers_count_is_the_result() -> None:
 
 
 def test_a_result_at_the_pace_is_a_lower_bound() -> None:
-    assert parse(output(0.96 * PACE), PACE)["lower_bound"]
+    assert parse(output(0.96 * pace_bits_per_s(work())), work())["lower_bound"]
 
 
 @pytest.mark.parametrize(
@@ -100,22 +106,33 @@ def test_a_result_at_the_pace_is_a_lower_bound() -> None:
         (output(float("nan")), "nothing arrived"),
         (output(float("inf")), "nothing arrived"),
         ('{"end": {"sum_received": {"bits_per_second": "x"}}}', "cannot be read"),
+        (output(60e6, seconds=5e6), "which the lease rules out"),
+        (output(60e6, seconds=1e308), "which the lease rules out"),
+        (output(60e6, seconds=float("inf")), "which the lease rules out"),
+        (output(60e6, seconds=float("nan")), "which the lease rules out"),
+        (output(60e6, seconds=0.1), "which the lease rules out"),
+        (output(60e6, bytes_=15_000_001), "which the lease rules out"),
+        (output(1e12), "which the lease rules out"),
+        (output(60e6).replace("12500000", "1e999"), "cannot be read"),
+        (output(60e6).replace("12500000", "9" * 5000), "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"error": "\\ud800\\n"}', r"iperf3: \\ud800\\n"),
     ],
 )
 def test_output_without_a_result_is_an_error(text: str, reason: str) -> None:
     with pytest.raises(IperfError, match=reason):
-        parse(text, PACE)
+        parse(text, work())
 
 
 def test_the_program_is_asked_for_the_same_as_the_library() -> None:
-    spec = {"role": "client", "host": "10.0.0.2", "port": 5201, "bind": "10.0.0.1"}
+    spec = {"host": "10.0.0.2", "port": 5201, "bind": "10.0.0.1"}
     client = iperf3_child.arguments({**spec, "duration_s": 2, "bits_per_s": 8_000_000})
     assert " ".join(client[1:]) == (
         "--json --port 5201 --bind 10.0.0.1 --client 10.0.0.2 --parallel 1 --time 2 "
         "--bitrate 8000000"
     )
-    server = iperf3_child.arguments({**spec, "role": "server", "bind": ""})
-    assert " ".join(server[1:]) == "--json --port 5201 --server --one-off"
+    unbound = iperf3_child.arguments({**spec, "bind": "", "duration_s": 2, "bits_per_s": 8_000_000})
+    assert "--bind" not in unbound
 
 
 def no_child_left() -> bool:
@@ -176,6 +193,7 @@ def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(bench: Any, rol
     assert result.bandwidth_mbps is None
     assert result.detail
     wait_until(no_child_left, "the child has ended")
+    probe.stop()
 
 
 @pytest.mark.network
@@ -228,8 +246,10 @@ def test_neither_library_nor_program_is_absent_and_not_failed(
     monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert Path(sys.executable).is_absolute()
-    Iperf3(bench.surroundings()).take(work())
+    probe = Iperf3(bench.surroundings())
+    probe.take(work())
     result = bench.results.get(timeout=30)
+    probe.stop()
     assert (result.outcome, result.bandwidth_mbps) == (BandwidthOutcome.ABSENT, None)
 
 
@@ -239,3 +259,35 @@ def without_library(folder: Path) -> Path:
     copy = folder / "iperf3_child.py"
     copy.write_text(source.replace("libiperf.so.0", "libnowhere.so.0"))
     return copy
+
+
+def sender(listener: socket.socket, total: int) -> subprocess.Popen[bytes]:
+    """A process that sends so much over one connection, as iperf3 does, and then holds it."""
+    program = (
+        "import os, socket, sys;"
+        "s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.recv(1);"
+        "[os.write(s.fileno(), bytes(100_000)) for _ in range(int(sys.argv[2]) // 100_000)];"
+        "s.recv(1)"
+    )
+    port = listener.getsockname()[1]
+    return subprocess.Popen([sys.executable, "-c", program, str(port), str(total)])
+
+
+@pytest.mark.parametrize(("total", "is_cut_off"), [(19_000_000, False), (40_000_000, True)])
+def test_a_client_that_is_made_to_send_more_is_cut_off(total: int, is_cut_off: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, sender(listener, total) as process:
+        connection, _ = listener.accept()
+        with connection:
+            watch = iperf3._Watch(process.pid, work())
+            watch.look(time.monotonic())
+            connection.sendall(b"x")
+            received = 0
+            while received < total:
+                received += len(connection.recv(1 << 20))
+            if is_cut_off:
+                with pytest.raises(ExcessError, match="more than 20000000 bytes"):
+                    watch.look(time.monotonic())
+            else:
+                watch.look(time.monotonic())
+                with pytest.raises(IperfError, match="did not end in time"):
+                    watch.look(time.monotonic() + 60)

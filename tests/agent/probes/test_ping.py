@@ -1,12 +1,14 @@
 """Ping: the arithmetic, what is thrown away, and real echoes over loopback."""
 
+import struct
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from leadline_agent.probes import ping
 from leadline_agent.probes.ping import ClockSetError, Ping, clock_was_set, echoes, summary
-from leadline_agent.sample import BROKER, Peer, PingWork, RttMethod, RttRound, RttSample
+from leadline_agent.sample import BROKER, Peer, PingWork, RttMethod, RttRound, RttSample, is_unicast
 
 from tests.support.namespaces import linked_namespace
 
@@ -72,6 +74,74 @@ def test_time_outs_errors_and_forged_times_are_no_answer(
     assert ping.echo_ms("127.0.0.1", 0) is None
 
 
+@pytest.mark.parametrize(
+    "answer", [-1e308 * 10, 1e308, float("nan"), float("inf")], ids=["-inf", "1e308", "nan", "inf"]
+)
+def test_impossible_times_are_no_answer(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
+    monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
+    assert ping.echo_ms("127.0.0.1", 0) is None
+
+
+@pytest.mark.parametrize("error", [OverflowError(), struct.error(), IndexError(), KeyError("id")])
+def test_whatever_ping3_trips_over_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def trip(*_: object, **__: object) -> float:
+        raise error
+
+    monkeypatch.setattr("ping3.ping", trip)
+    assert ping.echo_ms("127.0.0.1", 0) is None
+
+
+def test_a_round_that_fails_is_tried_again(
+    bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline_agent.worker.FIRST_PAUSE_S", 0.01)
+    answers: list[Any] = [RuntimeError("a bug"), 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+
+    def echo(address: str, sequence: int) -> float | None:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return float(answer)
+
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=echo)
+    (round_,) = reports(bench, probe, work())
+    assert [rtt.received for rtt in round_.peers] == [3, 3]
+    assert probe.worker.take_failed()
+    assert caplog.text.count("a bug") == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("example.com", "localhost", "0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255"),
+        *("240.0.0.1", "::", "ff02::1", "::ffff:10.0.0.1", "fe80::1%eth0", "10.0.0.1\n", ""),
+        "1" * 20_000,
+    ],
+)
+def test_a_peer_without_an_address_of_one_host_is_left_out(
+    bench: Any, caplog: pytest.LogCaptureFixture, address: str
+) -> None:
+    asked: list[str] = []
+
+    def echo(address: str, sequence: int) -> float | None:
+        asked.append(address)
+        return 1.0
+
+    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=echo)
+    (round_,) = reports(bench, probe, work((Peer("odd", address), *PEERS)))
+    assert [rtt.peer for rtt in round_.peers] == ["pi-2", "pi-3"]
+    assert set(asked) == {peer.address for peer in PEERS}
+    assert "left out odd" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "::1", "fe80::1", "fd00::1"])
+def test_the_address_of_one_host_may_be_leased(address: str) -> None:
+    assert is_unicast(address)
+
+
 def test_a_peer_that_is_away_does_not_take_the_whole_round() -> None:
     asked = []
 
@@ -122,7 +192,15 @@ def test_an_expired_lease_is_not_followed(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "over", [work(PEERS * 5), work(count=0), work(count=10_000)], ids=["peers", "none", "echoes"]
+    "over",
+    [
+        work(PEERS * 5),
+        work(count=0),
+        work(count=10_000),
+        work(ttl_s=2.0**32),
+        replace(work(), interval_s=2**32 - 1),
+    ],
+    ids=["peers", "none", "echoes", "ttl", "interval"],
 )
 def test_a_lease_over_the_boards_caps_is_refused(
     bench: Any, caplog: pytest.LogCaptureFixture, over: PingWork

@@ -164,3 +164,23 @@ def test_a_bandwidth_lease_is_work() -> None:
 def test_what_is_no_lease_is_refused(payload: bytes, schema: str | None) -> None:
     with pytest.raises(LeaseError):
         lease(LEASES, payload, schema, received_s=0.0)
+
+
+@pytest.mark.parametrize("lease_id", ["", "x" * 129, "a\nb", "a b", "\x00", "ü"])
+def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
+    bandwidth = pb.BandwidthLease(
+        lease_id=lease_id,
+        role=pb.BandwidthLease.CLIENT,
+        peer=pb.Peer(node="pi-2", address="10.0.0.2"),
+    )
+    payload = codec.encode(pb.Lease(node="pi-1", bandwidth=bandwidth))
+    with pytest.raises(LeaseError, match="lease_id"):
+        lease(LEASES, payload, topics.SCHEMA, 0.0)
+
+
+@pytest.mark.parametrize("node", ["", "x" * 5000, "a\nb", "a/b", "#"])
+def test_a_peers_name_is_one_of_a_node(node: str) -> None:
+    ping = pb.PingLease(peers=[pb.Peer(node=node, address="10.0.0.2")], count=1, ttl_s=1)
+    payload = codec.encode(pb.Lease(node="pi-1", ping=ping))
+    with pytest.raises((topics.TopicError, codec.MessageError), match="peer"):
+        lease(LEASES, payload, topics.SCHEMA, 0.0)

@@ -30,7 +30,7 @@ def test_a_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> Non
         SessionLock(tmp_path / "file" / "state")
 
 
-@pytest.mark.parametrize("damaged", [b"\0\0\0", b"one", b"\xff\n"])
+@pytest.mark.parametrize("damaged", [b"\0\0\0", b"one", b"\xff\n", b"9" * 32, b"-7\n"])
 def test_a_damaged_counter_never_goes_back(damaged: bytes) -> None:
     assert next_session(damaged) > 1_000_000_000
 

@@ -70,6 +70,19 @@ def test_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
 
 
+def test_binding_needs_certificates_and_a_setting_of_the_controller(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["kube", "extender-config", "--bind"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.count("\n") == 1
+    assert "--bind: expected an https address, got http://127.0.0.1:50506" in told.err
+    for options, named in (((), False), (("--bind",), True)):
+        assert run(["kube", "extender-config", "--address", "https://x:1", *TLS, *options]) == 0
+        assert ("needs bind = true in [extender]" in capsys.readouterr().out) == named
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.9", "[::1]"])
 def test_this_machine_needs_no_certificates(host: str, capsys: pytest.CaptureFixture[str]) -> None:
     (extender,) = printed(capsys, "--address", f"http://{host}:9")["extenders"]

@@ -1,15 +1,25 @@
 """`leadline score` as users call it, and the papers' worked examples through it."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
+import click
 import pytest
 import yaml
 from leadline_controller.cli.__main__ import run
+from leadline_controller.cli.output import track
 from leadline_controller.config import Settings
-from leadline_controller.strategies import DEFAULT_STRATEGY
+from leadline_controller.core.cycle import Decision
+from leadline_controller.core.options import build
+from leadline_controller.filters import FILTERS
+from leadline_controller.sim.score import begin, told
+from leadline_controller.sim.score import score as score_at_once
+from leadline_controller.sim.snapshot import load_snapshot
+from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 Capture = pytest.CaptureFixture[str]
@@ -277,3 +287,45 @@ def test_migrations_are_shown_in_the_table_too(capsys: Capture) -> None:
 
 def test_strategies_that_place_pod_by_pod_tell_of_no_migrations(capsys: Capture) -> None:
     assert "migrations" not in score(capsys, EXAMPLES / "kubedsm.yaml", "--strategy", "bef")
+
+
+@pytest.mark.parametrize("strategy", ["dacs", "kubedsm"])
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
+def test_what_is_streamed_is_what_the_decisions_say_at_once(
+    capsys: Capture, file: Path, strategy: str
+) -> None:
+    made = build(STRATEGIES[strategy], {})
+    whole = score_at_once(load_snapshot(file), made, FILTERS, 0)
+    arguments = ["score", "--snapshot", str(file), "--strategy", strategy, "-o"]
+    run([*arguments, "json"])
+    assert capsys.readouterr().out == json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    run([*arguments, "yaml"])
+    assert capsys.readouterr().out == yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
+
+
+@pytest.mark.parametrize("strategy", ["dacs", "kubedsm"])
+def test_no_pods_are_no_decisions(capsys: Capture, tmp_path: Path, strategy: str) -> None:
+    file = tmp_path / "empty.yaml"
+    file.write_text("apiVersion: leadline.dev/v1\nkind: ClusterSnapshot\nnodes: []\n")
+    assert score(capsys, file, "--strategy", strategy)["decisions"] == []
+    assert run(["score", "--snapshot", str(file), "--strategy", strategy, "-o", "yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["decisions"] == []
+
+
+def test_decisions_are_kept_by_nobody(tmp_path: Path) -> None:
+    """What a table or a stream has shown is let go before the next decision is made."""
+    snapshot = load_snapshot(EXAMPLES / "kube-default.yaml")
+    alive: WeakSet[Decision] = WeakSet()
+    for decision in begin(snapshot, build(STRATEGIES["dacs"], {}), FILTERS, 0).decisions:
+        assert len(alive) <= 1
+        alive.add(decision)
+        told(decision)
+
+
+def test_a_progress_bar_leaves_standard_output_alone(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for _ in track(["a"], "working"):
+        click.echo("{}")
+    assert capfd.readouterr().out == "{}\n"

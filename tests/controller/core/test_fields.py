@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from leadline_controller.core.fields import FieldError, Fields, shown
+from leadline_controller.core.fields import FieldError, Fields, shown, valid_text
 
 
 def read(data: Any, path: str = "root") -> Fields:
@@ -35,6 +35,15 @@ def read(data: Any, path: str = "root") -> Fields:
         ({"a": [{}, 3]}, lambda f: list(f.objects("a")), r"root.a\[1\]: expected an object, got 3"),
         ({"a": ["x", None]}, lambda f: f.texts("a"), r"root.a\[1\]: expected text, got nothing"),
         ({"a": {"k": 1}}, lambda f: f.text_map("a"), "root.a.k: expected text, got 1"),
+        (
+            {"a": "x\ud800"},
+            lambda f: f.text("a"),
+            "root.a: expected valid Unicode text, got",
+        ),
+        ({"a": ["\udfff"]}, lambda f: f.texts("a"), r"root.a\[0\]: expected valid Unicode text"),
+        ({"a": {"k": "\ud800"}}, lambda f: f.text_map("a"), "root.a.k: expected valid Unicode"),
+        ({"\ud800": 1}, lambda f: f, "root: expected valid Unicode text, got text"),
+        ({"a": "x\x00"}, lambda f: f.name("a"), "root.a: expected a name without control char"),
     ],
 )
 def test_errors_name_the_place(data: Any, read_it: Any, message: str) -> None:
@@ -74,3 +83,7 @@ def test_any_value_is_shown_short_and_on_one_line(value: object) -> None:
     text = shown(value)
     assert len(text) < 100
     assert "\n" not in text
+
+
+def test_half_characters_are_replaced_and_whole_ones_stay() -> None:
+    assert valid_text("a\ud800é\udfff✓😀\x00") == "a\ufffdé\ufffd✓😀\x00"

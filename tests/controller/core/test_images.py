@@ -116,3 +116,9 @@ def test_an_image_of_a_nodes_status_stands_for_one_layer() -> None:
 )
 def test_what_cannot_be_read_of_a_nodes_images_is_passed_over(listed: object) -> None:
     assert list(read_listed_images(listed)) == []
+
+
+def test_names_longer_than_any_reference_are_passed_over() -> None:
+    names = ["x" * 513, *(f"app-{i}" for i in range(40))]
+    found = list(read_listed_images([{"names": names, "sizeBytes": 1}]))
+    assert [image.name for image in found] == [full_name(f"app-{i}") for i in range(16)]

@@ -1,5 +1,8 @@
+from collections.abc import Iterator
+
 import pytest
-from leadline_controller.core.leases import ProbeLimits, RoundRobin, pairs, ping_peers
+from leadline_controller.core import leases as planning
+from leadline_controller.core.leases import PingRing, ProbeLimits, RoundRobin, pairs
 
 LIMITS = ProbeLimits(interval_s=10.0, duration_ms=2000, ttl_ms=5000)
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
@@ -7,17 +10,17 @@ ALL = [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 def test_without_anchors_every_pair_is_tested() -> None:
-    assert pairs(["c", "a", "b"], []) == ALL
+    assert list(pairs(["c", "a", "b"], [])) == ALL
 
 
 def test_with_anchors_each_node_is_tested_against_each() -> None:
-    assert pairs(["a", "b", "s"], ["s", "gone", "s"]) == [("a", "s"), ("b", "s")]
+    assert list(pairs(["a", "b", "s"], ["s", "gone", "s"])) == [("a", "s"), ("b", "s")]
 
 
 def test_anchors_are_tested_against_each_other_once() -> None:
     expected = [("a", "s"), ("t", "s"), ("a", "t")]
-    assert pairs(["a", "s", "t"], ["s", "t"]) == expected
-    assert pairs(["s", "t"], ["s", "t"]) == [("t", "s")]
+    assert list(pairs(["a", "s", "t"], ["s", "t"])) == expected
+    assert list(pairs(["s", "t"], ["s", "t"])) == [("t", "s")]
 
 
 def test_one_lease_at_a_time_in_turn() -> None:
@@ -120,13 +123,14 @@ def test_pairs_without_an_address_wait() -> None:
 )
 def test_whom_a_node_pings(node: str, anchors: list[str], expected: list[str]) -> None:
     addresses = {name: f"10.0.0.{i}" for i, name in enumerate("abcde")}
-    work = ping_peers(node, addresses, anchors, ProbeLimits(ping_peers=3))
+    work = PingRing(addresses, anchors, ProbeLimits(ping_peers=3)).work(node)
     assert [peer.node for peer in work.peers] == expected
 
 
 def test_every_node_is_pinged_by_as_many_as_it_pings() -> None:
     addresses = {f"n{i}": f"10.0.0.{i}" for i in range(9)}
-    works = [ping_peers(name, addresses, [], ProbeLimits(ping_peers=3)) for name in addresses]
+    ring = PingRing(addresses, [], ProbeLimits(ping_peers=3))
+    works = [ring.work(name) for name in addresses]
     pinged = [peer.node for work in works for peer in work.peers]
     assert {name: pinged.count(name) for name in addresses} == dict.fromkeys(addresses, 3)
 
@@ -153,3 +157,63 @@ def test_after_a_rest_no_lease_of_another_can_still_be_out() -> None:
     ours.rest(0.0)
     assert ours.next(theirs.running.ends_s - 0.1, ALL, ADDRESSES, "ours") is None
     assert ours.next(theirs.running.ends_s, ALL, ADDRESSES, "ours") is not None
+
+
+# Thousands of nodes.
+
+
+class Counted:
+    """Pairs, and how many of them were looked at."""
+
+    def __init__(self, wanted: Iterator[tuple[str, str]]) -> None:
+        self._wanted, self.count = wanted, 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        for pair in self._wanted:
+            self.count += 1
+            yield pair
+
+
+def test_a_lease_costs_no_look_at_all_pairs() -> None:
+    addresses = {f"n{i:05}": f"10.0.{i >> 8}.{i & 255}" for i in range(5000)}
+    leases = RoundRobin(LIMITS)
+    for turn in range(20):
+        wanted = Counted(pairs(list(addresses), [], leases.latest))
+        granted = leases.next(turn * 13.0, wanted, addresses, "x")
+        assert granted is not None
+        assert (granted[1][0], granted[0][0]) == ("n00000", f"n{turn + 1:05}")
+        assert wanted.count <= turn + 1
+
+
+def test_of_more_pairs_than_are_looked_at_each_has_its_turn_in_a_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 20)
+    names = [f"n{i:02}" for i in range(12)]  # 66 pairs
+    addresses = dict.fromkeys(names, "10.0.0.1")
+    leases = RoundRobin(LIMITS)
+    order = []
+    for turn in range(3 * 66):
+        wanted = Counted(pairs(names, [], leases.latest))
+        granted = leases.next(turn * 13.0, wanted, addresses, "x")
+        assert granted is not None
+        order.append((granted[1][0], granted[0][0]))
+        assert wanted.count <= 20
+        assert len(leases._last_s) <= 20
+    assert set(order[:66]) == set(order[66:132]) == set(order[132:]) == set(pairs(names, []))
+
+
+def test_with_more_anchors_than_are_looked_at_each_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 15)
+    names, anchors = [f"n{i:02}" for i in range(9)], ["n00", "n03", "n06"]
+    addresses = dict.fromkeys(names, "10.0.0.1")
+    leases = RoundRobin(LIMITS)
+    wanted = set(pairs(names, anchors))
+    order = []
+    for turn in range(len(wanted)):
+        granted = leases.next(turn * 13.0, pairs(names, anchors, leases.latest), addresses, "x")
+        assert granted is not None
+        order.append((granted[1][0], granted[0][0]))
+    assert set(order) == wanted

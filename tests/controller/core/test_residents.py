@@ -66,8 +66,8 @@ def test_anti_affinity_is_known_by_its_topology_keys() -> None:
     )
     residents = Residents().with_pods([(pod(), 0), (guard, 1)])
     assert residents.aversions.topology_keys == {"zone"}
-    wanted = (AffinityTerm("zone", (), frozenset({"default"})),)
-    assert residents.averse("x", lambda terms: terms == wanted).tolist() == [False, True]
+    wanted = AffinityTerm("zone", (), frozenset({"default"}))
+    assert residents.averse("zone", "x", lambda term: term == wanted).tolist() == [False, True]
 
 
 TABLE = NodeTable(

@@ -1,3 +1,5 @@
+import json
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -6,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.core.account import Account
 from leadline_controller.core.view import Floats
-from leadline_controller.history.codec import decode, encode
+from leadline_controller.history.codec import MOST_BYTES, decode, encode
 
 NAMES = st.text(max_size=8)
 
@@ -82,3 +84,77 @@ def test_an_account_that_lost_its_end_or_a_bit_is_refused() -> None:
         flipped[at] ^= 1
         with pytest.raises(ValueError, match="account"):
             decode(bytes(flipped))
+
+
+def packed(**changed: object) -> bytes:
+    """A sound account of one node with these fields changed."""
+    head: dict[str, object] = {
+        "nodes": ["n1"],
+        "parts": [],
+        "ages": [],
+        "scored": 1,
+        "rejected": 0,
+        "failing": {},
+        "reasons": [],
+    }
+    text = json.dumps(head | changed)
+    return zlib.compress(text.encode() + b"\n" + np.ones(1, dtype="<f4").tobytes())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"nodes": "n"},
+        {"nodes": [["n1"]]},
+        {"nodes": ["n1"] * 1000},
+        {"parts": ["cpu"] * 1000},
+        {"scored": "many"},
+        {"scored": -1},
+        {"scored": 2**32},
+        {"rejected": True},
+        {"failing": ["NodeName"]},
+        {"failing": {"NodeName": 1.5}},
+        {"reasons": [["n1"]]},
+        {"reasons": [["why", "n1"]]},
+        {"reasons": {"n1": ["why"]}},
+    ],
+    ids=str,
+)
+def test_a_field_of_another_kind_is_refused(changed: dict[str, object]) -> None:
+    assert decode(packed()).nodes == ("n1",)
+    with pytest.raises(ValueError, match="account"):
+        decode(packed(**changed))
+
+
+def test_what_unpacks_to_gigabytes_is_not_unpacked() -> None:
+    packing = zlib.compressobj(9)
+    bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(512)) + packing.flush()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="too long"):
+            decode(bomb)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * 2**20
+
+
+def test_json_that_is_nested_deep_is_refused() -> None:
+    with pytest.raises(ValueError, match="account"):
+        decode(zlib.compress(b"[" * 100_000))
+
+
+def test_half_a_character_in_a_stored_account_is_replaced() -> None:
+    told = decode(packed(nodes=["a\ud800"], failing={"\udfff": 1}, reasons=[[["\ud800"], ["b"]]]))
+    assert told.nodes == ("a\ufffd",)
+    assert (told.failing, told.reasons) == ({"\ufffd": 1}, {"b": ("\ufffd",)})
+
+
+def test_an_account_that_is_too_large_loses_its_reasons_first() -> None:
+    many = {f"n{i}": (f"Filter: {i}" * 100,) for i in range(MOST_BYTES // 500)}
+    whole = Account(nodes=("n1",), total=np.ones(1), scored=1, rejected=9, reasons=many)
+    told = decode(encode(whole))
+    assert (told.nodes, told.rejected, told.reasons) == (("n1",), 9, {})
+    names = tuple(f"{i:0200}" for i in range(MOST_BYTES // 150))
+    told = decode(encode(Account(nodes=names, total=np.ones(len(names)), scored=len(names))))
+    assert (told.nodes, told.scored) == ((), len(names))

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leadline_controller.history.rows import Settled
@@ -410,3 +411,61 @@ def test_a_copy_made_in_the_middle_of_writing_can_be_opened(
         assert listed(copy) == [f"p{n}" for n in range(i + 1)]
         copy.close()
     store.close()
+
+
+@pytest.mark.parametrize("where", ["disk", "memory"])
+def test_a_record_that_cannot_be_written_costs_none_beside_it(
+    where: str, tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened(tmp_path / "d.db" if where == "disk" else None, machine)
+    wrong: list[dict[str, Any]] = [
+        {"why": "a\ud800"},
+        {"times": 2**63},
+        {"account": None},
+        {"outcome": object()},
+    ]
+    rows = [machine.row(f"p{i}") for i in range(40)]
+    for at, changed in enumerate(wrong):
+        rows[7 * at] = rows[7 * at]._replace(**changed)
+    store.write([*rows, Settled("default/p39", "uid-p39", "bound")])
+    sound = [f"p{i}" for i in range(40) if i not in (0, 7, 14, 21)]
+    assert listed(store) == sound
+    assert [told.outcome for told in store.about("default/p39", 1)] == ["bound"]
+    store.close()
+    (line,) = said(caplog)  # the others within a minute
+    assert line.startswith("1 changes of decisions can't be written and are left out")
+    assert not aside(tmp_path / "d.db").exists()
+
+
+def test_rows_that_cannot_be_read_are_put_aside_and_the_others_stay(
+    tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "d.db"
+    full_of(path, machine)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE decisions SET up_s = 'soon' WHERE id % 3 = 0")
+    store = opened(path, machine)
+    kept = [f"p{i}" for i in range(60) if (i + 1) % 3]
+    assert listed(store) == kept
+    store.write([machine.row("after")])
+    assert listed(store) == [*kept, "after"]
+    store.close()
+    (line,) = said(caplog)
+    assert "decisions in it can't be read" in line
+    assert "40 decisions were rescued" in line
+
+
+def test_a_file_of_another_program_is_not_touched_at_all(tmp_path: Path, machine: Machine) -> None:
+    path = of_another_program(tmp_path)
+    path.chmod(0o644)
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("PRAGMA journal_mode = WAL")
+    before = path.stat(), path.read_bytes()
+    store = opened(path, machine)
+    store.write([machine.row("a")])
+    store.close()
+    assert (path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes()) == (
+        *(before[0].st_mode, before[0].st_mtime_ns),
+        before[1],
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["d.db"]

@@ -13,6 +13,7 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.builders import node
+from tests.controller.ingest.any_lease import AnyLease
 from tests.controller.ingest.board import BOOT_ID, CLUSTER, Board, payload
 
 NOW_S = 1000.0
@@ -24,11 +25,9 @@ class Ingest:
 
     def __init__(self) -> None:
         self.state = TelemetryState(TimesToLive())
-        self.births: list[str] = []
-        self.tests: list[tuple[str, str]] = []
-        self.folder = Folder(
-            CLUSTER, self.state, self.births.append, lambda *told: self.tests.append(told)
-        )
+        self.leases = AnyLease()
+        self.births, self.tests = self.leases.births, self.leases.tests
+        self.folder = Folder(CLUSTER, self.state, self.leases)
 
     def take(
         self,
@@ -349,11 +348,12 @@ def test_bad_bytes_are_counted_and_change_nothing(
 def test_a_bug_of_our_own_is_counted_and_told(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def careless(_: str) -> None:
-        raise RuntimeError("a bug\nof two lines")
+    class Careless(AnyLease):
+        def on_birth(self, node: str) -> None:
+            raise RuntimeError("a bug\nof two lines")
 
     state = TelemetryState(TimesToLive())
-    folder = Folder(CLUSTER, state, careless, lambda *_: None)
+    folder = Folder(CLUSTER, state, Careless())
     folder.fold(
         board.topic(topics.Kind.BIRTH), payload(board.birth()), SCHEMA, NOW_S, retained=False
     )

@@ -8,11 +8,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from leadline_controller.core.leases import DELIVERY_S, BandwidthWork, PingWork, ProbeLimits
+from leadline_controller.core.model import Node
 from leadline_controller.ingest.fold import Folder
-from leadline_controller.ingest.leases import LeaseSender, Prober
+from leadline_controller.ingest.leases import LeaseSender, Prober, Probing
 from leadline_controller.ingest.session import BrokerSession, BrokerSettings
 from leadline_controller.state.telemetry import Agent, TelemetryState, TimesToLive
 from leadline_wire import topics
+from leadline_wire.codec import encode, kind_of
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.ingest.board import CLUSTER, Board
@@ -49,13 +51,16 @@ class Scene:
     def __init__(self, *names: str, anchors: tuple[str, ...] = ()) -> None:
         self.fleet = Fleet()
         self.sent = Sent()
-        self.prober = Prober(self.fleet.state, self.sent, LIMITS, anchors)
+        self.nodes: dict[str, Node] = {}
+        probing = Probing(LIMITS, anchors)
+        self.prober = Prober(self.fleet.state, self.sent, probing, lambda: self.nodes)
         for name in names:
             self.born(name)
 
     def born(
         self, name: str, address: str = "192.0.2.1", probes: tuple[str, ...] = ("iperf3",)
     ) -> None:
+        self.nodes[name] = Node(name, addresses=(address,))
         agent = Agent(name, address=address, probes=probes)
         self.fleet.state.birth(agent, self.fleet.stamp(name))
         self.prober.on_birth(name)
@@ -146,6 +151,146 @@ def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
     assert first.sent.tests[0][1].lease_id != second.sent.tests[0][1].lease_id
 
 
+# Where leases lead.
+
+
+def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("n1", "n2", "liar")
+    scene.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
+    for now_s in range(0, 300, 10):
+        scene.prober.tick(float(now_s))
+    assert {node for node, _ in (*scene.sent.pings, *scene.sent.tests)} == {"n1", "n2"}
+    peers = {peer.node for _, work in scene.sent.pings for peer in work.peers}
+    assert peers == {"n1", "n2"}
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "node liar is not probed: its agent's address 192.0.2.1 is neither an address of the node "
+        "object (10.0.0.9) nor in probe.networks; set probe.address on the board, or "
+        "probe.networks here"
+    )
+
+
+def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("n1")
+    for turn in range(100):
+        scene.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
+        scene.prober.tick(float(turn))
+    assert len(caplog.records) == 1
+
+
+def test_only_nodes_of_the_cluster_are_probed() -> None:
+    scene = Scene("n1", "n2", "phantom")
+    del scene.nodes["phantom"]
+    scene.prober.tick(0.0)
+    assert scene.sent.pinged() == ["n1", "n2"]
+
+
+def test_nothing_is_probed_while_nobody_knows_the_nodes() -> None:
+    fleet, sent = Fleet("n1", "n2"), Sent()
+    Prober(fleet.state, sent, Probing(LIMITS), lambda: None).tick(0.0)
+    assert (sent.pings, sent.tests) == ([], [])
+
+
+def test_thousands_of_ping_leases_do_not_go_out_at_once() -> None:
+    scene = Scene(*(f"n{i:04}" for i in range(2000)))
+    sent = []
+    for tick in range(60):
+        scene.prober.tick(tick / 2)
+        sent.append(len(scene.sent.pinged()))
+    assert max(sent) == 100
+    assert sum(sent[:40]) >= 2000  # all have one before the first is due again
+    assert sum(sent[40:]) >= 1000
+
+
+# What answers a lease.
+
+
+class Answers:
+    """A prober and the folder that asks it, and two boards."""
+
+    def __init__(self) -> None:
+        self.scene = Scene("n1", "n2")
+        self.state = self.scene.fleet.state
+        self.folder = Folder(CLUSTER, self.state, self.scene.prober)
+        self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
+        self.scene.prober.tick(100.0)
+        self.lease = next(work for _, work in self.scene.sent.tests if work.role == "client")
+
+    def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
+        topic = self.boards[node].topic(kind_of(message))
+        self.folder.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
+
+    def known(self) -> list[tuple[float | None, float | None]]:
+        return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
+
+
+def test_a_bandwidth_counts_under_its_lease_once() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    for mbps in (90.0, 91.0):
+        answers.take("n1", n1.bandwidth("n2", mbps, lease_id=answers.lease.lease_id))
+    assert answers.known() == [(None, 90.0)]
+    assert answers.state.refused == {"not_leased": 1}
+
+
+def test_a_bandwidth_over_its_lease_leaves_it_open_and_no_message_counts_as_lost() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.bandwidth("n2", 900_000.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == []
+    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == [(None, 90.0)]
+    assert answers.state.refused == {"over_lease": 1}
+    assert answers.state.lost_messages("n1") == 0
+
+
+def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() -> None:
+    before, after = Answers(), Answers()
+    n1 = after.boards["n1"]
+    after.take("n1", n1.bandwidth("n2", 90.0, lease_id=before.lease.lease_id))
+    assert after.known() == []
+    assert after.state.refused == {"not_leased": 1}
+
+
+def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
+    answers = Answers()
+    answers.scene.prober.stand_by(150.0)
+    assert answers.scene.prober.pinged_by("n1") == {"n2"}
+    answers.scene.prober.stand_by(1000.0)
+    assert answers.scene.prober.pinged_by("n1") == set()
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == []
+
+
+def test_round_trips_count_for_leased_peers_only() -> None:
+    answers = Answers()
+    answers.scene.fleet.birth("n3")
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.rtt(("n2", 1.5), ("n3", 0.1)))
+    assert [(x.a, x.b, x.rtt_ms) for x in answers.state.links(101.0)] == [("n1", "n2", 1.5)]
+    assert answers.state.refused == {"not_leased": 1}
+    stranger = Board("n3", session=2)
+    topic = stranger.topic(topics.Kind.RTT)
+    answers.folder.fold(
+        topic, encode(stranger.rtt(("n1", 0.1))), topics.SCHEMA, 101.0, retained=False
+    )
+    assert answers.state.refused == {"not_leased": 2}
+
+
+def test_round_trips_that_come_too_often_are_refused() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    for _ in range(100):
+        answers.take("n1", n1.rtt(("n2", 1.5)))
+    assert 90 <= answers.state.refused["too_often"] < 100
+    assert answers.state.lost_messages("n1") == 0
+
+
 # Whole: boards that speak the wire over a real broker.
 
 QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
@@ -163,8 +308,10 @@ class Bench:
         def publish(topic: str, kind: topics.Kind, payload: bytes) -> None:
             self.session.publish(topic, kind, payload)
 
-        self.prober = Prober(self.state, LeaseSender(CLUSTER, publish), QUICK, ())
-        folder = Folder(CLUSTER, self.state, self.prober.on_birth, self.prober.on_bandwidth)
+        nodes = {name: Node(name, addresses=("192.0.2.1",)) for name in ("n1", "n2", "n3")}
+        sender = LeaseSender(CLUSTER, publish)
+        self.prober = Prober(self.state, sender, Probing(QUICK), lambda: nodes)
+        folder = Folder(CLUSTER, self.state, self.prober)
         settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
         self.session = BrokerSession(settings, folder)
         self.pings: Counter[str] = Counter()

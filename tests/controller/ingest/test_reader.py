@@ -4,6 +4,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from leadline_controller.ingest import reader
 from leadline_controller.ingest.reader import Carried, ReadingClient
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
@@ -45,6 +46,16 @@ SCHEMA = user(b"schema", b"leadline.v1")
 EVERYTHING = (
     b"\x01\x01" + EXPIRY + b"\x03" + text(b"application/protobuf") + b"\x08" + text(b"reply/to")
 ) + (b"\x09" + text(b"\x00\xff") + b"\x23\x00\x07" + user(b"other", b"x") + SCHEMA)
+
+
+def test_what_is_kept_of_properties_is_short() -> None:
+    before = reader._kept.cache_info().currsize
+    for number in range(20):
+        long = user(b"schema", f"{number}".encode() * 20_000)
+        _, carried, _ = reader._publication(publication(properties=long)[4:])
+        assert carried.schema is not None
+        assert len(carried.schema) >= 20_000
+    assert reader._kept.cache_info().currsize == before
 
 
 class Reading(ReadingClient):

@@ -2,6 +2,7 @@
 
 import logging
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
+from tests.controller.ingest.any_lease import AnyLease
 from tests.controller.ingest.board import CLUSTER, Board
 from tests.controller.ingest.wire_client import connected, properties_of
 from tests.support.certificates import Authority, Certificate
@@ -29,14 +31,38 @@ from tests.support.ports import free_port, wait_until
 pytestmark = pytest.mark.broker
 
 
+def test_what_the_broker_keeps_of_a_node_can_be_fetched_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    n1 = Board("n1")
+    with mosquitto() as broker, connected(broker) as client:
+        client.send(n1, n1.status(online=True))
+        client.send(n1, n1.birth())
+        with connected_ears(broker, caplog) as ears:
+            wait_until(lambda: ears.state.agents().get("n1"), "it comes with the connection")
+            ears.state.keep(frozenset({"n2"}), 1000.0)
+            ears.state.keep(frozenset({"n2"}), 2000.0)  # it was silent for long
+            assert ears.state.agents() == {}
+            assert ears.state.keep(frozenset({"n1", "n2"}), 2001.0) == ["n1"]
+            ears.session.fetch(["n1", "never-heard"])
+            wait_until(lambda: ears.state.agents().get("n1"), "it is sent again")
+            wait_until(lambda: ears.state.agents()["n1"].address, "with its address")
+            assert ears.online() is True
+            client.send(n1, n1.report())
+            wait_until(lambda: ears.cpu(), "what it says later comes")
+            time.sleep(0.2)
+            assert ears.state.refused == {}  # nothing comes twice
+
+
 class Ears:
     """A session, and what came in through it."""
 
     def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
         self.now_s = 1000.0
         self.state = TelemetryState(TimesToLive())
-        self.births: list[str] = []
-        folder = Folder(CLUSTER, self.state, self.births.append, lambda *_: None)
+        leases = AnyLease()
+        self.births = leases.births
+        folder = Folder(CLUSTER, self.state, leases)
         settings = BrokerSettings(host, port, CLUSTER, "controller", tls)
         self.session = BrokerSession(settings, folder, lambda: self.now_s)
 

@@ -63,6 +63,13 @@ class WireClient:
 
     def listen(self, board: Board, answer: Callable[[pb.Lease], None] | None = None) -> None:
         """Take this board's leases, and tell `answer` of each, on the client's thread."""
+        self._listen(board.topic(topics.Kind.LEASE), answer)
+
+    def listen_to_all(self, cluster: str) -> None:
+        """Take the leases of every board."""
+        self._listen(topics.subscription(cluster, topics.Kind.LEASE))
+
+    def _listen(self, topic: str, answer: Callable[[pb.Lease], None] | None = None) -> None:
         subscribed = threading.Event()
 
         def on_message(_: Client, __: Any, message: MQTTMessage) -> None:
@@ -75,7 +82,7 @@ class WireClient:
 
         self._client.on_message = on_message
         self._client.on_subscribe = lambda *_: subscribed.set()
-        self._client.subscribe(board.topic(topics.Kind.LEASE), qos=1)
+        self._client.subscribe(topic, qos=1)
         assert subscribed.wait(20)
 
     def drop(self) -> None:

@@ -22,6 +22,7 @@ from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.state.telemetry import Agent, BoardReading
 from leadline_controller.strategies.kube_default import KubeDefault
 
+from tests.attack.hostile_pods import manifest as large_manifest
 from tests.controller.builders import manifest
 from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
 from tests.controller.state.fleet import Fleet
@@ -283,6 +284,25 @@ async def test_an_annotation_that_cant_be_read_is_named_and_the_pod_stays() -> N
         stage.cluster.put_pod(replace(bad, problem=None))
         await stage.clock.advance(1)
     assert stage.where() == {"bad": "n1"}
+
+
+async def test_a_pod_that_demands_too_much_says_so_and_does_not_take_the_loop_again() -> None:
+    large = large_manifest("spread constraints")
+    large["spec"]["schedulerName"] = "leadline"
+    cluster = CountingCluster([node("n1")], [read_pod(large)])
+    stage = Stage(cluster)
+    async with stage.running():
+        await stage.clock.advance(30)
+        cluster.put_node(node("n2"))  # news that wakes the pods that it may help
+        await stage.clock.advance(29)
+    (event,) = stage.events("large")
+    assert (event.reason, event.message) == (
+        "FailedScheduling",
+        "the pod has more than 500 affinity terms, spread constraints, label expressions, "
+        "tolerations and resources, more than Leadline evaluates",
+    )
+    (recorded,) = cluster.events
+    assert recorded.count == 1, "it is tried again after a minute"
 
 
 async def test_a_pod_that_fits_nowhere_says_so_and_is_woken_when_there_is_room() -> None:

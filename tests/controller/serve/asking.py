@@ -8,7 +8,7 @@ from typing import Any
 from leadline_controller.core.cycle import Filter, Strategy
 from leadline_controller.core.model import Node, Pod
 from leadline_controller.core.ports import Listed
-from leadline_controller.filters import FILTERS, OWN
+from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.serve.extender_adviser import Adviser, Advising
 from leadline_controller.serve.extender_protocol import Question, read_question
 from leadline_controller.sim.clock import SimClock
@@ -77,6 +77,7 @@ class Scene:
             strategy or Dacs(alpha=0.0),
             FILTERS if every_filter else OWN_FILTERS,
             OWN_FILTERS,
+            FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
             Random(7),
             whole=every_filter,
             warm_up_s=warm_up_s,

@@ -4,8 +4,11 @@ import asyncio
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,16 @@ import pytest
 from leadline_controller.core.manifest import read_node
 from leadline_controller.core.model import Pod
 from leadline_controller.core.ports import PodChanged
-from leadline_controller.serve.extender import ExtenderServer, Limits
+from leadline_controller.serve import extender_connections
+from leadline_controller.serve import extender_protocol as protocol
+from leadline_controller.serve.extender import Body, ExtenderServer, Limits
+from leadline_controller.serve.extender_json import StoppedError
+from leadline_controller.serve.extender_protocol import Question
 from leadline_controller.serve.settings import ExtenderSettings, ServeError, TlsFiles
 from leadline_controller.sim.cluster import SimCluster
 
+from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing
+from tests.attack.extender_client import Address, Connection
 from tests.controller.serve.asking import Scene, args, pending, wants, wide
 from tests.support.certificates import Authority, Certificate
 from tests.support.ports import free_port
@@ -38,8 +47,9 @@ def listed(**how: Any) -> Scene:
 async def answering(
     scene: Scene, limits: Limits | None = None, tls: TlsFiles | None = None
 ) -> AsyncIterator[str]:
-    """An extender in this event loop; yields host:port."""
-    server = ExtenderServer(ExtenderSettings("127.0.0.1:0", tls), scene.adviser, limits)
+    """An extender in this event loop, which binds where it has `tls`; yields host:port."""
+    settings = ExtenderSettings("127.0.0.1:0", tls, bind=tls is not None)
+    server = ExtenderServer(settings, scene.adviser, limits)
     address = await server.start()
     try:
         yield address
@@ -49,31 +59,75 @@ async def answering(
 
 
 async def post(
-    address: str, verb: str, body: bytes, headers: Mapping[str, str] | None = None
+    address: str, verb: str, body: bytes, shown: ssl.SSLContext | None = None
 ) -> tuple[int, Any]:
+    url = f"{'http' if shown is None else 'https'}://{address}/{verb}"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"http://{address}/{verb}", data=body, headers=headers) as answer,
+        session.post(url, data=body, ssl=shown or True) as answer,
     ):
         return answer.status, await answer.json()
 
 
-async def test_filter_prioritize_and_bind() -> None:
+@dataclass(frozen=True)
+class Secured:
+    """What the extender has, and what kube-scheduler shows."""
+
+    tls: TlsFiles
+    shown: ssl.SSLContext
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="module")
+def secured(authority: Authority) -> Secured:
+    shown = client_context(authority, authority.client("kube-scheduler"))
+    return Secured(files(authority.server("127.0.0.1")), shown)
+
+
+def files(certificate: Certificate) -> TlsFiles:
+    return TlsFiles(certificate.ca_file, certificate.cert_file, certificate.key_file)
+
+
+def client_context(authority: Authority, shown: Certificate | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.ca_file)
+    if shown is not None:
+        context.load_cert_chain(shown.cert_file, shown.key_file)
+    return context
+
+
+async def test_filter_prioritize_and_bind(secured: Secured) -> None:
     scene = listed()
     pod = scene.cluster.put_pod(pending(wants("web", 50)))
     scene.hear(PodChanged(pod))
     question = args(wants("web", 50, data_mb="100"), NAMES)
-    async with answering(scene) as address:
-        status, filtered = await post(address, "filter", question)
+    async with answering(scene, tls=secured.tls) as address:
+        status, filtered = await post(address, "filter", question, secured.shown)
         assert (status, filtered["NodeNames"], filtered["Error"]) == (200, ["n2", "n3"], "")
         assert filtered["FailedAndUnresolvableNodes"].keys() == {"n1"}
-        status, ranked = await post(address, "prioritize", question)
+        status, ranked = await post(address, "prioritize", question, secured.shown)
         assert status == 200
         assert {each["Host"]: each["Score"] for each in ranked}["n1"] == 0
         binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
         body = json.dumps(binding).encode()
-        assert await post(address, "bind", body) == (200, {"Error": ""})
+        assert await post(address, "bind", body, secured.shown) == (200, {"Error": ""})
     assert scene.cluster.pod("default/web").node_name == "n3"
+
+
+async def test_binding_is_closed_unless_it_is_configured() -> None:
+    scene = listed()
+    pod = scene.cluster.put_pod(pending(wants("web")))
+    scene.hear(PodChanged(pod))
+    async with answering(scene) as address:
+        await post(address, "filter", args(wants("web"), NAMES))
+        binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
+        status, answer = await post(address, "bind", json.dumps(binding).encode())
+    assert status == 404
+    assert "set bind = true in [extender]" in answer["Error"]
+    assert scene.cluster.pod("default/web").node_name is None
 
 
 async def test_health() -> None:
@@ -88,9 +142,11 @@ async def test_health() -> None:
 
 @pytest.mark.parametrize("verb", ["filter", "bind", "prioritize"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"Pod":' + b"[" * 50_000])
-async def test_what_is_malformed_is_an_error_of_the_protocol(verb: str, body: bytes) -> None:
-    async with answering(listed()) as address:
-        status, answer = await post(address, verb, body)
+async def test_what_is_malformed_is_an_error_of_the_protocol(
+    verb: str, body: bytes, secured: Secured
+) -> None:
+    async with answering(listed(), tls=secured.tls) as address:
+        status, answer = await post(address, verb, body, secured.shown)
     assert status == (400 if verb == "prioritize" else 200)
     assert answer.keys() == {"Error"}
     assert answer["Error"].startswith("leadline: ")
@@ -142,7 +198,7 @@ async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
         each["status"]["images"] = images
     question = args(wants("web", 50), nodes=nodes)
     assert len(question) > 15_000_000
-    async with answering(listed(), Limits(answer_s=PATIENCE_S)) as address:
+    async with answering(listed(), Limits(answer_s=PATIENCE_S, head_s=PATIENCE_S)) as address:
         large = asyncio.create_task(post(address, "filter", question))
         meanwhile = 0
         while not large.done():
@@ -169,6 +225,76 @@ async def test_what_is_too_long_is_an_error_of_the_protocol(chunked: bool) -> No
         async with session.post(f"http://{address}/filter", data=body) as answer:
             told = (await answer.json())["Error"]
     assert told == ("leadline: the request is longer than 3000 bytes; set nodeCacheCapable: true")
+
+
+async def test_what_all_requests_hold_together_is_bounded() -> None:
+    """Those that find no room wait for those before them, and one that waits for too long is told
+    what to do."""
+    limits = Limits(answer_s=2.0, body_bytes=400_000, held_bytes=500_000, large_bytes=1000)
+    question = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
+    assert 300_000 < len(question) < 400_000
+    async with answering(listed(), limits) as text:
+        address = Address.of(text)
+        slow = await address.connect()
+        slow.writer.write(HEAD.replace(b"1000", b"400000") + question[:1000])
+        await asyncio.sleep(0.05)
+        (told,) = await all_at_once(address, question, 1)
+        assert told.startswith("leadline: not answered within 2 s with 3")
+        assert told.endswith(" bytes; set nodeCacheCapable: true")
+        assert await passing(address, args(wants("web", 50), NAMES)) == {"n2", "n3"}
+        slow.close()
+        errors = await all_at_once(address, question, 3)
+    assert "" in errors
+    assert all(not error or "nodeCacheCapable: true" in error for error in errors)
+
+
+@pytest.mark.parametrize("ends", ["client goes", "time is up"])
+async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def read_for_ever(_body: Body, _known: object, stopped: Callable[[], bool]) -> Question:
+        began.set()
+        while not stopped():
+            time.sleep(0.001)
+        ended.set()
+        raise StoppedError
+
+    async with answering(listed(), Limits(answer_s=1.0, large_bytes=1000)) as text:
+        address, question = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
+        with monkeypatch.context() as patch:
+            patch.setattr(protocol, "read_question", read_for_ever)
+            connection = await address.connect()
+            asking = asyncio.create_task(connection.post("/filter", question))
+            assert await asyncio.to_thread(began.wait, PATIENCE_S)
+            if ends == "client goes":
+                connection.close()
+                with pytest.raises((OSError, EOFError)):
+                    await asking
+            else:
+                assert b"not answered within 1 s" in (await asking)[1]
+                connection.close()
+            assert await asyncio.to_thread(ended.wait, PATIENCE_S)
+        assert await passing(address, question) == {"n1", "n2", "n3"}
+
+
+async def test_spoiled_requests_are_judged_rightly_or_refused(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with answering(listed(), tls=secured.tls) as text:
+        assert await mutations(Address.of(text, secured.shown), 700) == []
+    assert not [record for record in caplog.records if record.exc_info]
+    assert len(caplog.records) <= 20
+
+
+async def test_what_goes_wrong_in_many_ways_is_logged_twenty_times_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with answering(listed()) as text:
+        connection = await Address.of(text).connect()
+        for number in range(50):
+            await connection.post("/filter", b"{" + b" " * number)
+        connection.close()
+    assert len(caplog.records) == 20
 
 
 async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:
@@ -250,10 +376,12 @@ async def test_a_head_without_an_end_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
-async def test_rubbish_of_many_bytes_is_an_error_of_the_protocol(verb: str) -> None:
+async def test_rubbish_of_many_bytes_is_an_error_of_the_protocol(
+    verb: str, secured: Secured
+) -> None:
     question = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
-    async with answering(listed(), Limits(answer_s=PATIENCE_S)) as address:
-        _, answer = await post(address, verb, question)
+    async with answering(listed(), Limits(answer_s=PATIENCE_S), secured.tls) as address:
+        _, answer = await post(address, verb, question, secured.shown)
         assert answer["Error"].startswith("leadline: ")
 
 
@@ -309,26 +437,68 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
         writer.close()
 
 
-async def test_connections_are_bounded_and_those_that_end_make_room() -> None:
-    async with answering(listed(), Limits(connections=2)) as address:
-        host, port = address.split(":")
-        held = [await asyncio.open_connection(host, int(port)) for _ in range(2)]
-        one_too_many, writer = await asyncio.open_connection(host, int(port))
-        with suppress(ConnectionResetError):
-            assert await read_to_the_end(one_too_many) == b""
-        writer.close()
-        for _, each in held:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_connections_are_bounded_and_who_does_least_gives_way(kind: str) -> None:
+    """An idle connection that is asked over within a moment of its end is opened again, by Go as
+    well as here."""
+    async with answering(listed()) as text:
+        address, question = Address.of(text), args(wants("web", 50), NAMES)
+        async with crowd(address, 100, kind):
+            for _ in range(5):
+                assert await passing(address, question) == {"n2", "n3"}
+
+
+async def test_the_oldest_silent_connection_gives_way_and_the_one_that_is_idle_longest() -> None:
+    async with answering(listed(), Limits(connections=2)) as text:
+        address = Address.of(text)
+        first, second = [await asked_over(address) for _ in range(2)]
+        silent = [await address.touch() for _ in range(2)]
+        await asyncio.sleep(0.05)
+        await first.get("/healthz")  # so the second one is idle for longer
+        third = await address.connect()
+        assert await silent[0].is_closed(PATIENCE_S)
+        assert (await third.get("/healthz"))[0] == 200
+        assert await second.is_closed(PATIENCE_S)
+        assert not await silent[1].is_closed(0.05)
+        for each in (first, third):
+            assert (await each.get("/healthz"))[0] == 200
+        for each in (first, second, third, *silent):
             each.close()
-        assert await answered_at_last(address)
 
 
-async def answered_at_last(address: str) -> bool:
-    for _ in range(200):
-        with suppress(aiohttp.ClientError):
-            status, _ = await post(address, "filter", args(wants("web"), NAMES))
-            return status == 200
-        await asyncio.sleep(0.02)
-    return False
+async def asked_over(address: Address) -> Connection:
+    connection = await address.connect()
+    assert (await connection.get("/healthz"))[0] == 200
+    return connection
+
+
+async def test_over_tls_who_never_shakes_hands_keeps_nobody_out(secured: Secured) -> None:
+    async with answering(listed(), tls=secured.tls) as text:
+        address, question = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
+        async with crowd(address, 100, "silent"):
+            for _ in range(3):
+                assert await passing(address, question) == {"n2", "n3"}
+
+
+async def test_what_one_address_can_take_is_bounded_where_it_is_not_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extender_connections, "_is_this_machine", lambda _: False)
+    async with answering(listed(), Limits(connections=100, peer_connections=2)) as text:
+        address = Address.of(text)
+        silent = [await address.touch() for _ in range(3)]
+        assert await silent[0].is_closed(PATIENCE_S)
+        assert not await silent[2].is_closed(0.1)
+        for each in silent:
+            each.close()
+
+
+@pytest.mark.parametrize(
+    ("peer", "here"),
+    [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("192.0.2.1", False), ("", 0)],
+)
+def test_who_is_this_machine(peer: str, here: bool) -> None:
+    assert extender_connections._is_this_machine(peer) == here
 
 
 async def test_one_that_cannot_be_ready_says_so_in_time() -> None:
@@ -345,13 +515,15 @@ class Stuck(SimCluster):
         await asyncio.Event().wait()
 
 
-async def test_a_binding_that_takes_too_long_is_given_up() -> None:
+async def test_a_binding_that_takes_too_long_is_given_up(secured: Secured) -> None:
     scene = Scene(cluster=Stuck([read_node(each) for each in NODES]))
     scene.list()
     pod = scene.cluster.put_pod(pending(wants("web")))
+    scene.hear(PodChanged(pod))
     binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
-    async with answering(scene, SHORT) as address:
-        _, answer = await post(address, "bind", json.dumps(binding).encode())
+    async with answering(scene, SHORT, secured.tls) as address:
+        await post(address, "filter", args(wants("web"), NAMES), secured.shown)
+        _, answer = await post(address, "bind", json.dumps(binding).encode(), secured.shown)
     assert answer["Error"] == "leadline: not answered within 0.3 s"
 
 
@@ -372,22 +544,6 @@ async def test_what_goes_wrong_again_and_again_is_logged_once(
         for _ in range(3):
             await post(address, "filter", b"{")
     assert len(caplog.records) == 1
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pki"))
-
-
-def files(certificate: Certificate) -> TlsFiles:
-    return TlsFiles(certificate.ca_file, certificate.cert_file, certificate.key_file)
-
-
-def client_context(authority: Authority, shown: Certificate | None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=authority.ca_file)
-    if shown is not None:
-        context.load_cert_chain(shown.cert_file, shown.key_file)
-    return context
 
 
 async def test_over_tls_only_those_with_a_certificate_are_answered(
@@ -460,6 +616,8 @@ def test_an_address_that_others_can_reach_needs_tls(authority: Authority) -> Non
     with pytest.raises(ServeError, match="needs TLS with client certificates"):
         ExtenderSettings("0.0.0.0:50506")
     tls = files(authority.server("127.0.0.1"))
+    with pytest.raises(ServeError, match="only those with a certificate may have pods bound"):
+        ExtenderSettings("127.0.0.1:50506", bind=True)
     settings = ExtenderSettings("[::]:50506", tls)
     assert (settings.host, settings.port) == ("::", 50506)
     with pytest.raises(ServeError, match="host:port only"):

@@ -1,8 +1,8 @@
 """What is said of a pod, what is assumed of it meanwhile, and what is learnt afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -17,13 +17,14 @@ from leadline_controller.core.ports import (
     RefusedError,
     UnavailableError,
 )
+from leadline_controller.serve import extender_adviser
 from leadline_controller.serve.extender_adviser import AdviceError
 from leadline_controller.serve.extender_protocol import Binding, Question
 from leadline_controller.sim.cluster import SimCluster
 from leadline_controller.state.decisions import BOUND, PENDING
 
 from tests.controller.serve.asking import Scene, asked, pending, wants, wide
-from tests.kube.objects import node
+from tests.kube.objects import Object, node
 
 PATIENCE_S = 20.0
 NAMES = ["n1", "n2", "n3"]
@@ -324,6 +325,19 @@ async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene)
     assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
 
 
+async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene) -> None:
+    pods = [put(scene, f"web-{i}") for i in range(40)]
+    for pod in pods:
+        scene.adviser.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
+    detailed = [uid for uid, each in scene.adviser._open.items() if each.has_basis]
+    assert detailed == [pod.uid for pod in pods[-32:]]
+    scene.hear(PodChanged(replace(pods[0], node_name="n2")))
+    record = scene.decisions.get("default/web-0")
+    assert record is not None
+    assert record.decision.why.startswith("kube-scheduler chose it over n3: ")
+    await scene.adviser.close()
+
+
 async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> None:
     pod = put(scene, "web", 5000)
     scene.adviser.filter(asked(wants("web", 5000), NAMES))
@@ -353,10 +367,163 @@ async def test_bind_binds_this_very_pod(scene: Scene) -> None:
     assert scene.outcome("web") == ("n2", BOUND)
 
 
-async def test_bind_does_not_wait_for_our_own_watch(scene: Scene) -> None:
+async def test_bind_waits_a_moment_for_our_own_watch() -> None:
+    """The filters look at the pod as the API server has it, not as anybody says that it is."""
+    scene = Scene(boards(10), unsure_s=PATIENCE_S)
+    scene.list()
     pod = scene.cluster.put_pod(pending(wants("new")))
-    await scene.adviser.bind(binding(pod, "n1"))
+    scene.adviser.filter(asked(wants("new"), ["n1"]))
+    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    scene.hear(PodChanged(pod))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
     assert scene.cluster.pod("default/new").node_name == "n1"
+
+
+async def test_a_pod_that_the_watch_never_shows_is_not_bound(scene: Scene) -> None:
+    pod = scene.cluster.put_pod(pending(wants("new")))
+    scene.adviser.filter(asked(wants("new"), NAMES))
+    with pytest.raises(AdviceError, match="the API server does not show pod default/new"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/new").node_name is None
+
+
+async def test_bind_refuses_pods_that_nobody_asked_about(scene: Scene) -> None:
+    pod, other = put(scene, "web"), put(scene, "other")
+    scene.adviser.prioritize(asked(wants("other"), NAMES))
+    with pytest.raises(AdviceError, match="uid uid-web: nobody asked about such a pod within 900"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    await scene.clock.advance(899.0)
+    await scene.adviser.bind(binding(other, "n1"))
+
+
+async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), NAMES))
+    await scene.clock.advance(901.0)
+    with pytest.raises(AdviceError, match="nobody asked about"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    scene.hear(PodGone(pod))
+    assert not scene.adviser._asked_s
+
+
+async def test_pods_that_are_asked_about_are_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extender_adviser, "_MOST_ASKED", 100)
+    for number in range(200):
+        scene.adviser.filter(asked(wants(f"p{number}"), []))
+    assert len(scene.adviser._asked_s) == 100
+    scene.adviser.filter(asked({**wants("web"), "metadata": {"name": "w", "uid": "x" * 999}}, []))
+    assert not any(len(uid) > 253 for uid in scene.adviser._asked_s)
+    assert not any(len(uid) > 253 for uid in scene.adviser._open)
+
+
+TAINT = {"key": "for", "value": "nobody", "effect": "NoSchedule"}
+UNFIT: Mapping[str, tuple[Object, Object, str]] = {
+    "a taint": (wide("n1", 10, taints=[TAINT]), {}, "n1: Leadline TaintToleration: "),
+    "a cordon": (wide("n1", 10, unschedulable=True), {}, "n1: Leadline NodeUnschedulable: "),
+    "no room": (wide("n1", 10, cpu="50m"), {}, "n1: Leadline NodeResourcesFit: insufficient cpu"),
+    "no label": (wide("n1", 10), {"nodeSelector": {"disk": "fast"}}, "n1: Leadline NodeAffinity: "),
+}
+
+
+@pytest.mark.parametrize(("node", "spec", "told"), UNFIT.values(), ids=UNFIT.keys())
+async def test_bind_refuses_what_kube_scheduler_itself_would_refuse(
+    node: Object, spec: Object, told: str
+) -> None:
+    scene = Scene([read_node(node)])
+    scene.list()
+    made = wants("web")
+    made["spec"] |= spec
+    pod = scene.cluster.put_pod(pending(made))
+    scene.hear(PodChanged(pod))
+    assert scene.adviser.filter(asked(made, ["n1"])) == (["n1"], {})  # kube-scheduler's to say
+    with pytest.raises(AdviceError, match=told):
+        await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/web").node_name is None
+
+
+async def test_bind_takes_what_kube_scheduler_knows_and_leadline_does_not_model() -> None:
+    """A DaemonSet's pod goes to a node that is not ready; resource claims and kinds of volumes
+    that no filter of ours knows are kube-scheduler's to judge."""
+    scene = Scene([read_node(wide("n1", 10, ready=False))])
+    scene.list()
+    made = wants("web")
+    made["spec"] |= {
+        "resourceClaims": [{"name": "gpu"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "unheard-of"}}],
+    }
+    pod = scene.cluster.put_pod(pending(made))
+    scene.hear(PodChanged(pod))
+    scene.adviser.filter(asked(made, ["n1"]))
+    await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_where_every_filter_runs_bind_refuses_what_leadline_does_not_model() -> None:
+    scene = Scene([read_node(wide("n1", 10, ready=False))], every_filter=True)
+    scene.list()
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    for made, told in ((wants("web"), "NodeReady"), (claiming, "resourceClaims")):
+        pod = scene.cluster.put_pod(pending(made))
+        scene.hear(PodChanged(pod))
+        with suppress(AdviceError):
+            scene.adviser.filter(asked(made, ["n1"]))
+        with pytest.raises(AdviceError, match=told):
+            await scene.adviser.bind(binding(pod, "n1"))
+
+
+async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
+    scene = Scene([read_node(wide("n1", 10, cpu="100m")), read_node(wide("n2", 10, cpu="100m"))])
+    scene.list()
+    first, second = put(scene, "a"), put(scene, "b")
+    for name in ("a", "b"):
+        scene.adviser.prioritize(asked(wants(name), ["n1"]))
+    await scene.adviser.bind(binding(first, "n1"))
+    with pytest.raises(AdviceError, match="NodeResourcesFit"):
+        await scene.adviser.bind(binding(second, "n1"))
+    await scene.adviser.bind(binding(second, "n2"))
+
+
+async def test_bind_looks_again_while_our_watch_is_behind() -> None:
+    scene = Scene([read_node(wide("n1", 10, cpu="100m"))], unsure_s=PATIENCE_S)
+    there = replace(pending(wants("there")), node_name="n1")
+    scene.cluster.put_pod(there)
+    scene.list()
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), ["n1"]))
+    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    scene.hear(PodGone(there))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
+    assert scene.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
+    made = wants("web")
+    made["metadata"]["labels"] = {f"k{i}": "v" for i in range(9000)}
+    scene.adviser.prioritize(asked(made, NAMES))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.pod.labels, record.decision.has_basis) == ({}, False)
+    known = put(scene, "web")
+    scene.adviser.prioritize(asked(made, NAMES))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert record.decision.pod is known
+
+
+async def test_open_decisions_are_kept_in_detail_only_for_the_last_few(scene: Scene) -> None:
+    for number in range(100):
+        scene.adviser.prioritize(asked(wants(f"p{number}"), NAMES))
+    assert sum(decision.has_basis for decision in scene.adviser._open.values()) == 32
+    assert scene.adviser._open["uid-p99"].has_basis
 
 
 async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
@@ -376,17 +543,28 @@ async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
     [
         ({"node": "mars"}, "the cluster has no node mars"),
         ({"name": "other"}, "uid uid-web is of pod default/web, not other"),
-        ({"uid": "uid-of-before"}, "has another uid"),
-        ({"name": "gone", "uid": "x"}, "404: pod default/gone not found"),
+        ({"uid": "uid-of-before"}, "uid uid-of-before: nobody asked about such a pod"),
+        ({"name": "gone", "uid": "uid-gone"}, "the API server does not show pod default/gone"),
     ],
 )
 async def test_bind_refuses_what_is_not_there(
     scene: Scene, wrong: dict[str, str], told: str
 ) -> None:
     pod = put(scene, "web")
+    for name in ("web", "gone"):
+        scene.adviser.filter(asked(wants(name), NAMES))
     with pytest.raises(AdviceError, match=told):
         await scene.adviser.bind(replace(binding(pod, "n1"), **wrong))
     assert scene.cluster.pod("default/web").node_name is None
+
+
+async def test_a_pod_that_was_made_again_meanwhile_is_not_bound(scene: Scene) -> None:
+    """Our watch still shows the one before; the API server knows its uid no more."""
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), NAMES))
+    scene.cluster.put_pod(replace(pod, uid="another"))
+    with pytest.raises(AdviceError, match="has another uid"):
+        await scene.adviser.bind(binding(pod, "n1"))
 
 
 @pytest.mark.parametrize("error", [RefusedError("403: no"), UnavailableError("503: later")])
@@ -409,6 +587,7 @@ async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
     scene: Scene,
 ) -> None:
     pod = put(scene, "web", 60)
+    scene.adviser.filter(asked(wants("web", 60), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n2")))
     await scene.adviser.bind(binding(pod, "n2"))
     with pytest.raises(AdviceError, match="pod default/web is on n2 already"):
@@ -425,6 +604,8 @@ async def test_a_binding_that_the_watch_shows_while_it_fails_has_worked() -> Non
     late = Scene(cluster=Late(boards(100, 100)))
     late.list()
     pod, other = put(late, "web", 60), put(late, "other", 60)
+    for name in ("web", "other"):
+        late.adviser.filter(asked(wants(name, 60), NAMES[:2]))
     await late.adviser.bind(binding(pod, "n1"))
     with pytest.raises(AdviceError, match="409"):
         await late.adviser.bind(binding(other, "n2"))
@@ -440,6 +621,7 @@ async def test_a_binding_that_is_given_up_takes_nothing() -> None:
     scene = Scene(cluster=Stuck(boards(100)))
     scene.list()
     pod = put(scene, "web", 60)
+    scene.adviser.filter(asked(wants("web", 60), ["n1"]))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await scene.adviser.bind(binding(pod, "n1"))
@@ -467,10 +649,13 @@ async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
     assert scene.adviser.not_ready() is None
 
 
-async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(scene: Scene) -> None:
-    for number in range(5000):
+async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extender_adviser, "_MOST_OPEN", 100)
+    for number in range(200):
         scene.adviser.filter(asked(wants(f"p{number}", 5000), ["n1"]))
-    assert len(scene.adviser._open) == 4096
+    assert len(scene.adviser._open) == 100
 
 
 async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:

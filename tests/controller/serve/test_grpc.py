@@ -291,19 +291,27 @@ async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub)
     stream.cancel()
 
 
-async def test_watchers_are_bounded_and_leave_room_when_they_go(stub: Stub) -> None:
-    streams = [stub.Watch(pb.WatchRequest()) for _ in range(32)]
-    for stream in streams:
-        await next_event(stream)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Watch(pb.WatchRequest()).read()
-    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    for stream in streams:
-        stream.cancel()
-    event = None
-    while event is None:  # until the server has noticed; the test's own time limit bounds it
-        with contextlib.suppress(grpc.aio.AioRpcError):
-            event = await next_event(stub.Watch(pb.WatchRequest()))
+async def test_watchers_are_bounded_and_leave_room_when_they_go(address: str, stub: Stub) -> None:
+    # Connections of their own: one connection can't have all of the watches.
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    async with (
+        grpc.aio.insecure_channel(address, options=own) as first,
+        grpc.aio.insecure_channel(address, options=own) as second,
+    ):
+        stubs = [control_pb2_grpc.InspectionStub(each) for each in (first, second)]
+        streams = [each.Watch(pb.WatchRequest()) for each in stubs for _ in range(16)]
+        for stream in streams:
+            await next_event(stream)
+        for each, told in ((stubs[0], "16 watch streams of yours"), (stub, "32 watch streams")):
+            with pytest.raises(grpc.aio.AioRpcError, match=told) as caught:
+                await each.Watch(pb.WatchRequest()).read()
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        for stream in streams:
+            stream.cancel()
+        event = None
+        while event is None:  # until the server has noticed; the test's own time limit bounds it
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                event = await next_event(stub.Watch(pb.WatchRequest()))
     assert event.node.name == "guest"
 
 

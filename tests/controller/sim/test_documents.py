@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.core.fields import FieldError
 from leadline_controller.sim.documents import MAX_BYTES, parse_document, read_document
+
+from tests.attack.hostile_texts import texts
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(f'*{before}' for _ in range(9))}]\n"
@@ -27,12 +30,62 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         ("{a: 1, b: [2]}", {"a": 1, "b": [2]}),  # YAML in braces
         ("", None),
         ('{"deep": ' * 100 + "1" + "}" * 100, None),
+        ("a: 1:30\nb: -1:1:1.5\n", {"a": "1:30", "b": "-1:1:1.5"}),
+        (
+            "a: 2026-01-01\nb: 2026-01-01 12:00:00\n",
+            {"a": "2026-01-01", "b": "2026-01-01 12:00:00"},
+        ),
+        ("a: [0x1F, 0b11, 017, 1_000, -5, +1]", {"a": [31, 3, 15, 1000, -5, 1]}),
+        ("a: [1.5, -.5e+1, 1e3, 08, .inf]", {"a": [1.5, "-.5e+1", "1e3", "08", float("inf")]}),
+        ("a: {<<: {b: 1}}", {"a": {"<<": {"b": 1}}}),
+        ('1: a\n"1": b\n', {1: "a", "1": "b"}),
     ],
-    ids=["yaml", "json", "flow", "empty", "nested-json"],
+    ids=[
+        "yaml",
+        "json",
+        "flow",
+        "empty",
+        "nested-json",
+        "sixties",
+        "dates",
+        "integers",
+        "floats",
+        "merge",
+        "names",
+    ],
 )
 def test_reads_yaml_and_json(text: str, data: object) -> None:
     found = parse_document(text)
     assert found == data or (data is None and isinstance(found, dict) and "deep" in found)
+
+
+def test_words_are_those_of_yaml_1_1() -> None:
+    found = parse_document("a: [yes, Off, ~, null, =, 'no', \"1\", y]")
+    assert found == {"a": [True, False, None, None, "=", "no", "1", "y"]}
+
+
+@given(st.lists(st.sampled_from(["0", "1", "9", "-", "+", "_", ".", "e", "x", "b", "F", "~"])))
+def test_numbers_are_those_of_yaml_1_1(pieces: list[str]) -> None:
+    text = "".join(["a: ", *pieces])
+    try:
+        expected = yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError):
+        with pytest.raises(FieldError):
+            parse_document(text)
+    else:
+        assert repr(parse_document(text)) == repr(expected)
+
+
+@pytest.mark.parametrize(("name", "text"), list(texts(400_000)), ids=lambda each: each[:40])
+def test_what_is_hostile_is_read_or_refused_in_one_line(name: str, text: str) -> None:
+    refusal = ""
+    try:
+        parse_document(text)
+    except FieldError as error:
+        refusal = str(error)
+    assert refusal or name.startswith(("YAML", "JSON, numbers"))
+    assert "\n" not in refusal
+    assert len(refusal) < 200
 
 
 @pytest.mark.parametrize(
@@ -49,16 +102,19 @@ def test_reads_yaml_and_json(text: str, data: object) -> None:
         ("- " * 100_000, "line 1: nested too deep"),
         ("a: 1\n---\na: 2\n", "line 2: but found another document"),
         ("a: [1,\nb: 2", "line 3: did not find"),
-        ("a: 2026-99-99", "a value that can't be read: "),
-        ("a: 0x_", "a value that can't be read: "),
+        ("a: 0b_", "line 1: '0b_' is no number"),
+        ("a: 0x_", "line 1: '0x_' is no number"),
         ('{"a": NaN}', "NaN is no number; leave out what is unknown"),
         ('{"a": -Infinity}', "-Infinity is no number; leave out what is unknown"),
-        ('{"a": ' + "9" * 5000 + "}", "a number in this file is too long"),
-        ("a: " + "9" * 5000, "a value that can't be read: "),
+        ('{"a": ' + "9" * 5000 + "}", "line 1: a number in this file is too long"),
+        ("a: " + "9" * 5000, "line 1: a number of 5000 digits is too long"),
         ("a: \x00", "expected YAML or JSON: "),
         ("? [a, b]\n: 1\n", "line 1: "),
+        ("a: 0x" + "f" * 5000, "line 1: a number of 5000 digits is too long"),
+        ("# x\n%TAG ! a,\n--- a", "line 2: tags (%TAG) are not supported"),
+        ('{"a": 1, "b": 2, "b": 3}', "'b' comes twice in one object"),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_refuses_in_one_line(text: str, message: str) -> None:
     with pytest.raises(FieldError) as caught:

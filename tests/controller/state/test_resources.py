@@ -22,6 +22,7 @@ from leadline_controller.core.resources import (
     StorageClass,
     Unreadable,
 )
+from leadline_controller.core.selectors import Requirement
 from leadline_controller.core.storage import VolumePlan
 from leadline_controller.core.view import ClusterView
 from leadline_controller.filters.volume_binding import volume_binding
@@ -127,12 +128,13 @@ def test_a_view_is_the_callers_to_keep(state: ClusterState) -> None:
     assert seen(state).namespaces.labels == {"blue": {"team": "a"}}
 
 
-def test_namespaces_that_change_are_told_apart(state: ClusterState) -> None:
-    versions = []
+def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterState) -> None:
+    of_team_a = (Requirement("team", "In", ("a",)),)
+    found = []
     for labels in ({"team": "a"}, {"team": "a"}, {"team": "b"}):
         state.apply(ResourceChanged(NamespaceLabels("blue", labels)))
-        versions.append(seen(state).namespaces.version)
-    assert versions[0] == versions[1] != versions[2]
+        found.append(seen(state).namespaces.selected(of_team_a))
+    assert found == [["blue"], ["blue"], []]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from leadline_controller.core.view import METRICS
+from leadline_controller.state import links as storage
 from leadline_controller.state import telemetry
 from leadline_controller.state.telemetry import BROKER, Agent, BoardReading, RttReading
 
@@ -166,6 +167,111 @@ def test_there_is_an_end_to_the_nodes_that_can_be_invented(monkeypatch: pytest.M
     fleet.state.status("n4", BOOT_ID, 1, online=True)
     assert set(fleet.state.agents()) == {"n1", "n2"}
     assert fleet.state.refused == {"too_many_nodes": 2}
+
+
+# The nodes of the cluster, and names that nobody knows.
+
+
+def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
+    fleet = Fleet()
+    fleet.state.keep({"n1", "n2"}, 0.0)
+    assert [fleet.birth(f"phantom-{i}") for i in range(10)] == [True] * 3 + [False] * 7
+    assert fleet.state.refused == {"too_many_nodes": 7}
+    assert fleet.birth("n1")
+    assert fleet.report("n2", 2.0, at_s=1.0)
+    assert {"n1", "n2"} < set(fleet.state.agents())
+    assert len(fleet.state.agents()) == 5
+
+
+def test_strangers_that_came_before_the_nodes_were_known_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
+    phantoms = [f"phantom-{i}" for i in range(50)]
+    fleet = Fleet(*phantoms, "n1")
+    assert fleet.state.keep(None, 5.0) == []
+    fleet.state.keep(None, 6.0)
+    assert len(fleet.state.agents()) == 51
+    fleet.report("phantom-7", 1.0, at_s=6.0)
+    assert fleet.state.keep({"n1", "n2"}, 7.0) == ["n2"]
+    kept = set(fleet.state.agents())
+    assert len(kept) == 4
+    assert {"n1", "phantom-7"} < kept
+
+
+def test_strangers_that_are_silent_lose_their_places_and_others_take_them() -> None:
+    fleet = Fleet()
+    fleet.state.keep({"n1"}, 0.0)
+    fleet.birth("n1")
+    fleet.birth("silent")
+    fleet.birth("live")
+    fleet.report("silent", 9.0, at_s=0.0)
+    fleet.state.keep({"n1"}, 500.0)
+    fleet.report("live", 8.0, at_s=500.0)
+    fleet.state.keep({"n1"}, 601.0)
+    assert set(fleet.state.agents()) == {"n1", "live"}
+    fleet.birth("new")
+    fleet.state.keep({"n1", "new", "live", "silent"}, 602.0)
+    # The place of another is empty when it is taken.
+    assert fleet.state.measurements("new", 0.0) == {}
+    metrics = fleet.state.metrics(table("live", "n1", "new", "silent"), 501.0)
+    assert metrics.cpu_percent.tolist() == [8.0, *[pytest.approx(NAN, nan_ok=True)] * 3]
+
+
+def test_a_node_that_left_the_cluster_loses_its_place_after_a_while() -> None:
+    fleet = Fleet()
+    fleet.state.keep({"n1", "n2"}, 0.0)
+    fleet.birth("n1")
+    fleet.birth("n2")
+    fleet.state.keep({"n1"}, 10.0)
+    assert set(fleet.state.agents()) == {"n1", "n2"}
+    fleet.state.keep({"n1"}, 601.0)
+    assert set(fleet.state.agents()) == {"n1"}
+
+
+def test_places_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet()
+    now_s = 0.0
+    for turn in range(50):
+        fleet.state.keep({"n1"}, now_s)
+        for i in range(20):
+            fleet.birth(f"phantom-{turn}-{i}")
+        now_s += 601.0
+    assert len(fleet.state._at_s) == 64
+
+
+def test_who_is_new_without_a_birth_is_asked_for_once() -> None:
+    fleet = Fleet("n1")
+    fleet.report("n2", 1.0, at_s=1.0)
+    assert fleet.state.keep({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
+    assert fleet.state.keep({"n1", "n2", "n3"}, 1.0) == []
+    assert fleet.state.keep({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
+
+
+def test_links_of_which_nothing_is_known_any_more_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage, "_FEW_LINKS", 3)
+    names = [f"n{i:02}" for i in range(12)]
+    fleet = Fleet(*names)
+    for i, name in enumerate(names[1:]):
+        fleet.rtt(name, "n00", float(i), 100.0)
+    fleet.rtt("n11", "n10", 5.0, 1000.0)
+    fleet.bandwidth("n11", "n00", 90.0, 1000.0, lower_bound=True)
+    before = fleet.state.links(1000.0)
+    fleet.state.keep(None, 1000.0)
+    assert fleet.state.links(1000.0) == before
+    assert len(fleet.state._links._rows) == 2
+    assert fleet.state.measurements("n11", 1000.0) == {"bandwidth_mbps": (90.0, 0.0)}
+    fleet.rtt("n01", "n00", 7.0, 1001.0)
+    seen = fleet.state.link_table(table(*names), 1001.0)
+    assert seen.rtt_ms_from(0)[1] == 7.0
+    assert seen.rtt_ms_from(11)[10] == 5.0
+    (link,) = [x for x in fleet.state.links(1001.0) if x.bandwidth_mbps]
+    assert (link.a, link.b, link.lower_bound) == ("n00", "n11", True)
 
 
 # Births and deaths.

@@ -1,0 +1,88 @@
+"""What the daemon writes to its log: one line a record, and of the same complaint only so many.
+
+Others choose what goes wrong and how often, so neither a traceback nor a flood may come of it.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable
+
+_FORMAT = "%(levelname)s %(name)s: %(message)s"
+_LONGEST = 2000
+_MOST_KEYS = 256
+_NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+")
+
+
+class Rationed(logging.Filter):
+    """Lets so many records of the same template through in `per_s` seconds, and six times as many
+    of the same logger; the first one of the next period says how many were left out."""
+
+    def __init__(
+        self,
+        at_most: int = 10,
+        per_s: float = 60.0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._at_most = at_most
+        self._per_s = per_s
+        self._now_s = now_s
+        # (logger, template) -> when its period began, and how many came in it
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write it; makes one line of it."""
+        own = self._count((record.name, _template(record)), self._at_most)
+        if own is None:
+            return False
+        loggers = self._count((record.name, ""), 6 * self._at_most)
+        if loggers is None:
+            return False
+        record.msg, record.args = _one_line(record) + (own or loggers), None
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+    def _count(self, key: tuple[str, str], at_most: int) -> str | None:
+        """What to add to the line; None where it is not to be written."""
+        now_s = self._now_s()
+        start_s, count = self._counts.pop(key, (now_s, 0))
+        left_out = 0
+        if now_s - start_s >= self._per_s:
+            start_s, count, left_out = now_s, 0, max(0, count - at_most)
+        if len(self._counts) >= _MOST_KEYS:
+            del self._counts[next(iter(self._counts))]  # the one that was used least recently
+        self._counts[key] = (start_s, count + 1)
+        if count >= at_most:
+            return None
+        if left_out:
+            return f" ({left_out} like it were left out)"
+        if count + 1 == at_most:
+            return f" (more like it are left out for {self._per_s - (now_s - start_s):.0f} s)"
+        return ""
+
+
+def set_up(level: int = logging.INFO) -> None:
+    """Write the records of this level and above to standard error."""
+    handler = logging.StreamHandler()
+    if level > logging.DEBUG:
+        handler.addFilter(Rationed())
+    logging.basicConfig(level=level, format=_FORMAT, handlers=[handler])
+
+
+def _template(record: logging.LogRecord) -> str:
+    """What records of the same complaint have in common, also where they come ready made."""
+    return _NUMBER.sub("#", str(record.msg)[:_LONGEST].partition("\n")[0])
+
+
+def _one_line(record: logging.LogRecord) -> str:
+    """The message with its error, if there is one, and without the traceback."""
+    try:
+        message = record.getMessage()
+    except (TypeError, ValueError):
+        message = str(record.msg)
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if error is not None and repr(error) not in message:
+        message += f": {error!r}"
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -1,0 +1,547 @@
+"""What a board, or whoever reaches the broker, can do to a controller by what it publishes."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+from leadline_controller.ingest.session import BrokerTls
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+from leadline_wire.v1 import telemetry_pb2 as wire
+from paho.mqtt.client import Client, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion
+
+from tests.attack.check import Check
+from tests.attack.mqtt_flood import CONTEXT, MALLORY, births, honest_boards, pour, pour_mutated
+from tests.controller.ingest.board import CLUSTER, Board
+from tests.controller.ingest.test_session import Ears, listening
+from tests.controller.ingest.wire_client import WireClient, connected
+from tests.kube.api import Api
+from tests.kube.control_plane import control_plane
+from tests.kube.objects import node
+from tests.support.broker_role import controller_of, role_broker
+from tests.support.certificates import Authority, Certificate
+from tests.support.mosquitto import Broker, mosquitto
+from tests.support.ports import free_port, wait_until
+from tests.system.daemons import Daemon, clean_environ
+
+_REPOSITORY = Path(__file__).parents[2]
+
+
+class Controller:
+    """A controller's measuring in a process of its own; see telemetry_controller."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self._process = process
+        self.stub = control_pb2_grpc.InspectionStub(grpc.insecure_channel(address))
+
+    def told(self) -> dict[str, Any]:
+        """Stalls since the last call, memory, refusals."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self.line()
+
+    def line(self) -> dict[str, Any]:
+        """The next that it says."""
+        assert self._process.stdout is not None
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def nodes(self) -> dict[str, pb.NodeStatus]:
+        """Every node and agent that it knows."""
+        return {each.name: each for each in self.stub.ListNodes(pb.ListNodesRequest()).nodes}
+
+    def links(self) -> list[pb.LinkStatus]:
+        """Every link of which it believes something."""
+        return list(self.stub.GetMatrix(pb.GetMatrixRequest()).links)
+
+
+@contextmanager
+def controller(broker: Broker, nodes: Mapping[str, str], **limits: object) -> Iterator[Controller]:
+    """A controller of a cluster with these nodes (name -> address)."""
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.attack.telemetry_controller"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=_REPOSITORY,
+        env=clean_environ(),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asked = {
+        **{"cluster": CLUSTER, "host": broker.host, "port": broker.port, "grpc": address},
+        **{"nodes": dict(nodes), "limits": limits},
+    }
+    try:
+        process.stdin.write(json.dumps(asked) + "\n")
+        process.stdin.flush()
+        started = Controller(process, address)
+        assert started.line() == {"ready": True}
+        wait_until(
+            lambda: len(started.nodes()) >= len(nodes), "the controller knows its nodes", 180
+        )
+        yield started
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def boards(count: int, prefix: str = "pi", net: int = 10) -> dict[str, str]:
+    """So many nodes, each with an address."""
+    return {
+        f"{prefix}-{i}": f"{net}.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"
+        for i in range(1, count + 1)
+    }
+
+
+# Row 8: the planner of bandwidth tests.
+
+
+def many_boards(count: int, leases: int) -> Check:
+    """All boards are born; some bandwidth leases are planned, one a second."""
+    nodes = boards(count)
+    with (
+        mosquitto() as broker,
+        controller(broker, nodes, interval_s=1.0, ttl_ms=100, duration_ms=1000) as attacked,
+        connected(broker) as client,
+    ):
+        before = attacked.told()
+        client.listen_to_all(CLUSTER)
+        pour(broker, births(CLUSTER, nodes), "boards")
+        with suppress(TimeoutError):
+            wait_until(lambda: len(_tests(client)) >= leases, "tests are planned", 90)
+        given, after = len(_tests(client)), attacked.told()
+    grown = after["most_mb"] - before["rss_mb"]
+    return Check(
+        f"{count:,} boards are born, {leases} bandwidth tests are planned",
+        "all planned; the event loop busy for less than 0.5 s at a time, less than 100 MB",
+        f"{given} planned; {_stalls(after)}, memory grew by {grown:.0f} MB",
+        given >= leases and after["busy_s"] < 0.5 and grown < 100,
+    )
+
+
+def _stalls(told: Mapping[str, float]) -> str:
+    """Standing still counts what other processes take of the processor; being busy does not."""
+    return (
+        f"the event loop was busy for {told['busy_s']:.2f} s at most and stood still for "
+        f"{told['stall_s']:.2f} s"
+    )
+
+
+def _tests(client: WireClient) -> dict[str, wire.Lease]:
+    """The client's lease of each bandwidth test that was handed out: lease id -> lease."""
+    return {
+        lease.bandwidth.lease_id: lease
+        for lease in list(client.leases)
+        if lease.bandwidth.role == wire.BandwidthLease.CLIENT
+    }
+
+
+# Row 9: what is measured under no lease, and where leases lead.
+
+
+def lies(count: int) -> list[Check]:
+    """One board says what it likes of its links, `count` times each, then under a lease."""
+    nodes = boards(4)
+    liar, honest = Board("pi-1", CLUSTER), Board("pi-2", CLUSTER)
+    with (
+        mosquitto() as broker,
+        controller(broker, nodes, interval_s=2.0, ttl_ms=1000, duration_ms=1000) as attacked,
+        connected(broker) as client,
+    ):
+        client.listen_to_all(CLUSTER)
+        for name in ("pi-3", "pi-4"):  # so that there is somebody to lie of; without iperf3
+            client.send(Board(name, CLUSTER), Board(name, CLUSTER).birth(nodes[name], ["icmp"]))
+        for number in range(count):
+            mbps = (1e30, 1e9, 900.0, 90.0)[number % 4]
+            client.send(liar, liar.bandwidth("pi-3", mbps, lease_id=f"x-{number}"))
+            client.send(liar, liar.rtt(("pi-3", 0.001), ("pi-4", 0.001), ("@broker", 0.001)))
+        wait_until(lambda: attacked.told()["accepted"] + _refused(attacked) >= 2 * count, "taken")
+        unleased = [link for link in attacked.links() if "pi-1" in (link.a, link.b)]
+        for board in (liar, honest):
+            client.send(board, board.status(online=True))
+            client.send(board, board.birth(nodes[board.node]))
+        wait_until(lambda: _tests(client), "the liar has a lease", 60)
+        lease = next(iter(_tests(client).values())).bandwidth
+        # pi-1 sorts first, so it is the client. Each of these breaks the lease in another way.
+        broken = (
+            ("pi-3", 90.0, lease.lease_id, 20_000_000),
+            (lease.peer.node, 90.0, "x-1", 20_000_000),
+            (lease.peer.node, 1e5, lease.lease_id, 20_000_000),
+            (lease.peer.node, 90.0, lease.lease_id, 10 * lease.max_bytes),
+        )
+        for peer, mbps, lease_id, moved in broken:
+            message = liar.bandwidth(
+                *(peer, mbps), lease_id=lease_id, transferred_bytes=moved, duration_ms=1000
+            )
+            client.send(liar, message)
+        other = honest.bandwidth("pi-1", 91.0, lease_id=lease.lease_id)
+        client.send(honest, other)  # the server's end has no result to tell
+        time.sleep(0.5)
+        against = [each for each in attacked.links() if each.HasField("bandwidth_mbps")]
+        for mbps in (92.0, 93.0):  # right, and then once more
+            message = liar.bandwidth(
+                *(lease.peer.node, mbps),
+                lease_id=lease.lease_id,
+                transferred_bytes=11_500_000,
+                duration_ms=1000,
+            )
+            client.send(liar, message)
+        time.sleep(0.5)
+        known = [each.bandwidth_mbps for each in attacked.links() if each.bandwidth_mbps]
+    return [
+        Check(
+            f"a board without a lease tells {count} bandwidths up to 1e30 Mbit/s, and as "
+            "many rounds of pings",
+            "none believed",
+            f"{len(unleased)} links believed: "
+            + "; ".join(
+                f"{x.a}-{x.b} {x.bandwidth_mbps:g} Mbit/s, {x.rtt_ms:g} ms" for x in unleased
+            ),
+            not unleased,
+        ),
+        Check(
+            "under a lease: for another peer, another lease, over the cap, of the server's end",
+            "none believed",
+            f"{len(against)} links believed: "
+            + "; ".join(f"{each.a}-{each.b} {each.bandwidth_mbps:g} Mbit/s" for each in against),
+            not against,
+        ),
+        Check(
+            "under a lease: 92 Mbit/s as leased, then 93 by the same lease",
+            "92 believed, once",
+            f"believed {', '.join(f'{each:g}' for each in known) or 'nothing'}",
+            known == [92.0],
+        ),
+    ]
+
+
+def _refused(attacked: Controller) -> int:
+    return sum(attacked.told()["refused"].values())
+
+
+def third_party(within_s: float) -> Check:
+    """A board says that it is at the address of a machine of somebody else; a real agent is
+    there to test with it."""
+    victim, port = "127.0.0.77", free_port("127.0.0.77")
+    nodes = {"a-pi": "127.0.0.11", "z-liar": "127.0.0.12"}
+    liar = Board("z-liar", CLUSTER)
+    with (
+        tempfile.TemporaryDirectory(prefix="leadline-attack-") as name,
+        mosquitto() as broker,
+        controller(broker, nodes, interval_s=2.0, port=port) as attacked,
+        _agent(Path(name), broker, "a-pi", nodes["a-pi"]),
+        _iperf3_server(victim, port, Path(name) / "victim.json") as moved_bytes,
+        connected(broker) as client,
+    ):
+        wait_until(lambda: attacked.nodes()["a-pi"].agent == "online", "the agent is online", 60)
+        client.send(liar, liar.status(online=True))
+        client.send(liar, liar.birth(victim))
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s and not moved_bytes():
+            time.sleep(0.2)
+        moved = moved_bytes()
+    return Check(
+        "a board says that its address is a third party's, beside an honest agent",
+        "0 bytes to the third party",
+        f"{moved:,} bytes in the first test within {within_s:g} s",
+        moved == 0,
+    )
+
+
+@contextmanager
+def _iperf3_server(address: str, port: int, output: Path) -> Iterator[Callable[[], int]]:
+    """Yields what tells how many bytes came in its first test."""
+
+    def moved_bytes() -> int:
+        try:
+            return int(json.loads(output.read_text())["end"]["sum_received"]["bytes"])
+        except (OSError, ValueError, KeyError):
+            return 0
+
+    with output.open("wb") as file:
+        command = ["iperf3", "-s", "-J", "-1", "-B", address, "-p", str(port)]
+        server = subprocess.Popen(command, stdout=file)
+        try:
+            yield moved_bytes
+        finally:
+            server.terminate()
+            server.wait()
+
+
+@contextmanager
+def _agent(folder: Path, broker: Broker, node_name: str, address: str) -> Iterator[None]:
+    config = folder / "agent.toml"
+    config.write_text(
+        f'node = "{node_name}"\ncluster = "{CLUSTER}"\nstate_dir = "{folder}/state"\n'
+        f'interval_s = 1\n[broker]\nhost = "{broker.host}"\nport = {broker.port}\n'
+        f'[probe]\naddress = "{address}"\n'
+    )
+    agent = Daemon("leadline_agent", config, folder / "agent.log")
+    agent.start()
+    try:
+        yield
+    finally:
+        agent.stop()
+
+
+# Row 10: the controller's place at the broker.
+
+
+def stolen_id(folder: Path, reports: int) -> Check:
+    """A board connects with the controllers' client id again and again, under its own name, while
+    two controllers live at the role's broker and another board reports."""
+    authority = Authority(folder / "pki")
+    with role_broker(folder, authority, CLUSTER, controllers=["a", "b"]) as broker:
+        return _stolen_id(broker, authority, reports)
+
+
+def _stolen_id(broker: Broker, authority: Authority, reports: int) -> Check:
+    names = [controller_of(host) for host in ("a", "b")]
+    stolen = ["controller", *names]
+    thief, honest = authority.client("mallory"), Board("pi-1", CLUSTER)
+    with ExitStack() as running:
+        ears = [
+            running.enter_context(listening(broker.host, broker.port, _tls(authority, name)))
+            for name in names
+        ]
+        client = running.enter_context(connected(broker, tls=authority.client("pi-1")))
+        for each in ears:
+            wait_until(partial(_hears, each, client, honest), "the controller hears", 20)
+        time.sleep(0.5)
+        before = [each.state.accepted for each in ears]
+        stop = threading.Event()
+        thieves = [
+            threading.Thread(target=_steal, args=(broker, thief, client_id, stop))
+            for client_id in stolen
+        ]
+        for thread in thieves:
+            thread.start()
+        for _ in range(reports):
+            client.send(honest, honest.report())
+            time.sleep(0.02)
+        stop.set()
+        for thread in thieves:
+            thread.join()
+        with suppress(TimeoutError):
+            wait_until(
+                lambda: all(
+                    one.state.accepted >= had + reports
+                    for one, had in zip(ears, before, strict=True)
+                ),
+                "all came",
+                5,
+            )
+        lost = [had + reports - one.state.accepted for one, had in zip(ears, before, strict=True)]
+    return Check(
+        f"a board connects with the controllers' client id without end, {reports} reports are sent",
+        "0 lost by either controller",
+        f"{lost[0]} and {lost[1]} lost",
+        lost == [0, 0],
+    )
+
+
+def _tls(authority: Authority, name: str) -> BrokerTls:
+    made = authority.client(name.replace(":", "-"), common_name=name)
+    return BrokerTls(made.ca_file, made.cert_file, made.key_file)
+
+
+def _hears(ears: Ears, client: WireClient, board: Board) -> bool:
+    client.send(board, board.report())
+    return ears.state.accepted > 0
+
+
+def _steal(broker: Broker, own: Certificate, client_id: str, stop: threading.Event) -> None:
+    while not stop.is_set():
+        thief = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTv5)
+        context = ssl.create_default_context(cafile=str(own.ca_file))
+        context.load_cert_chain(str(own.cert_file), str(own.key_file))
+        thief.tls_set_context(context)
+        with suppress(OSError):
+            thief.connect(broker.host, broker.port)
+            thief.loop(0.2)
+            stop.wait(0.2)
+            thief.disconnect()
+
+
+# Row 11: names that nobody has.
+
+
+def phantoms(count: int, honest: int, timeout_s: float = 60.0) -> list[Check]:
+    """So many births of invented names are kept by the broker; then the honest boards come."""
+    nodes, invented = boards(honest), boards(count, "phantom", 11)
+    with mosquitto() as broker, controller(broker, nodes) as attacked:
+        before = attacked.told()
+        pour(broker, births(CLUSTER, invented), "inventor")
+        _quiet(attacked)
+        with honest_boards(broker, CLUSTER, nodes):
+            with suppress(TimeoutError):
+                wait_until(lambda: _heard(attacked, nodes) == honest, "all are heard", timeout_s)
+            attacked.told()
+            time.sleep(3)
+            after, listed = attacked.told(), attacked.nodes()
+            heard = _heard(attacked, nodes)
+    strange = len(listed.keys() - nodes.keys())
+    grown = after["most_mb"] - before["rss_mb"]
+    return [
+        Check(
+            f"{count:,} invented names are born, then {honest} honest boards",
+            "all of these heard",
+            f"{heard} heard",
+            heard == honest,
+        ),
+        Check(
+            f"what stays of {count:,} invented names",
+            "a few hundred, less than 60 MB, the event loop busy for less than 0.5 s at a time",
+            f"{strange:,} kept, memory grew by {grown:.0f} MB; {_stalls(after)}",
+            strange <= 1000 and grown < 60 and after["busy_s"] < 0.5,
+        ),
+    ]
+
+
+def _heard(attacked: Controller, nodes: Mapping[str, str]) -> int:
+    known = attacked.nodes()
+    return sum(known[name].agent == "online" and bool(known[name].metrics) for name in nodes)
+
+
+def _quiet(attacked: Controller) -> None:
+    """Wait until the controller has taken in what was sent."""
+    seen = -1
+    while seen != (seen := (told := attacked.told())["accepted"] + sum(told["refused"].values())):
+        time.sleep(0.5)
+
+
+# The flood.
+
+
+def flood(messages: int, honest: int, attackers: int = 2) -> list[Check]:
+    """Mutated messages, through a real mosquitto into the real daemon, with honest boards and
+    somebody who asks the gRPC API all the time."""
+    nodes = boards(honest)
+    with tempfile.TemporaryDirectory(prefix="leadline-attack-") as name, ExitStack() as running:
+        folder = Path(name)
+        (folder / "plane").mkdir()
+        plane = running.enter_context(control_plane(folder / "plane"))
+        for each, address in {**nodes, MALLORY: "127.0.0.66"}.items():
+            Api(plane.kubeconfig).add_node(node(each, address=address))
+        broker = running.enter_context(mosquitto())
+        address = f"127.0.0.1:{free_port()}"
+        config = folder / "controller.toml"
+        config.write_text(
+            f'cluster = "{CLUSTER}"\n[broker]\nhost = "{broker.host}"\nport = {broker.port}\n'
+            f'[kubernetes]\nkubeconfig = "{plane.kubeconfig}"\n[grpc]\naddress = "{address}"\n'
+        )
+        daemon = Daemon("leadline_controller", config, folder / "log")
+        running.callback(daemon.stop)
+        daemon.start()
+        stub = control_pb2_grpc.InspectionStub(grpc.insecure_channel(address))
+        with honest_boards(broker, CLUSTER, nodes):
+            wait_until(lambda: _online(stub, nodes) == honest, "all boards are online", 180)
+            lost = _lost(stub, nodes)
+            assert daemon.pid is not None
+            process, memory_mb = psutil.Process(daemon.pid), []
+            quiet_s, took_s, begin_s = _asked(stub, 20), [], time.monotonic()
+            pouring = [
+                CONTEXT.Process(
+                    target=pour_mutated, args=(broker, CLUSTER, seed, messages // attackers)
+                )
+                for seed in range(attackers)
+            ]
+            for attacker in pouring:
+                attacker.start()
+            while any(each.is_alive() for each in pouring):
+                took_s += _asked(stub, 1)
+                memory_mb.append(process.memory_info().rss / 1e6)
+                time.sleep(0.1)
+            poured_s = time.monotonic() - begin_s
+            time.sleep(3)
+            wait_until(lambda: _fresh(stub, nodes) == honest, "all report again", 180)
+            lost = _lost(stub, nodes) - lost
+            known = list(stub.GetMatrix(pb.GetMatrixRequest()).links)
+            memory_mb.append(process.memory_info().rss / 1e6)
+        lines = daemon.lines()
+    times = f"median {statistics.median(took_s) * 1000:.0f} ms, at most {max(took_s):.2f} s"
+    return [
+        Check(
+            f"{messages:,} mutated messages in {poured_s:.0f} s, {honest} honest boards at 1 s",
+            "0 honest messages lost, no link believed, no traceback",
+            f"{lost} lost, {len(known)} links, {sum('Traceback' in x for x in lines)} tracebacks, "
+            f"{len(lines)} lines in the log",
+            not lost and not known and not any("Traceback" in line for line in lines),
+        ),
+        Check(
+            "the daemon's memory during it",
+            "less than 250 MB",
+            f"{memory_mb[0]:.0f} MB at first, {max(memory_mb):.0f} MB at most",
+            max(memory_mb) < 250,
+        ),
+        Check(
+            "the gRPC API's listing of nodes during it",
+            "every answer within 2 s",
+            f"{times}, {len(took_s)} asked; before it {statistics.median(quiet_s) * 1000:.0f} ms",
+            max(took_s) < 2,
+        ),
+    ]
+
+
+def _asked(stub: Any, count: int) -> list[float]:
+    took_s = []
+    for _ in range(count):
+        begin_s = time.monotonic()
+        stub.ListNodes(pb.ListNodesRequest(), timeout=60)
+        took_s.append(time.monotonic() - begin_s)
+    return took_s
+
+
+def _status(stub: Any, nodes: Mapping[str, str]) -> list[pb.NodeStatus]:
+    try:
+        listed = stub.ListNodes(pb.ListNodesRequest(), timeout=60).nodes
+    except grpc.RpcError:
+        return []  # it has just been started
+    return [each for each in listed if each.name in nodes]
+
+
+def _online(stub: Any, nodes: Mapping[str, str]) -> int:
+    return sum(each.agent == "online" for each in _status(stub, nodes))
+
+
+def _fresh(stub: Any, nodes: Mapping[str, str]) -> int:
+    return sum(each.report_age_s < 3 for each in _status(stub, nodes))
+
+
+def _lost(stub: Any, nodes: Mapping[str, str]) -> int:
+    return sum(each.lost_messages for each in _status(stub, nodes))
+
+
+def main() -> Iterable[Check]:
+    """In full length."""
+    for count in (300, 3000, 5000):
+        yield many_boards(count, 3)
+    yield from lies(2000)
+    yield third_party(25.0)
+    with tempfile.TemporaryDirectory(prefix="leadline-attack-") as folder:
+        yield stolen_id(Path(folder), 200)
+    yield from phantoms(20_000, 20)
+    yield from flood(1_000_000, 20)

@@ -1,0 +1,55 @@
+"""The attacks of tests.attack.decisions, with small counts."""
+
+import itertools
+from collections.abc import Iterable
+
+import pytest
+
+from tests.attack import damage, decisions
+from tests.attack.check import Check
+
+# Looking for an end of it takes seconds.
+LONG = "an endless tree"
+
+
+def holds(checks: Iterable[Check]) -> None:
+    found = list(checks)
+    assert found
+    assert [str(check) for check in found if not check.held] == []
+
+
+def test_whatever_bit_of_the_first_page_is_wrong_the_history_starts() -> None:
+    whole = damage.sound_file()
+    names = {case.name for case in damage.flips(whole, every=1)}
+    assert {"bit 18.1", "bit 71.0", "bit 99.7", "bit 4095.7"} <= names
+    assert len(names) > 7000
+    holds([decisions.damaged("page 1", damage.flips(whole, every=211))])
+
+
+def test_nor_do_wrong_bits_of_other_pages_keep_it_from_starting() -> None:
+    holds([decisions.damaged("other pages", damage.page_flips(damage.sound_file(), 20))])
+
+
+def test_values_that_were_never_written_there() -> None:
+    holds([decisions.damaged("statements", damage.statements())])
+
+
+def test_files_of_other_kinds() -> None:
+    cases = damage.files(damage.sound_file())
+    holds([decisions.damaged("files", (case for case in cases if case.name != LONG))])
+
+
+def test_the_daemon_starts_with_a_damaged_file_and_stops() -> None:
+    flips = damage.flips(damage.sound_file(), every=1)
+    # A letter of a table's statement: SQLite quotes it in an error that is no text.
+    (case,) = itertools.islice((each for each in flips if each.name == "bit 4013.7"), 1)
+    holds(decisions.daemons([case]))
+
+
+def test_pods_that_wait_while_nodes_join_one_by_one() -> None:
+    holds(decisions.joined(pods=300, nodes=4, every_s=0.5, disk_s=0.0))
+
+
+@pytest.mark.parametrize("count", [1, 90])
+def test_half_a_character_costs_nobody_else_anything(count: int) -> None:
+    holds(decisions.half_characters(count))

@@ -1,0 +1,21 @@
+"""What tests/attack/telemetry.py does in full length, briefly."""
+
+import pytest
+
+from tests.attack.telemetry import lies, many_boards, phantoms
+
+pytestmark = pytest.mark.broker
+
+
+def test_what_a_board_makes_up_is_not_believed() -> None:
+    assert [str(check) for check in lies(12) if not check.held] == []
+
+
+def test_invented_names_do_not_take_the_places_of_boards() -> None:
+    heard, kept = phantoms(1000, 3)
+    assert heard.held, heard
+    assert "256 kept" in kept.found
+
+
+def test_tests_are_planned_for_many_boards() -> None:
+    assert many_boards(300, 1).found.startswith("1 planned")

@@ -1,0 +1,96 @@
+"""What others can make the controller write to its log."""
+
+import logging
+import subprocess
+import sys
+
+from leadline_controller.logs import Rationed
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Kept(logging.Handler):
+    """Keeps what it would write."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.addFilter(Rationed(at_most=3, per_s=60, now_s=clock))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+def logger(handler: logging.Handler, name: str) -> logging.Logger:
+    made = logging.Logger(name)
+    made.addHandler(handler)
+    return made
+
+
+def test_the_same_complaint_is_written_only_so_often_and_then_counted() -> None:
+    clock = Clock()
+    kept = Kept(clock)
+    log = logger(kept, "a")
+    for number in range(1000):
+        log.warning("no such pod: %d", number)
+    log.warning("another complaint")
+    assert kept.lines == [
+        "no such pod: 0",
+        "no such pod: 1",
+        "no such pod: 2 (more like it are left out for 60 s)",
+        "another complaint",
+    ]
+    clock.now_s += 60
+    log.warning("no such pod: %d", 1000)
+    assert kept.lines[4:] == ["no such pod: 1000 (997 like it were left out)"]
+
+
+def test_complaints_that_all_differ_are_rationed_by_their_logger() -> None:
+    kept = Kept(Clock())
+    log = logger(kept, "a")
+    for number in range(5000):
+        log.warning(f"no such pod: {'x' * (number % 1000)}")
+    assert len(kept.lines) == 18
+    logger(kept, "b").warning("no such pod: 0")
+    assert kept.lines[-1] == "no such pod: 0"
+
+
+def test_an_error_is_one_line_without_its_traceback() -> None:
+    kept = Kept(Clock())
+    log = logger(kept, "a")
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("it\nfailed")
+    log.error("%d is no number", "x")
+    log.error("x" * 100_000)
+    assert kept.lines[0] == "it failed: ValueError('two\\nlines')"
+    assert kept.lines[1] == "%d is no number"
+    assert len(kept.lines[2]) < 3000
+
+
+def test_the_daemons_log_is_rationed() -> None:
+    """Also what asyncio writes about a task that nobody waited for."""
+    program = (
+        "import asyncio, gc\n"
+        "from leadline_controller import logs\n"
+        "async def fail(): raise ValueError('by intent')\n"
+        "async def main():\n"
+        "    for _ in range(50):\n"
+        "        task = asyncio.create_task(fail())\n"
+        "        await asyncio.wait((task,))\n"
+        "        del task\n"
+        "logs.set_up()\n"
+        "asyncio.run(main())\n"
+        "gc.collect()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 10, done.stderr
+    assert all(line.startswith("ERROR asyncio: Task exception was never") for line in lines)
