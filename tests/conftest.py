@@ -12,7 +12,9 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.oracle import Oracle
 
+# Against what hangs; no test is judged by its time, and CI may be several times slower than here.
 BUILD_S = 600
+EXPERIMENT_S = 1200
 
 # The same examples in every run, and none of them timed: a slow machine fails no test.
 settings.register_profile("leadline", derandomize=True, deadline=None, print_blob=True)
@@ -29,10 +31,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the first cluster test of a new checkout wait for the build of the control plane."""
+    """Let the first cluster test of a new checkout wait for the build of the control plane, and an
+    experiment compute for as long as it takes."""
     for item in items:
-        if item.get_closest_marker("cluster") and not item.get_closest_marker("timeout"):
+        if item.get_closest_marker("timeout"):
+            continue
+        if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.timeout(BUILD_S))
+        elif item.get_closest_marker("experiment"):
+            item.add_marker(pytest.mark.timeout(EXPERIMENT_S))
 
 
 @pytest.fixture(scope="session")

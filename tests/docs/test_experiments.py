@@ -16,7 +16,6 @@ CURE = "run make experiments and look at what changed"
 
 
 @pytest.mark.experiment
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_page_has_what_comes_out(name: str, tmp_path: Path) -> None:
     result = run(EXPERIMENTS[name], seed=0)

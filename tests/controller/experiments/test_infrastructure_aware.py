@@ -75,7 +75,6 @@ def test_a_run_places_every_replica_and_counts_every_layer() -> None:
 
 
 @pytest.mark.experiment
-@pytest.mark.timeout(300)
 def test_the_papers_claims() -> None:
     shares: list[float] = []
     result = run(1, shares.append)
