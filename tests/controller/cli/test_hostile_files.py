@@ -12,7 +12,7 @@ from tests.attack.hostile_texts import numbers_in_toml, snapshots_by_the_thousan
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
-MUTATIONS = 200
+MUTATIONS = 60
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ async def test_spoiled_requests_are_judged_rightly_or_refused(
     secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with answering(listed(), tls=secured.tls) as text:
-        assert await mutations(Address.of(text, secured.shown), 700) == []
+        assert await mutations(Address.of(text, secured.shown), 250) == []
     assert not [record for record in caplog.records if record.exc_info]
     assert len(caplog.records) <= 20
 
@@ -587,9 +587,10 @@ async def test_over_tls_only_those_with_a_certificate_are_answered(
     "sent", [HEAD, b"\x16\x03\x01\x02\x00" + b"\xff" * 600, b"\x16\x03\x01\x02\x00\x01", b""]
 )
 async def test_what_is_no_handshake_is_cut_off(authority: Authority, sent: bytes) -> None:
-    async with answering(listed(), SHORT, files(authority.server("127.0.0.1"))) as address:
+    limits = replace(SHORT, head_s=0.2)
+    async with answering(listed(), limits, files(authority.server("127.0.0.1"))) as address:
         host, port = address.split(":")
-        for _ in range(2 * SHORT.connections):  # none of them takes a place
+        for _ in range(2 * limits.connections):  # none of them takes a place
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(sent)
             with suppress(ConnectionResetError):
