@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from leadline_controller import __version__, config, logs, wiring
-from leadline_controller.core.options import OptionError
+from leadline_controller.api.settings import ServeError
+from leadline_controller.framework.options import OptionError
 from leadline_controller.kube.errors import KubeConfigError
-from leadline_controller.serve.settings import ServeError
 
 _EXAMPLE = "Example: leadline-controller run --config /etc/leadline/controller.toml"
 _LONGEST_ERROR = 800

@@ -9,16 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.core.addresses import Network, read_network
-from leadline_controller.core.fields import FieldError, Fields
-from leadline_controller.core.leases import ProbeLimits
-from leadline_controller.core.model import SCHEDULER_NAME
-from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.toml import parse_toml
-from leadline_controller.environment import overlay
-from leadline_controller.history.settings import HistorySettings
-from leadline_controller.ingest.session import BrokerTls, check_cluster
-from leadline_controller.serve.settings import (
+from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
     ExtenderSettings,
@@ -26,8 +17,17 @@ from leadline_controller.serve.settings import (
     ServeSettings,
     TlsFiles,
 )
-from leadline_controller.state.telemetry import TimesToLive
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.environment import overlay
+from leadline_controller.framework.model import SCHEDULER_NAME
+from leadline_controller.framework.options import OptionError, build
+from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.toml import parse_toml
+from leadline_controller.probing.addresses import Network, read_network
+from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.telemetry.session import BrokerTls, check_cluster
+from leadline_controller.telemetry.state import TimesToLive
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
 _STATE_DIRECTORY = "/var/lib/leadline-controller"

@@ -15,30 +15,30 @@ from random import Random
 from typing import Any
 
 from leadline_controller import __version__
+from leadline_controller.api.grpc import InspectionServer
+from leadline_controller.api.source import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
-from leadline_controller.core.addresses import Addressing
-from leadline_controller.core.cycle import Strategy, filters_with
-from leadline_controller.core.election import ALONE
-from leadline_controller.core.model import Node
-from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.outcomes import learn
+from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import AT_BINDING, FILTERS, OWN
-from leadline_controller.history.recorder import Recorder
-from leadline_controller.ingest.fold import Folder
-from leadline_controller.ingest.leases import LeaseSender, Prober, Probing
-from leadline_controller.ingest.session import BrokerSession, BrokerSettings
+from leadline_controller.framework.cycle import Strategy, filters_with
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.options import OptionError, build
+from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
+from leadline_controller.leaderelection.elector import Elector
+from leadline_controller.leaderelection.lease import ALONE
 from leadline_controller.notify import Notifier, Rounds, feed
-from leadline_controller.scheduling.elector import Elector
+from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.scheduler import LeaseSender, Prober, Probing
+from leadline_controller.scheduling.extender_service import Adviser, Advising
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.serve.extender_adviser import Adviser, Advising
-from leadline_controller.serve.grpc import InspectionServer
-from leadline_controller.serve.source import InspectionSource
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import DecisionLog
-from leadline_controller.state.outcomes import learn
-from leadline_controller.state.telemetry import TelemetryState
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
+from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class Controller:
         if extender is None:
             yield None
             return
-        from leadline_controller.serve.extender import ExtenderServer
+        from leadline_controller.api.extender import ExtenderServer
 
         adviser = Adviser(
             cluster,

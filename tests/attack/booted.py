@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.serve.extender import Limits as ExtenderLimits
+from leadline_controller.api.extender import Limits as ExtenderLimits
 
 from tests.attack import booted_agent, booted_disk
 from tests.attack.check import Check
@@ -40,8 +40,8 @@ from tests.attack.scene import (
 )
 from tests.kube.objects import pod
 from tests.rollout.machines import Machine
+from tests.rollout.nspawn_testbed import REPOSITORY, SERVER
 from tests.rollout.test_placement import bound
-from tests.rollout.yard import REPOSITORY, SERVER
 
 LIST_NODES = "/leadline.v1.Inspection/ListNodes"
 HEALTH_WATCH = "/grpc.health.v1.Health/Watch"

@@ -14,8 +14,8 @@ from tests.attack.check import Check
 from tests.attack.scene import CONTROLLER, MIB, Scene
 from tests.attack.units import TRACEBACK, Limits, Unit
 from tests.kube.objects import pod
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.test_placement import bound
-from tests.rollout.yard import Yard
 
 FOLDER = f"/var/lib/private/{CONTROLLER}"
 DATABASE = f"{FOLDER}/decisions.db"

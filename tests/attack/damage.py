@@ -18,14 +18,14 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NamedTuple
 
-from leadline_controller.core.cycle import Decision
-from leadline_controller.core.model import Pod
-from leadline_controller.history.recorder import Recorder
-from leadline_controller.history.settings import HistorySettings
-from leadline_controller.history.store import Store
-from leadline_controller.state.decisions import PENDING, DecisionLog
+from leadline_controller.decisions.log import PENDING, DecisionLog
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import Store
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.model import Pod
 
-from tests.controller.history.moments import Machine
+from tests.controller.decisions.decision_builder import Machine
 
 PAGE = 4096
 ROWS = 60

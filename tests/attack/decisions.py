@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from leadline_controller.core.cycle import Decision
-from leadline_controller.core.fields import FieldError
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import Pod
-from leadline_controller.history.recorder import Recorder
-from leadline_controller.history.settings import HistorySettings
+from leadline_controller.api.extender_protocol import ProtocolError, read_question
+from leadline_controller.api.placements import placement
+from leadline_controller.decisions.log import PENDING, DecisionLog, Told
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.model import Pod
 from leadline_controller.kube.convert import Converter
-from leadline_controller.serve.extender_protocol import ProtocolError, read_question
-from leadline_controller.serve.placements import placement
-from leadline_controller.state.decisions import PENDING, DecisionLog, Told
+from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.parsing.fields import FieldError
 
 from tests.attack import damage
 from tests.attack.check import Check

@@ -22,7 +22,7 @@ from tests.attack.extender_questions import (
     of_small_values,
     whole_question,
 )
-from tests.controller.serve.asking import args, wants, wide
+from tests.controller.scheduling.extender_harness import args, wants, wide
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.extending import Extending, extending

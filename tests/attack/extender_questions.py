@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tests.controller.serve.asking import args, wants, wide
+from tests.controller.scheduling.extender_harness import args, wants, wide
 from tests.kube.objects import Object
 
 CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from click import ClickException
+from leadline_controller.api.settings import TlsFiles
 from leadline_controller.cli.client import Endpoint, connected
-from leadline_controller.serve.settings import TlsFiles
 from leadline_wire.v1 import control_pb2 as pb
 
 EVERY_S = 0.5

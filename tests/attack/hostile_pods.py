@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from leadline_controller.core.cycle import decide
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.ports import PodChanged
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.filters import FILTERS
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import PENDING, DecisionLog
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.ports import PodChanged
+from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.attack.check import Check
 from tests.bench.predicates import HOST, cluster

@@ -17,21 +17,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
-from leadline_controller.core.cycle import Decision, decide
-from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.core.ports import Listed, NodeChanged, PodEvent
+from leadline_controller.decisions.database import Database
+from leadline_controller.decisions.rows import Row, Settled
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.times import Now
 from leadline_controller.filters import FILTERS
-from leadline_controller.history.database import Database
-from leadline_controller.history.rows import Row, Settled
-from leadline_controller.history.settings import HistorySettings
-from leadline_controller.history.times import Now
+from leadline_controller.framework.cycle import Decision, decide
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
+from leadline_controller.framework.ports import Listed, NodeChanged, PodEvent
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.sim.cluster import SimCluster
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.snapshot.memory_cluster import SimCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.wiring import Controller
 
 MIB = 2**20

@@ -13,7 +13,7 @@ from pathlib import Path
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from tests.controller.ingest.wire_client import connected
+from tests.controller.telemetry.wire_client import connected
 from tests.support.certificates import Certificate
 from tests.support.mosquitto import Broker
 

@@ -19,8 +19,8 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.controller.ingest.board import Board
-from tests.controller.ingest.wire_client import properties_of
+from tests.controller.telemetry.board_builder import Board
+from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker
 
 CONTEXT = get_context("spawn")

@@ -15,7 +15,7 @@ from tests.attack.units import TRACEBACK, Limits, Mark, Unit
 from tests.rollout import bundles, images
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import Machine
-from tests.rollout.yard import ADDRESSES, SERVER, Yard, yard
+from tests.rollout.nspawn_testbed import ADDRESSES, SERVER, Yard, yard
 from tests.support.certificates import Authority
 
 INTRUDER = Path(__file__).with_name("intruder.py")

@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 import psutil
-from leadline_controller.ingest.session import BrokerTls
+from leadline_controller.telemetry.session import BrokerTls
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 from leadline_wire.v1 import telemetry_pb2 as wire
@@ -27,9 +27,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.attack.check import Check
 from tests.attack.mqtt_flood import CONTEXT, MALLORY, births, honest_boards, pour, pour_mutated
-from tests.controller.ingest.board import CLUSTER, Board
-from tests.controller.ingest.test_session import Ears, listening
-from tests.controller.ingest.wire_client import WireClient, connected
+from tests.controller.telemetry.board_builder import CLUSTER, Board
+from tests.controller.telemetry.test_session import Ears, listening
+from tests.controller.telemetry.wire_client import WireClient, connected
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
 from tests.kube.objects import node

@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 import psutil
+from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
-from leadline_controller.core.leases import ProbeLimits
-from leadline_controller.core.manifest import read_node
-from leadline_controller.serve.settings import ServeSettings
-from leadline_controller.sim.cluster import SimCluster
+from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.snapshot.memory_cluster import SimCluster
 from leadline_controller.wiring import Controller
 
 _TICK_S = 0.02

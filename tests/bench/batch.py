@@ -8,10 +8,10 @@ from random import Random
 from statistics import median
 
 import numpy as np
-from leadline_controller.core.batch import BatchPlan, Running, decide_batch
-from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.core.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import BatchPlan, Running, decide_batch
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
+from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.strategies.kubedsm import KubeDsm
 
 BATCH = 20

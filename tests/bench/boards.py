@@ -17,7 +17,7 @@ from leadline_wire import codec, topics
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.controller.ingest.wire_client import properties_of
+from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker
 
 CLUSTER = "home"

@@ -11,13 +11,29 @@ from random import Random
 from statistics import median
 
 import numpy as np
-from leadline_controller.core.cycle import Filter, Strategy, decide
-from leadline_controller.core.images import ImageTable
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import CPU, MEMORY, PODS, Image, Layer, Link, Node, Pod, Taint
-from leadline_controller.core.options import build
-from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Filter, Strategy, decide
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    Image,
+    Layer,
+    Link,
+    Node,
+    Pod,
+    Taint,
+)
+from leadline_controller.framework.options import build
+from leadline_controller.framework.view import (
+    METRICS,
+    ClusterView,
+    LinkTable,
+    NodeMetrics,
+    NodeTable,
+)
+from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies import STRATEGIES
 
 SIZES = (100, 1000, 10_000)

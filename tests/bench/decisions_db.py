@@ -17,19 +17,19 @@ from random import Random
 from statistics import mean, median, quantiles
 
 import numpy as np
-from leadline_controller.core.account import account
-from leadline_controller.core.cycle import Decision, Strategy, decide
-from leadline_controller.core.options import build, values_of
-from leadline_controller.core.view import METRICS, ClusterView
+from leadline_controller.decisions import times
+from leadline_controller.decisions.codec import encode
+from leadline_controller.decisions.database import Database
+from leadline_controller.decisions.explanation import account
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
+from leadline_controller.decisions.recorder import KEPT_NODES, Recorder
+from leadline_controller.decisions.rows import Row, rule
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
-from leadline_controller.history import times
-from leadline_controller.history.codec import encode
-from leadline_controller.history.database import Database
-from leadline_controller.history.recorder import KEPT_NODES, Recorder
-from leadline_controller.history.rows import Row, rule
-from leadline_controller.history.settings import HistorySettings
-from leadline_controller.history.times import Moment
-from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
+from leadline_controller.framework.cycle import Decision, Strategy, decide
+from leadline_controller.framework.options import build, values_of
+from leadline_controller.framework.view import METRICS, ClusterView
 from leadline_controller.strategies import STRATEGIES
 
 from tests.bench.decision import cluster, pods

@@ -25,7 +25,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from statistics import quantiles
 
-from leadline_controller.core.ports import Listed, PodChanged
+from leadline_controller.framework.ports import Listed, PodChanged
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.kube.api import BulkApi

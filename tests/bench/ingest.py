@@ -20,16 +20,16 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 from leadline_agent.publish.encode import Encoder
-from leadline_controller.ingest.fold import Folder
-from leadline_controller.ingest.session import BrokerSession, BrokerSettings
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import codec, topics
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.bench.boards import report
-from tests.controller.ingest.any_lease import AnyLease
-from tests.controller.ingest.wire_client import properties_of
+from tests.controller.probing.any_lease import AnyLease
+from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker, mosquitto
 
 CLUSTER = "home"

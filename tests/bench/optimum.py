@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from leadline_controller.core.model import CPU, MEMORY, Pod
 from leadline_controller.experiments.optimum import clusters, dacs, kubedsm
 from leadline_controller.experiments.optimum.programme import Optimum
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
 

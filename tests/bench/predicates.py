@@ -12,15 +12,15 @@ from itertools import count
 from statistics import median
 from typing import Any
 
-from leadline_controller.core.manifest import read_node, read_pod
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import Listed, PodChanged
-from leadline_controller.core.read_resources import READERS
-from leadline_controller.core.resources import Resource
-from leadline_controller.core.view import ClusterView
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import Listed, PodChanged
+from leadline_controller.framework.resources import Resource
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.kubeobjects.resources import READERS
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 SIZES = (1000, 5000)
 RESIDENTS = 10_000

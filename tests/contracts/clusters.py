@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from leadline_controller.core.demands import ClaimUse
-from leadline_controller.core.images import ImageTable
-from leadline_controller.core.model import (
+from leadline_controller.framework.demands import ClaimUse
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import (
     CPU,
     MEMORY,
     PODS,
@@ -23,8 +23,14 @@ from leadline_controller.core.model import (
     Pod,
     Taint,
 )
-from leadline_controller.core.resources import Resource
-from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.resources import Resource
+from leadline_controller.framework.view import (
+    METRICS,
+    ClusterView,
+    LinkTable,
+    NodeMetrics,
+    NodeTable,
+)
 
 from tests.controller.builders import GIB, node, pod, view
 from tests.controller.storing import claim, storage_class, volume

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from itertools import count
 
 import pytest
-from leadline_controller.core.model import Pod, Taint
-from leadline_controller.core.ports import (
+from leadline_controller.framework.model import Pod, Taint
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     Listed,
     NodeChanged,
@@ -25,11 +25,11 @@ from leadline_controller.core.ports import (
     ResourceGone,
     StorageChangedError,
 )
-from leadline_controller.core.resources import Claim, Volume
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Volume
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
-from tests.contracts.scenes import KubeScene, Scene, SimScene, Watched, WrittenEvent
+from tests.contracts.harnesses import KubeScene, Scene, SimScene, Watched, WrittenEvent
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import condition, node, pod

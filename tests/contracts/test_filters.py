@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Node
-from leadline_controller.core.view import ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.view import ClusterView, NodeTable
 
 from tests.contracts.clusters import Case, cases, fingerprint, for_each_of_them, reordered
 from tests.controller.builders import node, pod, view

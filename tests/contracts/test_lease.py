@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 
 import pytest
-from leadline_controller.core.ports import LeaseChangedError, LeaseStore
+from leadline_controller.framework.ports import LeaseChangedError, LeaseStore
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.sim.lease import SimLease
+from leadline_controller.snapshot.memory_lease import SimLease
 
-from tests.contracts.scenes import PATIENCE_S
+from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.core.cycle import Strategy, decide, filters_with
-from leadline_controller.core.model import Link
-from leadline_controller.core.options import build, options_of, values_of
-from leadline_controller.core.view import METRICS, ClusterView, Ints
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Strategy, decide, filters_with
+from leadline_controller.framework.model import Link
+from leadline_controller.framework.options import build, options_of, values_of
+from leadline_controller.framework.view import METRICS, ClusterView, Ints
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 from tests.contracts.clusters import (

@@ -4,12 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
-from leadline_controller.core.residents import Namespaces, Residents
-from leadline_controller.core.resources import NamespaceLabels, Resource
-from leadline_controller.core.storage import Storage
-from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.assigned_pods import Namespaces, Residents
+from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
+from leadline_controller.framework.resources import NamespaceLabels, Resource
+from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.view import (
+    METRICS,
+    ClusterView,
+    LinkTable,
+    NodeMetrics,
+    NodeTable,
+)
+from leadline_controller.kubeobjects.manifest import read_pod
 
 GIB = 1024**3
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.read_resources import read_claim, read_storage_class, read_volume
-from leadline_controller.core.resources import Claim, StorageClass, Volume
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.resources import Claim, StorageClass, Volume
+from leadline_controller.kubeobjects.resources import read_claim, read_storage_class, read_volume
 
 from tests.controller.builders import pod
 

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 from leadline_controller import wiring
+from leadline_controller.api.settings import ExtenderSettings
 from leadline_controller.config import Settings
-from leadline_controller.core.leases import DELIVERY_S, BandwidthWork, PingWork
-from leadline_controller.core.manifest import read_node
-from leadline_controller.core.model import Pod
-from leadline_controller.ingest.leases import Prober, Probing
+from leadline_controller.decisions.log import BOUND, GONE
+from leadline_controller.framework.model import Pod
+from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Rounds
-from leadline_controller.serve.settings import ExtenderSettings
-from leadline_controller.sim.clock import SimClock
-from leadline_controller.sim.cluster import SimCluster
-from leadline_controller.state.decisions import BOUND, GONE
+from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork
+from leadline_controller.probing.scheduler import Prober, Probing
+from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.snapshot.memory_cluster import SimCluster
 
-from tests.controller.ingest import test_leases as probing
-from tests.controller.serve.asking import args, pending, wants, wide
-from tests.controller.serve.scene import Turn
-from tests.controller.serve.test_extender import post
+from tests.controller.api.api_harness import Turn
+from tests.controller.api.test_extender import post
+from tests.controller.probing import test_scheduler as probing
+from tests.controller.scheduling.extender_harness import args, pending, wants, wide
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")

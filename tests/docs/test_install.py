@@ -14,11 +14,11 @@ import yaml
 from leadline_agent import config as agent
 from leadline_bundle.targets import TARGETS
 from leadline_controller import config as controller
+from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.cli.__main__ import COMMANDS
-from leadline_controller.core.leases import ProbeLimits
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.history.settings import HistorySettings
-from leadline_controller.serve.settings import ExtenderSettings, ServeSettings
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.probing.planning import ProbeLimits
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"

@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.manifest import read_node, read_pod
-from leadline_controller.core.ports import Listed
-from leadline_controller.core.read_resources import READERS
-from leadline_controller.core.view import ClusterView
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.ports import Listed
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.kubeobjects.resources import READERS
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.generator import THEMES, made
 from tests.kube.objects import Object

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from leadline_controller.state.cluster import ClusterState
+from leadline_controller.cluster.state import ClusterState
 
 from tests.kube.account import applied, login, wait_allowed
 from tests.kube.api import Api

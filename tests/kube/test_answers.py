@@ -16,19 +16,19 @@ from random import Random
 
 import pytest
 from aiohttp import web
-from leadline_controller.core.model import CPU
-from leadline_controller.core.ports import Listed
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU
+from leadline_controller.framework.ports import Listed
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.watch import RESOURCES, watch_cluster
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.sim.clock import SimClock
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, DecisionLog
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
+from leadline_controller.snapshot.manual_clock import SimClock
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
-from tests.contracts.scenes import PATIENCE_S
+from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.objects import Object, node, pod
 from tests.kube.wire import (
     NOTHING,

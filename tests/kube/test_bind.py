@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     NotLeadingError,
@@ -19,8 +18,9 @@ from leadline_controller.core.ports import (
 from leadline_controller.kube.bind import bind
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
+from leadline_controller.kubeobjects.manifest import read_pod
 
-from tests.contracts.scenes import PATIENCE_S
+from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.objects import pod
 from tests.kube.wire import (
     NOTHING,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.core.ports import RefusedError, UnavailableError
+from leadline_controller.framework.ports import RefusedError, UnavailableError
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.errors import KubeConfigError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.core.model import HostPort, Requirement, Taint, Toleration
+from leadline_controller.framework.model import HostPort, Requirement, Taint, Toleration
 from leadline_controller.kube.convert import Converter
 
 NODE: dict[str, Any] = {

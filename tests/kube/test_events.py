@@ -8,12 +8,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import PodEvent, PodGoneError
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import PodEvent, PodGoneError
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane

@@ -23,7 +23,7 @@ import yaml
 from tests.attack.extender import all_at_once
 from tests.attack.extender_client import Address
 from tests.attack.extender_questions import of_labels, whole_question
-from tests.controller.serve.asking import args, wants
+from tests.controller.scheduling.extender_harness import args, wants
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import Daemon as Part

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.clock import LeaseClock
-from leadline_controller.core.election import LeaseTiming
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     ClusterError,
     LeaseChangedError,
     LeaseRecord,
@@ -22,9 +21,10 @@ from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.lease import KubeLease
-from leadline_controller.scheduling.elector import Elector
+from leadline_controller.leaderelection.elector import Elector
+from leadline_controller.leaderelection.lease import LeaseTiming
 
-from tests.contracts.scenes import PATIENCE_S
+from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.wire import Answer, Wire, drops, hangs, kubeconfig, refusal, says, served, stream
 from tests.support.ports import free_port
 

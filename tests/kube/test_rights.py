@@ -14,9 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from leadline_controller.cli.kube import kube
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
     ClusterChange,
     Listed,
     NodeChanged,
@@ -25,11 +24,12 @@ from leadline_controller.core.ports import (
     RefusedError,
     ResourceChanged,
 )
-from leadline_controller.core.resources import NamespaceLabels
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.resources import NamespaceLabels
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.kubeobjects.manifest import read_pod
 
-from tests.contracts.scenes import PATIENCE_S, Watched
+from tests.contracts.harnesses import PATIENCE_S, Watched
 from tests.kube.account import Right, applied, granted, login, manifests, wait_allowed, without
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.state.cluster import ClusterState
+from leadline_controller.cluster.state import ClusterState
 
 from tests.kube.account import Right, granted, without
 from tests.kube.api import Api

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from leadline_controller.cluster.state import ClusterState
 from leadline_controller.scheduling import volumes
-from leadline_controller.state.cluster import ClusterState
 
 from tests.kube.volume_bench import (
     CLAIMS,

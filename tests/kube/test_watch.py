@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     ClusterChange,
     Listed,
     NodeChanged,
@@ -25,7 +25,7 @@ from leadline_controller.core.ports import (
     ResourceGone,
     UnavailableError,
 )
-from leadline_controller.core.resources import Claim, CsiNode, Unreadable
+from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.contact import Contact
@@ -33,7 +33,7 @@ from leadline_controller.kube.convert import Converter
 from leadline_controller.kube.reflector import Reflector
 from leadline_controller.kube.watch import RESOURCES, watch_cluster
 
-from tests.contracts.scenes import PATIENCE_S, Watched
+from tests.contracts.harnesses import PATIENCE_S, Watched
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.objects import node, pod

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     ForbiddenError,
@@ -19,10 +18,11 @@ from leadline_controller.core.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.client import ExpiredError
 from leadline_controller.kube.events import EventRecorder
 from leadline_controller.kube.volumes import prepare
+from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.objects import Object, pod
 from tests.kube.volumes import SELECTED_NODE, claim, volume

@@ -14,13 +14,13 @@ from random import Random
 from typing import Any
 
 from leadline_controller.clock import SystemClock
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import DecisionLog
-from leadline_controller.state.telemetry import TelemetryState, TimesToLive
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import Object, node, pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 
 def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:

@@ -12,9 +12,9 @@ from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import Extras
+from tests.rollout.nspawn_testbed import ADDRESSES, KINDS, SERVER, Yard
+from tests.rollout.nspawn_testbed import yard as booted
 from tests.rollout.outage import Outage
-from tests.rollout.yard import ADDRESSES, KINDS, SERVER, Yard
-from tests.rollout.yard import yard as booted
 
 HERE = Path(__file__).parent
 # qemu translates programs while they run, so it has to write what is then executed, and takes three

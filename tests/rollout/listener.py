@@ -27,7 +27,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.rollout.certificates import sign_client
-from tests.rollout.yard import REPOSITORY, Yard
+from tests.rollout.nspawn_testbed import REPOSITORY, Yard
 
 PORT = 8883
 KEYS = "/etc/leadline/pki/controller"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.rollout.listener import Heard, listener
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 AWAY_S = 600.0
 BROKER = "mosquitto"

@@ -10,9 +10,9 @@ import pytest
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Heard
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.outage import AWAY_S, Outage
 from tests.rollout.test_watchdog import AGENT, CONTROLLER, present
-from tests.rollout.yard import Yard
 
 
 def numbers(heard: Iterable[Heard]) -> Mapping[tuple[str, int], set[int]]:

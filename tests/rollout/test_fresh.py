@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rollout.evidence import Evidence, difference
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 
 def unchanged(yard: Yard, what: str) -> None:

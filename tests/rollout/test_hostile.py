@@ -12,8 +12,8 @@ from tests.attack.scene import CONTROLLER, GRPC_PORT, intrude, unharmed
 from tests.attack.units import Unit
 from tests.kube.objects import pod
 from tests.rollout.evidence import Evidence
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.test_placement import bound
-from tests.rollout.yard import Yard
 
 SILENT = 1040
 # Longer than a pod is waited for; it ends as soon as the pod is bound.

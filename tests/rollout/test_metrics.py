@@ -16,7 +16,7 @@ import pytest
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 from tests.system.daemons import eventually
 
 METRICS = {

@@ -15,7 +15,7 @@ import yaml
 from tests.kube.objects import Object, pod
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.yard import SERVER, Yard
+from tests.rollout.nspawn_testbed import SERVER, Yard
 
 LOGIN = "--kubeconfig /etc/leadline/kubeconfig"
 STARTED = "systemctl show k3s --property ExecMainStartTimestampMonotonic"

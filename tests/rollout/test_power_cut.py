@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 VERSION = "0.1.9"
 PATIENCE_S = 180

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rollout.machines import Machine
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.outage import Outage
-from tests.rollout.yard import Yard
 
 # The boot and the agent's first report, on a slow board.
 PATIENCE_S = 180

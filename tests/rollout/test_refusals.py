@@ -17,7 +17,7 @@ from tests.rollout.certificates import sign
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Listener, listener
 from tests.rollout.machines import Machine
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 from tests.support.certificates import Authority
 from tests.support.ports import wait_until
 

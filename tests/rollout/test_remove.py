@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.test_site import report
-from tests.rollout.yard import Yard
 
 
 def lines_of(listing: Mapping[str, str]) -> str:

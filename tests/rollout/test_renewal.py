@@ -11,7 +11,7 @@ from leadline_wire.topics import Kind
 from tests.rollout.certificates import days_left, sign
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 NEAR_DAYS = 20
 BROKER = "/etc/mosquitto/leadline/cert.pem"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.rollout.evidence import Evidence
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.test_site import report
 from tests.rollout.test_upgrade import SECOND, releases, with_gaps
-from tests.rollout.yard import Yard
 
 
 def test_a_rollback_puts_every_board_back(deployed: Yard, evidence: Evidence) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.yard import Yard
+from tests.rollout.nspawn_testbed import Yard
 
 LINE = 64  # characters of a whole line in PEM; with a key on P-256 the first holds all of it
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.rollout.evidence import Evidence, difference
-from tests.rollout.yard import Run, Yard
+from tests.rollout.nspawn_testbed import Run, Yard
 
 
 def report(run: Run) -> str:

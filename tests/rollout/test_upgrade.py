@@ -11,8 +11,8 @@ import yaml
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Heard, listener
+from tests.rollout.nspawn_testbed import Run, Yard
 from tests.rollout.test_site import report
-from tests.rollout.yard import Run, Yard
 
 SECOND = "0.1.1"
 THIRD = "0.1.2"

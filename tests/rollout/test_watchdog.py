@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
+from tests.rollout.nspawn_testbed import Yard
 from tests.rollout.outage import Outage
-from tests.rollout.yard import Yard
 
 AGENT, CONTROLLER = "leadline-agent", "leadline-controller"
 # The watchdog's minute, the pause before the new start, and the start on a slow board.

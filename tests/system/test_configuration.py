@@ -16,7 +16,7 @@ import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
 from leadline_controller import environment
-from leadline_controller.serve.settings import ExtenderSettings
+from leadline_controller.api.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig

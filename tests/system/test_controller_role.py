@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from leadline_controller.api.settings import DEFAULT_EXTENDER_ADDRESS
 from leadline_controller.config import Settings
 from leadline_controller.environment import FIELDS
-from leadline_controller.serve.settings import DEFAULT_EXTENDER_ADDRESS
 from leadline_controller.strategies import STRATEGIES
 
 from tests.kube.account import manifests

@@ -16,7 +16,7 @@ from tests.kube.objects import condition, node, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon, eventually, leadline, unreachable_kubeconfig
-from tests.system.stage import BOARDS, NODES, PODS, Stage, stage
+from tests.system.harness import BOARDS, NODES, PODS, Stage, stage
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 

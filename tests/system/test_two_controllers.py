@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import pytest
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 
-from tests.controller.ingest.board import Board
-from tests.controller.ingest.wire_client import connected
+from tests.controller.telemetry.board_builder import Board
+from tests.controller.telemetry.wire_client import connected
 from tests.system.audit import Write, out_of_turn
 from tests.system.daemons import eventually
 from tests.system.pair import CLUSTER, LEASE, LEASE_S, NODES, Candidate, Pair, pair

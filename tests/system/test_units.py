@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import environment
-from leadline_controller.serve import extender, gate
+from leadline_controller.api import extender, gate
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port

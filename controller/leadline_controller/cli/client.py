@@ -15,15 +15,15 @@ import click
 import grpc
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
-from leadline_controller.cli.errors import BadInput, Failed, Unreachable
-from leadline_controller.cli.output import working
-from leadline_controller.serve.settings import (
+from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     MAX_ANSWER_BYTES,
     ServeError,
     TlsFiles,
     is_local,
 )
+from leadline_controller.cli.errors import BadInput, Failed, Unreachable
+from leadline_controller.cli.output import working
 
 Answer = TypeVar("Answer")
 TIMEOUT_S = 10.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.core.options import value_of_text
+from leadline_controller.framework.options import value_of_text
 
 Document = dict[str, Any]
 AGES = ("report", "bandwidth", "rtt")

@@ -18,12 +18,12 @@ from leadline_controller.cli.output import (
     track,
     working,
 )
-from leadline_controller.core.cycle import Decision
-from leadline_controller.core.fields import FieldError, quoted
-from leadline_controller.core.options import OptionError, build
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.score import Scoring, begin, told
-from leadline_controller.sim.snapshot import load_snapshot
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.options import OptionError, build
+from leadline_controller.parsing.fields import FieldError, quoted
+from leadline_controller.snapshot.score import Scoring, begin, told
+from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 _SHOWN = 3

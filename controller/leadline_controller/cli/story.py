@@ -21,14 +21,14 @@ from leadline_wire.v1 import control_pb2_grpc
 from rich.console import Console
 from rich.progress import Progress
 
+from leadline_controller.api.settings import ServeSettings
 from leadline_controller.cli import render
 from leadline_controller.config import Settings
-from leadline_controller.core.leases import ProbeLimits
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, Node, Pod
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Node, Pod
+from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import Placing
-from leadline_controller.serve.settings import ServeSettings
-from leadline_controller.sim.cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import SimCluster
 from leadline_controller.wiring import Controller, strategy
 
 ANCHOR = "server"

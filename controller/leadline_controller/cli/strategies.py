@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from leadline_controller.cli.output import Format, emit, output_option, table
-from leadline_controller.core.options import Option, options_of, value_text
+from leadline_controller.framework.options import Option, options_of, value_text
 from leadline_controller.strategies import STRATEGIES
 
 _BEST = {"lower": "lowest", "higher": "highest"}

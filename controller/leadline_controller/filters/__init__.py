@@ -3,7 +3,6 @@ line each below; the names are Kubernetes' own where it has the predicate."""
 
 from collections.abc import Mapping
 
-from leadline_controller.core.cycle import Filter
 from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
 from leadline_controller.filters.node_affinity import node_affinity
 from leadline_controller.filters.node_bandwidth import node_bandwidth
@@ -18,6 +17,7 @@ from leadline_controller.filters.taint_toleration import taint_toleration
 from leadline_controller.filters.volume_binding import volume_binding
 from leadline_controller.filters.volume_restrictions import volume_restrictions
 from leadline_controller.filters.volume_zone import volume_zone
+from leadline_controller.framework.cycle import Filter
 
 FILTERS: Mapping[str, Filter] = {
     "NodeReady": node_ready,

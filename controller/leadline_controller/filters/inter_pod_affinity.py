@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.demands import AffinityTerm
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.residents import PodKind, kind_of
-from leadline_controller.core.selectors import selects
-from leadline_controller.core.view import Bools, ClusterView
+from leadline_controller.framework.assigned_pods import PodKind, kind_of
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.demands import AffinityTerm
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.selectors import selects
+from leadline_controller.framework.view import Bools, ClusterView
 
 _HOPE = News.NEIGHBOURS | News.NAMESPACES | News.LABELS | News.NODES | News.NODE_GONE
 

@@ -1,9 +1,9 @@
 """NodeAffinity: nodeSelector and required node affinity."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.LABELS | News.NODES
 

@@ -3,10 +3,10 @@ line 7, for the network)."""
 
 import numpy as np
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.BANDWIDTH | News.NODES
 

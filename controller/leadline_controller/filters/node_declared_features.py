@@ -1,9 +1,9 @@
 """NodeDeclaredFeatures: what a pod needs of the kubelet, the kubelet must say that it has."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.FEATURES | News.NODES
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import HostPort, Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import HostPort, Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.PORTS | News.NODES
 

@@ -1,9 +1,9 @@
 """NodeReady: a node that does not say it is ready gets no new pod."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.READY | News.NODES
 

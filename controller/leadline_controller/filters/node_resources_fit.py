@@ -1,11 +1,11 @@
 """NodeResourcesFit: what the pod asks for must be free (DACS Algorithm 1, lines 6-8, for CPU
 and memory; the number of pods and extended resources as Kubernetes has them)."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.quantity import MAX_AMOUNT, format_shortage
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.quantity import MAX_AMOUNT, format_shortage
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.ROOM | News.NODES
 

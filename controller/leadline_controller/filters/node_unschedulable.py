@@ -1,9 +1,9 @@
 """NodeUnschedulable: a cordoned node takes only pods that tolerate being there."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod, Taint
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod, Taint
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _HOPE = News.UNCORDONED | News.NODES

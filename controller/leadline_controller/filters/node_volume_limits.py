@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.resources import Claim
-from leadline_controller.core.storage import Storage
-from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.resources import Claim
+from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.view import ClusterView, Ints
 
 # Volumes of these kinds, and classes with these provisioners, are handled by CSI drivers.
 _DRIVERS = {

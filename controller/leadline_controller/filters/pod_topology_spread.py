@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.demands import SpreadConstraint
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.nodes import Topology
-from leadline_controller.core.selectors import selects
-from leadline_controller.core.view import Bools, ClusterView, Ints
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.demands import SpreadConstraint
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_table import Topology
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.selectors import selects
+from leadline_controller.framework.view import Bools, ClusterView, Ints
 
 _HOPE = News.NEIGHBOURS | News.LABELS | News.NODES | News.NODE_GONE
 _TAINTS = News.TAINTED | News.UNTAINTED

@@ -1,10 +1,10 @@
 """VolumeBinding: every claim of the pod is bound to a volume that the node reaches, or can be."""
 
-from leadline_controller.core.binding import RefusedClaimError, VolumeSearch
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.framework.volume_binding import RefusedClaimError, VolumeSearch
 
 _HOPE_FOR_CLAIMS = News.CLAIMS | News.VOLUMES | News.CLASSES
 _HOPE = _HOPE_FOR_CLAIMS | News.LIMITS | News.MOUNTS | News.LABELS | News.NODES

@@ -1,11 +1,11 @@
 """VolumeRestrictions: disks that one machine has at a time, and claims that one pod has."""
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.demands import Disk
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.resources import READ_WRITE_ONCE_POD
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.demands import Disk
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.resources import READ_WRITE_ONCE_POD
+from leadline_controller.framework.view import ClusterView
 
 _HOPE = News.MOUNTS | News.NODES
 _HOPE_FOR_CLAIM = News.MOUNTS | News.CLAIMS | News.NODE_GONE

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.resources import Volume
-from leadline_controller.core.selectors import Requirement
-from leadline_controller.core.view import Bools, ClusterView
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.resources import Volume
+from leadline_controller.framework.selectors import Requirement
+from leadline_controller.framework.view import Bools, ClusterView
 
 # The old name of each label, and the one that replaced it.
 _LABELS = {

@@ -1,7 +1,7 @@
 """Binds a pod to a node."""
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import Fence
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import Fence
 from leadline_controller.kube.client import ApiServer, pod_path
 
 

@@ -16,8 +16,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 from yarl import URL
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     Fence,

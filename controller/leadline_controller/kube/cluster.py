@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import Cluster, ClusterChange, Fence, LeaseStore, PodEvent
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import Cluster, ClusterChange, Fence, LeaseStore, PodEvent
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.bind import bind
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login

@@ -2,7 +2,7 @@
 
 import logging
 
-from leadline_controller.core.ports import ClusterError, UnavailableError
+from leadline_controller.framework.ports import ClusterError, UnavailableError
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """API objects -> the core's Node, Pod and Resource, whatever the objects are like.
 
-core/manifest.py and core/read_resources.py read them. What they can't read must neither end the
+kubeobjects/manifest.py and kubeobjects/resources.py read them. What they can't read must neither end the
 watch nor be used: such a node takes no pods, such a pod says what is wrong in its `problem`, and
 a pod that needs such a claim or volume finds it missing.
 """
@@ -9,12 +9,12 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from leadline_controller.core.fields import FieldError, valid_text
-from leadline_controller.core.manifest import read_node, read_pod
-from leadline_controller.core.model import PODS, Node, Pod
-from leadline_controller.core.ports import ClusterError, PodGoneError
-from leadline_controller.core.read_resources import READERS
-from leadline_controller.core.resources import Resource, Unreadable
+from leadline_controller.framework.model import PODS, Node, Pod
+from leadline_controller.framework.ports import ClusterError, PodGoneError
+from leadline_controller.framework.resources import Resource, Unreadable
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.kubeobjects.resources import READERS
+from leadline_controller.parsing.fields import FieldError, valid_text
 
 Json = dict[str, Any]
 _MOST_SAID = 1000

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import PodEvent, PodGoneError
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import PodEvent, PodGoneError
 from leadline_controller.kube.client import ApiServer, Json
 
 COMPONENT = "leadline"

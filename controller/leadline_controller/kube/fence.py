@@ -3,7 +3,7 @@
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-from leadline_controller.core.ports import Fence, NotLeadingError
+from leadline_controller.framework.ports import Fence, NotLeadingError
 
 
 class FencedBody(aiohttp.BytesPayload):

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     LeaseChangedError,

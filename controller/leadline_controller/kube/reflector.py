@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from random import SystemRandom
 from typing import Generic, TypeVar
 
-from leadline_controller.core.model import Node, Pod
-from leadline_controller.core.ports import ClusterChange, ClusterError, PodGoneError, RefusedError
-from leadline_controller.core.resources import Resource
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    ClusterChange,
+    ClusterError,
+    PodGoneError,
+    RefusedError,
+)
+from leadline_controller.framework.resources import Resource
 from leadline_controller.kube.backoff import Backoff
 from leadline_controller.kube.client import ApiServer, ExpiredError, Json, error_for
 from leadline_controller.kube.contact import Contact

@@ -6,17 +6,17 @@ nothing is taken from whoever came first. The controllers of the cluster do the 
 
 from urllib.parse import quote
 
-from leadline_controller.core.fields import FieldError
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     Fence,
     PodGoneError,
     StorageChangedError,
 )
-from leadline_controller.core.read_resources import read_claim, read_volume
-from leadline_controller.core.resources import Claim, Volume
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Volume
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.client import ApiServer, Json
+from leadline_controller.kubeobjects.resources import read_claim, read_volume
+from leadline_controller.parsing.fields import FieldError
 
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

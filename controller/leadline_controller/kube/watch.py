@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
-from leadline_controller.core.ports import (
+from leadline_controller.framework.ports import (
     ClusterChange,
     Listed,
     NodeChanged,
@@ -21,7 +21,7 @@ from leadline_controller.core.ports import (
     ResourceChanged,
     ResourceGone,
 )
-from leadline_controller.core.resources import Resource
+from leadline_controller.framework.resources import Resource
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.convert import Converter

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.core.fields import FieldError, quoted
-from leadline_controller.core.toml import parse_toml
 from leadline_controller.lab.errors import SpecError
+from leadline_controller.parsing.fields import FieldError, quoted
+from leadline_controller.parsing.toml import parse_toml
 
 SERVER = "server"
 SWITCH = "switch"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import ANYTHING, NOTHING, News
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
 
 # kube-scheduler's figures.
 FIRST_BACKOFF_S = 1.0

@@ -12,12 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from leadline_controller.core.cycle import Decision, Filter, Strategy, decide
-from leadline_controller.core.election import ALONE
-from leadline_controller.core.model import SCHEDULER_NAME, Pod
-from leadline_controller.core.news import News
-from leadline_controller.core.options import values_of
-from leadline_controller.core.ports import (
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
+from leadline_controller.decisions.outcomes import learn
+from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide
+from leadline_controller.framework.model import SCHEDULER_NAME, Pod
+from leadline_controller.framework.options import values_of
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     Clock,
     Cluster,
@@ -33,14 +34,13 @@ from leadline_controller.core.ports import (
     PodGoneError,
     RefusedError,
 )
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.leaderelection.lease import ALONE
+from leadline_controller.scheduling.event_queue import Sayings
 from leadline_controller.scheduling.queue import PendingQueue
-from leadline_controller.scheduling.sayings import Sayings
 from leadline_controller.scheduling.volumes import VolumeWaits
-from leadline_controller.state.cluster import ClusterState
-from leadline_controller.state.decisions import BOUND, PENDING, DecisionLog
-from leadline_controller.state.outcomes import learn
-from leadline_controller.state.telemetry import TelemetryState
+from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
 

@@ -3,8 +3,9 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import (
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     Clock,
     ClusterChange,
@@ -20,9 +21,8 @@ from leadline_controller.core.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.core.resources import Claim, Resource, Volume
-from leadline_controller.core.storage import VolumePlan
-from leadline_controller.state.cluster import ClusterState
+from leadline_controller.framework.resources import Claim, Resource, Volume
+from leadline_controller.framework.storage import VolumePlan
 
 LONGEST_S = 600.0  # kube-scheduler's figure
 

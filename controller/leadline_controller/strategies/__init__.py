@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from leadline_controller.core.cycle import Strategy
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.bef import BiggestEdgeFirst
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.cloud_first import CloudFirst

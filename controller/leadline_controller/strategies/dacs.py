@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.contention import contention_s
-from leadline_controller.core.cycle import Better, Scores
-from leadline_controller.core.model import CPU, MEMORY, Pod
-from leadline_controller.core.options import option
-from leadline_controller.core.profile import slowest_where_unknown_ms
-from leadline_controller.core.transfer import transfer_s
-from leadline_controller.core.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.model import CPU, MEMORY, Pod
+from leadline_controller.framework.options import option
+from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.contention import contention_s
+from leadline_controller.strategies.shared.profile import slowest_where_unknown_ms
+from leadline_controller.strategies.shared.transfer import transfer_s
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores
-from leadline_controller.core.model import Pod
-from leadline_controller.core.services import service, service_of
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.services import service, service_of
 
 
 @dataclass(frozen=True, slots=True)

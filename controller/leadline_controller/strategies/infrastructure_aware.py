@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.model import Pod
-from leadline_controller.core.options import choice, option
-from leadline_controller.core.spreading import least_requested
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.options import choice, option
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.spreading import least_requested
 
 _LEAST_MBPS = 0.001  # a link that is down still trickles, so that all times are finite
 

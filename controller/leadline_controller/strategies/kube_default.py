@@ -9,11 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.model import CPU, MEMORY, Pod
-from leadline_controller.core.options import choice
-from leadline_controller.core.spreading import free_share, least_requested, whole_points
-from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import CPU, MEMORY, Pod
+from leadline_controller.framework.options import choice
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.shared.spreading import (
+    free_share,
+    least_requested,
+    whole_points,
+)
 
 
 @dataclass(frozen=True, slots=True)

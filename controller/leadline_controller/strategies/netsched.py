@@ -10,10 +10,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.model import Pod
-from leadline_controller.core.options import option
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.options import option
+from leadline_controller.framework.view import ClusterView, Floats, Ints
 
 
 class _Metric(NamedTuple):

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Filter, Scores, Verdict, best
-from leadline_controller.core.model import Node, Pod
-from leadline_controller.core.options import option
-from leadline_controller.core.profile import profiled_ms, slowest_where_unknown_ms
-from leadline_controller.core.residents import PodKind
-from leadline_controller.core.services import service, service_of
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.framework.assigned_pods import PodKind
+from leadline_controller.framework.cycle import Better, Filter, Scores, Verdict, best
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.options import option
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.profile import profiled_ms, slowest_where_unknown_ms
+from leadline_controller.strategies.shared.services import service, service_of
 
 THRESHOLD = "ResponseTime"
 _MASTER = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -42,7 +42,7 @@ class ResponseTime:
     """prediction = ping + profiling, in ms; the least one wins (Algorithm 1).
 
     A pod's further replicas go to the least one among the nodes without a pod of the same
-    service (same namespace and labels, see core/services.py), and when each that fits has
+    service (same namespace and labels, see strategies/shared/services.py), and when each that fits has
     one, to the least one of all, as the algorithm has it; the text's "second round" could
     also mean node after node. Pods without labels stand alone and are never spread.
 

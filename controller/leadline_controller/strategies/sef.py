@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.edge.tiers import is_cloud, relative_size
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.shared.tiers import is_cloud, relative_size
 
 
 @dataclass(frozen=True, slots=True)

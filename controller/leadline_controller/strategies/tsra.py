@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.model import CPU, Pod
-from leadline_controller.core.options import option
-from leadline_controller.core.transfer import transfer_s
-from leadline_controller.core.view import ClusterView, Floats, Ints
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import CPU, Pod
+from leadline_controller.framework.options import option
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.shared.transfer import transfer_s
 
 _LEAST_CORES = 0.001
 

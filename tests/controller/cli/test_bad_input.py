@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.cli.__main__ import run
-from leadline_controller.core.options import options_of
+from leadline_controller.framework.options import options_of
 from leadline_controller.strategies import STRATEGIES
 
 Capture = pytest.CaptureFixture[str]

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
-from leadline_controller.serve.settings import ServeSettings, TlsFiles
-from leadline_controller.state.decisions import PENDING
+from leadline_controller.decisions.log import PENDING
 
-from tests.controller.serve.scene import Scene, answering, filled, pod
+from tests.controller.api.api_harness import Scene, answering, filled, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 

@@ -3,15 +3,15 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.placements import explanation, placement
 from leadline_controller.cli import render
 from leadline_controller.cli.render import boards, decisions, human
-from leadline_controller.serve.nodes import NodeReader
-from leadline_controller.serve.placements import explanation, placement
-from leadline_controller.state.decisions import Told
+from leadline_controller.decisions.log import Told
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
-from tests.controller.serve.scene import Scene, filled
+from tests.controller.api.api_harness import Scene, filled
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -13,12 +13,12 @@ import yaml
 from leadline_controller.cli.__main__ import run
 from leadline_controller.cli.output import track
 from leadline_controller.config import Settings
-from leadline_controller.core.cycle import Decision
-from leadline_controller.core.options import build
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.score import begin, told
-from leadline_controller.sim.score import score as score_at_once
-from leadline_controller.sim.snapshot import load_snapshot
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.options import build
+from leadline_controller.snapshot.score import begin, told
+from leadline_controller.snapshot.score import score as score_at_once
+from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 from leadline_controller.cli.__main__ import run
-from leadline_controller.core.options import options_of
+from leadline_controller.framework.options import options_of
 from leadline_controller.strategies import STRATEGIES
 
 

@@ -6,7 +6,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments import dacs
 from leadline_controller.experiments.dacs import trials
 from leadline_controller.experiments.dacs.printed import COMPLETION_S, GAINS, QUICKEST
@@ -21,7 +20,8 @@ from leadline_controller.experiments.dacs.scenarios import (
 )
 from leadline_controller.experiments.dacs.trials import LAMBDA_S, PHI, place, run_trial, simulate
 from leadline_controller.experiments.result import Result
-from leadline_controller.sim.snapshot import load_snapshot
+from leadline_controller.framework.cycle import Strategy
+from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog
 from leadline_controller.strategies.kcss import Kcss

@@ -5,8 +5,6 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import decide, decide_in_turn
-from leadline_controller.core.model import CPU, MEMORY
 from leadline_controller.experiments.kubedsm import moments, run
 from leadline_controller.experiments.kubedsm.course import Course, run_through, start
 from leadline_controller.experiments.kubedsm.methods import METHODS, EdgePreferred, kubedsm
@@ -24,6 +22,8 @@ from leadline_controller.experiments.kubedsm.setting import (
 )
 from leadline_controller.experiments.result import Result
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import decide, decide_in_turn
+from leadline_controller.framework.model import CPU, MEMORY
 
 STEADY = Scenario(1.0, 0.0)
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from leadline_controller.core.cycle import Verdict
-from leadline_controller.core.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
-from leadline_controller.core.view import ClusterView
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
+from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import GIB, node, pod, view
 

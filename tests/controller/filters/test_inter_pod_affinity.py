@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leadline_controller.core.model import Pod
-from leadline_controller.core.resources import NamespaceLabels
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.resources import NamespaceLabels
 
 from tests.controller.builders import pod, view
-from tests.controller.filters.judging import ZONE, passing, reasons, zoned
+from tests.controller.filters.filter_harness import ZONE, passing, reasons, zoned
 
 NAMESPACES = (
     NamespaceLabels("default", {}),

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leadline_controller.core.model import Pod, Taint
+from leadline_controller.framework.model import Pod, Taint
 
 from tests.controller.builders import node, pod, view
-from tests.controller.filters.judging import ZONE, passing, reasons, zoned
+from tests.controller.filters.filter_harness import ZONE, passing, reasons, zoned
 
 WEB = {"matchLabels": {"app": "web"}}
 RACK = "example.com/rack"

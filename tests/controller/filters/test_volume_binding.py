@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leadline_controller.core.binding import VolumeSearch
-from leadline_controller.core.model import Node
-from leadline_controller.core.read_resources import read_csi_driver, read_storage_capacity
-from leadline_controller.core.resources import Claim, Resource, Volume
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.resources import Claim, Resource, Volume
+from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.volume_binding import VolumeSearch
+from leadline_controller.kubeobjects.resources import read_csi_driver, read_storage_capacity
 
 from tests.controller.builders import node, pod, view
-from tests.controller.filters.judging import ZONE, passing, reasons
+from tests.controller.filters.filter_harness import ZONE, passing, reasons
 from tests.controller.storing import CSI, HOST, claim, storage_class, using, volume
 
 

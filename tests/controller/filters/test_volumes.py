@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from leadline_controller.core.model import Pod
-from leadline_controller.core.read_resources import read_attachment, read_csi_node
-from leadline_controller.core.resources import Resource
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.resources import Resource
+from leadline_controller.kubeobjects.resources import read_attachment, read_csi_node
 
 from tests.controller.builders import node, pod, view
-from tests.controller.filters.judging import ZONE, passing, reasons
+from tests.controller.filters.filter_harness import ZONE, passing, reasons
 from tests.controller.storing import CSI, claim, storage_class, using, volume
 
 REGION, OLD_ZONE = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone"

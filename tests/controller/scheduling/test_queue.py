@@ -1,7 +1,7 @@
 from typing import Any
 
-from leadline_controller.core.model import Pod
-from leadline_controller.core.news import ANYTHING, NOTHING, News
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
 from leadline_controller.scheduling.queue import PendingQueue
 
 

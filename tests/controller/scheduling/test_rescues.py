@@ -5,10 +5,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leadline_controller.core.demands import ClaimUse
-from leadline_controller.core.model import Hints, Node, Pod, Taint
-from leadline_controller.core.ports import ClusterError, PodGoneError, UnavailableError
-from leadline_controller.core.resources import (
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.demands import ClaimUse
+from leadline_controller.framework.model import Hints, Node, Pod, Taint
+from leadline_controller.framework.ports import ClusterError, PodGoneError, UnavailableError
+from leadline_controller.framework.resources import (
     READ_WRITE_ONCE_POD,
     Claim,
     CsiDriver,
@@ -18,9 +19,8 @@ from leadline_controller.core.resources import (
     StorageCapacity,
     StorageClass,
 )
-from leadline_controller.filters import FILTERS
 
-from tests.controller.scheduling.deeds import (
+from tests.controller.scheduling.actions import (
     BACKED_OFF_S,
     DISK,
     HOST,
@@ -40,7 +40,7 @@ from tests.controller.scheduling.deeds import (
     there,
     volume,
 )
-from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
 
 @dataclass(frozen=True)

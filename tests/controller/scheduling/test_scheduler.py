@@ -5,10 +5,9 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from leadline_controller.core.cycle import Scores
-from leadline_controller.core.manifest import read_pod
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.cycle import Scores
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     ForbiddenError,
@@ -17,15 +16,16 @@ from leadline_controller.core.ports import (
     RefusedError,
     UnavailableError,
 )
-from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
-from leadline_controller.state.telemetry import Agent, BoardReading
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import Agent, BoardReading
 
 from tests.attack.hostile_pods import manifest as large_manifest
 from tests.controller.builders import manifest
-from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
-from tests.controller.state.fleet import Fleet
+from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.telemetry.telemetry_builder import Fleet
 
 
 async def test_pending_pods_of_our_name_are_bound_and_no_others() -> None:

@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leadline_controller.core.demands import ClaimUse
-from leadline_controller.core.model import Pod
-from leadline_controller.core.ports import (
+from leadline_controller.framework.demands import ClaimUse
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
     AlreadyBoundError,
     ClusterError,
     PodEvent,
@@ -16,12 +16,12 @@ from leadline_controller.core.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.core.resources import Claim, StorageClass, Unreadable, Volume
-from leadline_controller.core.selectors import Requirement
-from leadline_controller.core.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, StorageClass, Unreadable, Volume
+from leadline_controller.framework.selectors import Requirement
+from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.scheduling.volumes import LONGEST_S
 
-from tests.controller.scheduling.stage import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
 MADE = StorageClass("made", "test.leadline.dev/by-hand", waits=True)
 FOUND = StorageClass("found", "kubernetes.io/no-provisioner", waits=True)

@@ -3,9 +3,9 @@
 from collections import Counter
 from random import Random
 
-from leadline_controller.core.cycle import decide
-from leadline_controller.core.model import CPU
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.model import CPU
 from leadline_controller.strategies.chance import Chance
 
 from tests.controller.builders import node, pod, view

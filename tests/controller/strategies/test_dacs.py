@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Scores
-from leadline_controller.core.model import CPU, MEMORY, PODS, Link, Node, Pod
-from leadline_controller.core.options import build
+from leadline_controller.framework.cycle import Scores
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod
+from leadline_controller.framework.options import build
 from leadline_controller.strategies.dacs import (
     Dacs,
     average_delay_s,

@@ -11,12 +11,12 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Scores, decide
-from leadline_controller.core.images import ImageTable
-from leadline_controller.core.model import CPU, MEMORY, Image, Layer, Pod
-from leadline_controller.core.options import build
-from leadline_controller.core.view import ClusterView
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Scores, decide
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
+from leadline_controller.framework.options import build
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.infrastructure_aware import (
     InfrastructureAware,
     rescaled,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.core.model import CPU, MEMORY
+from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.strategies.kube_default import KubeDefault
 
 from tests.controller.builders import GIB, node, pod, view

@@ -1,5 +1,5 @@
 """KubeDSM over whole clusters: what the translation has to get right. The algorithms themselves
-are in core/edge/test_packing.py and core/edge/test_decision.py."""
+are in strategies/kubedsm/test_packing.py and strategies/kubedsm/test_decision.py."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.core.batch import BatchPlan, Running, decide_batch
-from leadline_controller.core.cycle import Decision, decide
-from leadline_controller.core.edge.scene import BOUNDED, EXACT
-from leadline_controller.core.model import Node, Pod
-from leadline_controller.core.options import OptionError, build
-from leadline_controller.core.view import Bools, ClusterView, NodeTable
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import BatchPlan, Running, decide_batch
+from leadline_controller.framework.cycle import Decision, decide
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.options import OptionError, build
+from leadline_controller.framework.view import Bools, ClusterView, NodeTable
 from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.kubedsm.cluster import BOUNDED, EXACT
 
 from tests.contracts.clusters import Case, cases, fingerprint
 from tests.controller.builders import node, pod, view

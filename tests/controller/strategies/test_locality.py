@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Scores, Strategy
-from leadline_controller.core.images import ImageTable
-from leadline_controller.core.locality import locality_points, spread_mb
-from leadline_controller.core.model import CPU, MEMORY, Image, Layer, Pod
-from leadline_controller.core.options import build
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Scores, Strategy
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
+from leadline_controller.framework.options import build
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.strategies.shared.locality import locality_points, spread_mb
 
 from tests.controller.builders import GIB, node, view
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from leadline_controller.core.model import Link
-from leadline_controller.core.options import build
+from leadline_controller.framework.model import Link
+from leadline_controller.framework.options import build
 from leadline_controller.strategies.nas import Nas
 
 from tests.controller.builders import node, pod, view

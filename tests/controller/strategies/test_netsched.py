@@ -5,8 +5,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Scores, decide
-from leadline_controller.core.options import build
+from leadline_controller.framework.cycle import Scores, decide
+from leadline_controller.framework.options import build
 from leadline_controller.strategies.netsched import NetSched
 
 from tests.controller.builders import node, pod, view

@@ -6,11 +6,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Decision, decide, decide_in_turn
-from leadline_controller.core.model import Link, Node, Pod, Taint
-from leadline_controller.core.options import build
-from leadline_controller.core.view import ClusterView
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Decision, decide, decide_in_turn
+from leadline_controller.framework.model import Link, Node, Pod, Taint
+from leadline_controller.framework.options import build
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.response_time import (
     THRESHOLD,
     ResponseTime,

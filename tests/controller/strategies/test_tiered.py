@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Strategy, decide_in_turn
-from leadline_controller.core.options import build
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.options import build
 from leadline_controller.strategies import STRATEGIES
 
 from tests.controller.builders import node, pod, view

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from leadline_controller.core.cycle import Scores
-from leadline_controller.core.model import CPU
-from leadline_controller.core.options import build
+from leadline_controller.framework.cycle import Scores
+from leadline_controller.framework.model import CPU
+from leadline_controller.framework.options import build
 from leadline_controller.strategies.tsra import Tsra
 
 from tests.controller.builders import node, pod, view

@@ -4,7 +4,6 @@ paper's two clusters."""
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments.dacs.printed import ALPHAS
 from leadline_controller.experiments.dacs.scenarios import (
     SCENARIO_1,
@@ -18,6 +17,7 @@ from leadline_controller.experiments.optimum import dacs
 from leadline_controller.experiments.optimum.study import DELAY, Distance, placed
 from leadline_controller.experiments.result import Row
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog

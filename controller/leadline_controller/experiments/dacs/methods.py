@@ -7,10 +7,10 @@ from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
-from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments.dacs.printed import ALPHAS
 from leadline_controller.experiments.dacs.scenarios import WORKERS, Scenario
 from leadline_controller.experiments.dacs.trials import LAMBDA_S, PHI, Outcome, run_trial
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.elasticfog import ElasticFog

@@ -9,8 +9,8 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
-from leadline_controller.core.view import ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
+from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 GIB = 1024**3
 _MIB = 1024**2

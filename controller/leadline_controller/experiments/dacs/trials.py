@@ -11,7 +11,6 @@ from statistics import fmean
 
 import simpy
 
-from leadline_controller.core.cycle import Strategy, decide_in_turn
 from leadline_controller.experiments.dacs.scenarios import (
     DATA_MB,
     POD_MBPS,
@@ -20,9 +19,10 @@ from leadline_controller.experiments.dacs.scenarios import (
     cluster,
     users_of,
 )
+from leadline_controller.experiments.models.cpu import Contention, Processors
+from leadline_controller.experiments.models.requests import Errand, Visit, answered, visit
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.errands import Errand, Visit, answered, visit
-from leadline_controller.sim.processors import Contention, Processors
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.strategies.dacs import Dacs
 
 ITERATIONS: Mapping[str, int] = {"low load": 250, "high load": 3000}

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments.infrastructure_aware.claims import (
     TO_THE_LETTER,
     WITH_LAYERS,
@@ -28,8 +27,9 @@ from leadline_controller.experiments.infrastructure_aware.workload import (
     draw_applications,
     stand_in_images,
 )
+from leadline_controller.experiments.models.registry import PARALLEL_PULLS
 from leadline_controller.experiments.result import Figure, Progress, Result, Row, Series
-from leadline_controller.sim.registry import PARALLEL_PULLS
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.image_locality import ImageLocality
 from leadline_controller.strategies.infrastructure_aware import InfrastructureAware
 from leadline_controller.strategies.kube_default import KubeDefault

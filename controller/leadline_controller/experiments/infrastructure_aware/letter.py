@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, Strategy, best
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView, Ints
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.infrastructure_aware import (
     InfrastructureAware,
     rescaled,

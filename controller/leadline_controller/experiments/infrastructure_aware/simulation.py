@@ -7,17 +7,17 @@ from random import Random
 import numpy as np
 import simpy
 
-from leadline_controller.core.cycle import Strategy, decide_in_turn
-from leadline_controller.core.images import ImageTable
-from leadline_controller.core.model import CPU, MEMORY, PODS, Image, Node, Pod
-from leadline_controller.core.nodes import NodeTable
-from leadline_controller.core.residents import Residents
-from leadline_controller.core.view import ClusterView, Ints, LinkTable, NodeMetrics
 from leadline_controller.experiments.infrastructure_aware.ipe import Topology
 from leadline_controller.experiments.infrastructure_aware.workload import Application
+from leadline_controller.experiments.models.network import Network
+from leadline_controller.experiments.models.registry import NodeStore, Registry
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.network import Network
-from leadline_controller.sim.registry import NodeStore, Registry
+from leadline_controller.framework.assigned_pods import Residents
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Node, Pod
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics
 
 _MIB = 1024**2
 # What kube-scheduler counts for a container that asks for nothing: 100m and 200 MiB.

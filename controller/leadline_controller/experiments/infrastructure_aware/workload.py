@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import fsum
 from random import Random
 
-from leadline_controller.core.model import Image, Layer
+from leadline_controller.framework.model import Image, Layer
 
 TOTAL_MB = 3436.45
 UNIQUE_MB = 2152.78

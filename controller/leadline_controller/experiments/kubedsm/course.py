@@ -10,11 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from leadline_controller.core.batch import BatchStrategy, Running, decide_batch
-from leadline_controller.core.cycle import Strategy, decide_in_turn
-from leadline_controller.core.edge.tiers import is_cloud
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView, Floats
 from leadline_controller.experiments.kubedsm.setting import (
     SERVICES,
     Scenario,
@@ -23,6 +18,11 @@ from leadline_controller.experiments.kubedsm.setting import (
     replicas,
 )
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Floats
+from leadline_controller.strategies.shared.tiers import is_cloud
 
 INTERVAL_S = 15.0  # between suggestions
 MIGRATION_S = 2.0  # "a couple of seconds" (Section 5.3), in which a pod is in the cloud or starts

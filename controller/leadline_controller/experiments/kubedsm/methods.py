@@ -6,16 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.core.cycle import Better, Scores, best
-from leadline_controller.core.edge.tiers import is_cloud
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView, Ints
 from leadline_controller.experiments.kubedsm.course import Method
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.bef import BiggestEdgeFirst
 from leadline_controller.strategies.cloud_first import CloudFirst
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.sef import SmallestEdgeFirst
+from leadline_controller.strategies.shared.tiers import is_cloud
 
 SUGGESTIONS = 5  # between the six intervals of a cycle of 90 s
 K8S, KUBEDSM = "kube-default", "kubedsm"

@@ -1,10 +1,10 @@
 """Why claims on KubeDSM's figures miss, as found, with what this run has to show for it."""
 
-from leadline_controller.core.view import Floats
 from leadline_controller.experiments.kubedsm.methods import K8S, KUBEDSM
 from leadline_controller.experiments.kubedsm.runs import ALL, REPLICATES, Runs
 from leadline_controller.experiments.kubedsm.setting import BY_LOAD, CYCLES, ROUNDED_UP
 from leadline_controller.experiments.kubedsm.tables import shares
+from leadline_controller.framework.view import Floats
 
 FEW_RUNS = f"{REPLICATES} runs of {CYCLES} cycles are few, of which the paper has one"
 

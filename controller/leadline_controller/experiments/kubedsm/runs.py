@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from leadline_controller.core.view import Floats
 from leadline_controller.experiments.kubedsm.course import Seen, run_through
 from leadline_controller.experiments.kubedsm.distance import best_ratio_percent
 from leadline_controller.experiments.kubedsm.methods import METHODS, SETTINGS, VARIANTS, kubedsm
@@ -15,6 +14,7 @@ from leadline_controller.experiments.kubedsm.setting import (
     Scenario,
 )
 from leadline_controller.experiments.result import Progress
+from leadline_controller.framework.view import Floats
 
 REPLICATES = 4
 ALL = (*BY_LOAD, *BY_SPREAD)  # the eleven workloads; 1.5_0.4 is in both figures

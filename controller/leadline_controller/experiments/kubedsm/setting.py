@@ -7,8 +7,8 @@ from random import Random
 
 import numpy as np
 
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, Node, Pod
-from leadline_controller.core.view import ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Node, Pod
+from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 GIB = 1024**3
 MIB = 1024**2

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
-from leadline_controller.core.cycle import Strategy
 from leadline_controller.experiments.netsched.boards import (
     CALIBRATION,
     DEMAND,
@@ -35,6 +34,7 @@ from leadline_controller.experiments.result import (
     count_claim,
     order_claim,
 )
+from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.netsched import NetSched
 

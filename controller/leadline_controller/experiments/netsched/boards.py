@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 
-from leadline_controller.core.cycle import Decision, Strategy, decide
-from leadline_controller.core.model import CPU, MEMORY, PODS, Node, Pod, Taint
-from leadline_controller.core.view import ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.experiments.models.network import Network
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.network import Network
+from leadline_controller.framework.cycle import Decision, Strategy, decide
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, Taint
+from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 MB = 10**6
 FREE, *THROTTLED = WORKERS = ("pi-1", "pi-2", "pi-3", "pi-4")

@@ -6,11 +6,17 @@ from random import Random
 
 import numpy as np
 
-from leadline_controller.core.batch import Running
-from leadline_controller.core.cycle import decide_in_turn
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod
-from leadline_controller.core.view import METRICS, ClusterView, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import Running
+from leadline_controller.framework.cycle import decide_in_turn
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod
+from leadline_controller.framework.view import (
+    METRICS,
+    ClusterView,
+    LinkTable,
+    NodeMetrics,
+    NodeTable,
+)
 from leadline_controller.strategies.chance import Chance
 
 _MIB = 1024**2

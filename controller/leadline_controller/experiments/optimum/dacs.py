@@ -32,11 +32,6 @@ from math import nan
 
 import numpy as np
 
-from leadline_controller.core.contention import contention_s
-from leadline_controller.core.cycle import Filter
-from leadline_controller.core.model import CPU, Pod
-from leadline_controller.core.nodes import Bools, Floats, Ints
-from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum import start
 from leadline_controller.experiments.optimum.feasible import Room, allowed, refusal, room, stuck
 from leadline_controller.experiments.optimum.programme import (
@@ -46,7 +41,12 @@ from leadline_controller.experiments.optimum.programme import (
     Status,
     Variable,
 )
+from leadline_controller.framework.cycle import Filter
+from leadline_controller.framework.model import CPU, Pod
+from leadline_controller.framework.node_table import Bools, Floats, Ints
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.shared.contention import contention_s
 
 _SLACK_S = 1e-6
 _LONGEST_S = 1e12  # of contention: beyond, and where 2^k ends, all are equally hopeless

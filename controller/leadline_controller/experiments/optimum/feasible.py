@@ -8,10 +8,10 @@ from math import gcd
 
 import numpy as np
 
-from leadline_controller.core.cycle import Filter, obstacle
-from leadline_controller.core.model import Pod
-from leadline_controller.core.nodes import Bools, Floats
-from leadline_controller.core.view import ClusterView
+from leadline_controller.framework.cycle import Filter, obstacle
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_table import Bools, Floats
+from leadline_controller.framework.view import ClusterView
 
 # A pod that comes can turn the refusal of these into consent, so that what they say of the
 # cluster as it is now may be held against no placement.

@@ -23,14 +23,6 @@ from math import nan
 
 import numpy as np
 
-from leadline_controller.core.batch import Running
-from leadline_controller.core.cycle import Filter
-from leadline_controller.core.edge.board import Quality
-from leadline_controller.core.edge.tiers import is_cloud
-from leadline_controller.core.model import Pod
-from leadline_controller.core.nodes import Bools, Floats, Ints
-from leadline_controller.core.services import service_of
-from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum.feasible import (
     Room,
     reachable,
@@ -46,7 +38,15 @@ from leadline_controller.experiments.optimum.programme import (
     Sum,
     Variable,
 )
+from leadline_controller.framework.batch import Running
+from leadline_controller.framework.cycle import Filter
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_table import Bools, Floats, Ints
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_controller.strategies.kubedsm.edge_state import Quality
+from leadline_controller.strategies.shared.services import service_of
+from leadline_controller.strategies.shared.tiers import is_cloud
 
 _SLACK = 1e-7  # of the quality, when migrations are minimised
 _CLOUD, _NEW = -1, -2

@@ -13,7 +13,7 @@ from typing import Literal
 import highspy
 import numpy as np
 
-from leadline_controller.core.nodes import Floats
+from leadline_controller.framework.node_table import Floats
 
 Variable = highspy.highs.highs_var
 Sum = highspy.highs.highs_linear_expression

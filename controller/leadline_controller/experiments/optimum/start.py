@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from leadline_controller.core.nodes import Bools, Floats, Ints
 from leadline_controller.experiments.optimum.feasible import Room
+from leadline_controller.framework.node_table import Bools, Floats, Ints
 
 Value = Callable[[Ints], float]
 _ALIKE = 1e-9

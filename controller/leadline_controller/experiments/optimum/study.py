@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
 
-from leadline_controller.core.batch import BatchStrategy, Running, decide_batch
-from leadline_controller.core.cycle import Strategy, decide_in_turn
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum import dacs, kubedsm
 from leadline_controller.experiments.optimum.clusters import cloud_assisted, edge_cluster
 from leadline_controller.experiments.optimum.programme import Optimum
 from leadline_controller.experiments.result import Progress, Row
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm

@@ -12,10 +12,10 @@ from random import Random
 
 import numpy as np
 
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
-from leadline_controller.core.view import ClusterView, LinkTable, NodeMetrics, NodeTable
-from leadline_controller.sim.autoscaler import Scaling
-from leadline_controller.sim.users import Habit, Step
+from leadline_controller.experiments.models.autoscaler import Scaling
+from leadline_controller.experiments.models.users import Habit, Step
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
+from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 _MIB = 1024**2
 _GIB = 1024**3

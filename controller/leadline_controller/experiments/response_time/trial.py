@@ -9,18 +9,18 @@ import numpy as np
 import simpy
 from simpy.events import ProcessGenerator
 
-from leadline_controller.core.cycle import Strategy, decide
-from leadline_controller.core.model import Pod
-from leadline_controller.core.view import ClusterView
+from leadline_controller.experiments.models.autoscaler import autoscale
+from leadline_controller.experiments.models.cpu import Processors
+from leadline_controller.experiments.models.users import Answered, Users
 from leadline_controller.experiments.response_time.testbed import (
     Service,
     cluster,
     replica,
 )
 from leadline_controller.filters import FILTERS
-from leadline_controller.sim.autoscaler import autoscale
-from leadline_controller.sim.processors import Processors
-from leadline_controller.sim.users import Answered, Users
+from leadline_controller.framework.cycle import Strategy, decide
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import replica_to_remove
 

@@ -5,11 +5,11 @@ from math import inf, sqrt
 from random import Random
 
 import pytest
-from leadline_controller.core.cycle import decide_in_turn
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, HostPort, Link, Node, Pod
-from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum.dacs import average_delay_s, best
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import decide_in_turn
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, HostPort, Link, Node, Pod
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 

@@ -4,12 +4,12 @@ from itertools import product
 from random import Random
 
 import pytest
-from leadline_controller.core.batch import BatchStrategy, Running, decide_batch
-from leadline_controller.core.cycle import decide_in_turn
-from leadline_controller.core.model import CPU, MEMORY, PODS, Hints, HostPort, Node, Pod, Taint
-from leadline_controller.core.view import ClusterView
 from leadline_controller.experiments.optimum.kubedsm import best, quality
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
+from leadline_controller.framework.cycle import decide_in_turn
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, HostPort, Node, Pod, Taint
+from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.kubedsm import KubeDsm
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from leadline_controller.core.model import CPU
 from leadline_controller.experiments.optimum import clusters, dacs, kubedsm, study
 from leadline_controller.experiments.optimum.programme import Optimum
 from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm

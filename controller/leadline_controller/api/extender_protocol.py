@@ -1,0 +1,238 @@
+"""k8s.io/kube-scheduler/extender/v1: kube-scheduler's questions read, and answered in its words.
+
+The Go types carry no JSON tags, so the keys are the Go names. A question may hold every node
+whole: these are read one by one, so that another thread gets its turn between two of them,
+and the nodes that pass are given back as the very bytes they came in.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leadline_controller.api.extender_json import Cursor
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.kubeobjects.annotations import HintError, read_hints
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.parsing.fields import FieldError, Fields
+
+# Kubernetes itself is tested with 5,000.
+MOST_NODES = 20_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class ProtocolError(Exception):
+    """A question that can't be answered; str() is one line that says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """ExtenderArgs: a pod, and the nodes that passed so far.
+
+    names: in the caller's order. nodes: by name where the caller sent them whole
+    (nodeCacheCapable: false), else None. unreadable: name -> what is wrong with a node that
+    was sent whole. pod.problem: what is not modelled; never an annotation. pod_bytes: how long
+    the pod's JSON is.
+    """
+
+    pod: Pod
+    names: tuple[str, ...]
+    nodes: Mapping[str, Node] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    pod_bytes: int = 0
+    _body: bytes | bytearray = field(default=b"", repr=False)
+    _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def raw(self, name: str) -> memoryview:
+        """The JSON of a node that was sent whole; no copy of it."""
+        start, end = self._spans[name]
+        return memoryview(self._body)[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """ExtenderBindingArgs: what is to be bound, and where."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+def _never() -> bool:
+    return False
+
+
+def read_question(
+    body: bytes | bytearray,
+    known: Mapping[str, Node] | None = None,
+    stopped: Callable[[], bool] = _never,
+) -> Question:
+    """Read ExtenderArgs. known: nodes by name; one that says the same is taken in place of what
+    was read, which then takes no memory. Raises ProtocolError, also for an annotation that can't
+    be read, and StoppedError soon after `stopped()` became true."""
+    found = _Found(known or {})
+    with _Complaints():
+        cursor = Cursor(body, stopped)
+        for key in cursor.members():
+            match key:
+                case "Pod":
+                    begins = cursor.at
+                    found.pod = cursor.value()
+                    found.pod_bytes = cursor.at - begins
+                case "Nodes":
+                    _read_nodes(cursor, found)
+                case "NodeNames":
+                    found.names = cursor.value()
+                case _:
+                    cursor.value()
+        cursor.end()
+        pod = _pod(found.pod)
+        if found.spans is None:
+            return Question(pod, _names(found.names), pod_bytes=found.pod_bytes)
+    names, size = tuple(found.spans), found.pod_bytes
+    return Question(pod, names, found.nodes, found.unreadable, size, body, found.spans)
+
+
+def read_binding(body: bytes | bytearray, stopped: Callable[[], bool] = _never) -> Binding:
+    """Read ExtenderBindingArgs. Raises ProtocolError, and StoppedError as `read_question`."""
+    with _Complaints():
+        cursor = Cursor(body, stopped)
+        args = Fields(cursor.value(), "ExtenderBindingArgs")
+        cursor.end()
+        return Binding(
+            namespace=_checked(args.text("PodNamespace"), args.at("PodNamespace")),
+            name=_checked(args.text("PodName"), args.at("PodName")),
+            uid=_checked(args.text("PodUID"), args.at("PodUID")),
+            node=_checked(args.text("Node"), args.at("Node")),
+        )
+
+
+def filter_answer(
+    question: Question, passing: Sequence[str], failed: Mapping[str, str]
+) -> list[bytes | memoryview]:
+    """ExtenderFilterResult, in pieces, of which whole nodes are no copies. failed: node name ->
+    why; none of it can be mended by pushing other pods out, for kube-scheduler's preemption looks
+    at its own filters only, and those pass."""
+    answer = {
+        "Nodes": None,
+        "NodeNames": None,
+        "FailedNodes": {},
+        "FailedAndUnresolvableNodes": failed,
+        "Error": "",
+    }
+    if question.nodes is None:
+        return [json.dumps({**answer, "NodeNames": list(passing)}).encode()]
+    rest = json.dumps({key: value for key, value in answer.items() if key != "Nodes"})
+    pieces: list[bytes | memoryview] = [b'{"Nodes":{"items":[']
+    for number, name in enumerate(passing):
+        pieces += (b",", question.raw(name)) if number else (question.raw(name),)
+    return [*pieces, f"]}},{rest[1:]}".encode()]
+
+
+def prioritize_answer(question: Question, priorities: Mapping[str, int]) -> bytes:
+    """HostPriorityList; a node that is not in `priorities` has the lowest."""
+    return json.dumps(
+        [{"Host": name, "Score": priorities.get(name, 0)} for name in question.names]
+    ).encode()
+
+
+def error_answer(message: str) -> bytes:
+    """The answer to filter and to bind when there is none."""
+    return json.dumps({"Error": message}).encode()
+
+
+def bind_answer() -> bytes:
+    """ExtenderBindingResult: it is bound."""
+    return error_answer("")
+
+
+@dataclass(slots=True)
+class _Found:
+    known: Mapping[str, Node]
+    pod: Any = None
+    pod_bytes: int = 0
+    names: Any = None
+    nodes: dict[str, Node] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    spans: dict[str, tuple[int, int]] | None = None
+
+
+class _Complaints:
+    """Turns what readers of bad data raise into ProtocolError."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        match error:
+            case UnicodeDecodeError():
+                told = f"the request is no UTF-8: byte {error.start}"
+            case json.JSONDecodeError():
+                told = f"the request is no JSON: {error.msg} at character {error.pos}"
+            case RecursionError():
+                told = "the request is nested too deep"
+            case HintError():
+                told = str(error)
+            case ValueError():  # a FieldError, or a number too long to read
+                told = f"the request can't be read: {' '.join(str(error).split())[:400]}"
+            case _:
+                return
+        raise ProtocolError(told) from None
+
+
+def _read_nodes(cursor: Cursor, found: _Found) -> None:
+    found.spans, found.nodes, found.unreadable = None, {}, {}
+    if cursor.skipped_null():
+        return
+    found.spans = {}
+    for key in cursor.members():
+        if key != "items":
+            cursor.value()
+        elif not cursor.skipped_null():
+            for number, start in enumerate(cursor.elements()):
+                if number >= MOST_NODES:
+                    raise FieldError(f"Nodes.items: expected {MOST_NODES} nodes at most")
+                name = _read_node(cursor.value(), f"Nodes.items[{number}]", found)
+                if name in found.spans:
+                    raise FieldError(f"Nodes.items[{number}]: node {name} is there twice")
+                found.spans[name] = (start, cursor.at)
+
+
+def _read_node(manifest: object, path: str, found: _Found) -> str:
+    fields = Fields(manifest, path)
+    name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
+    try:
+        node = read_node(dict(fields.items()), path)
+    except FieldError as error:
+        found.unreadable[name] = str(error)
+    else:
+        known = found.known.get(name)
+        found.nodes[name] = known if known is not None and known == node else node
+    return name
+
+
+def _pod(manifest: object) -> Pod:
+    metadata = Fields(manifest, "Pod").object("metadata")
+    read_hints(metadata.text_map("annotations"))
+    pod = read_pod(dict(Fields(manifest, "Pod").items()), "Pod")
+    _checked(pod.name, "Pod.metadata.name")
+    _checked(pod.namespace, "Pod.metadata.namespace")
+    return pod
+
+
+def _names(names: object) -> tuple[str, ...]:
+    if names is None:
+        raise ProtocolError("the request names no nodes: Nodes and NodeNames are both null")
+    found = Fields({"NodeNames": names}, "").texts("NodeNames")
+    if len(found) > MOST_NODES:
+        raise FieldError(f"NodeNames: expected {MOST_NODES} nodes at most, got {len(found)}")
+    return found
+
+
+def _checked(name: str, path: str) -> str:
+    """What people and other programs are shown later must be what Kubernetes calls a name."""
+    if not _NAME.fullmatch(name):
+        raise FieldError(f"{path}: expected a name as Kubernetes has them, got {name[:60]!r}")
+    return name

@@ -1,0 +1,257 @@
+"""The inspection service over gRPC, in the event loop of the scheduler.
+
+Everything here reads; a caller can slow nobody down but itself. Answers over many nodes are
+made in slices or in a thread, so that a decision never waits for a whole listing.
+"""
+
+# ruff: noqa: N802  # the methods are named by the schema
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from leadline_controller.api import gate, placements
+from leadline_controller.api.calls import Calls, TextSafeServer
+from leadline_controller.api.gate import Gate
+from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.settings import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BYTES,
+    ServeError,
+    ServeSettings,
+)
+from leadline_controller.api.source import InspectionSource
+from leadline_controller.api.watch import Changes, Sight, sight
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
+Context = grpc.aio.ServicerContext[Any, Any]
+_SLICE = 16
+_POLL_S = 1.0
+_GRACE_S = 2.0
+_RESTART_S = 1.0
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
+    # A connection's streams, with those whose request never comes.
+    ("grpc.max_concurrent_streams", 32),
+    ("grpc.max_metadata_size", 8 * 1024),
+    ("grpc.server_handshake_timeout_ms", int(gate.FIRST_CALL_S * 1000)),
+    # A little before the gate would end it without a goodbye.
+    ("grpc.max_connection_idle_ms", int((gate.IDLE_S - 10) * 1000)),
+    # Whoever does not answer a ping for so long is gone, or reads nothing.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    # A client may ask whether we are there, but not all the time.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 2),
+)
+log = logging.getLogger(__name__)
+cygrpc.AioServer = TextSafeServer
+
+
+class InspectionServer:
+    """Offers Inspection, health checking and reflection at the settings' address.
+
+    poll_s: seconds between two looks for changes on behalf of the watchers.
+    """
+
+    def __init__(
+        self, settings: ServeSettings, source: InspectionSource, *, poll_s: float = _POLL_S
+    ) -> None:
+        self._settings = settings
+        self._servicer = _Inspection(source, poll_s)
+        self._health = health.aio.HealthServicer()
+        self._cleanup = contextlib.AsyncExitStack()
+
+    async def start(self) -> str:
+        """Listen, and say where: the port is filled in. Raises ServeError."""
+        settings = self._settings
+        # Certificates that can't be read are no reason to have listened.
+        credentials = None if settings.tls is None else settings.tls.server_credentials()
+        listeners, address = _listen(settings)
+        async with contextlib.AsyncExitStack() as cleanup:
+            for listener in listeners:
+                cleanup.callback(listener.close)
+            if settings.unix_path is not None:
+                cleanup.callback(settings.unix_path.unlink, missing_ok=True)
+            await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+            front = Gate()
+
+            async def begin() -> grpc.aio.Server:
+                return await self._started(front, credentials)
+
+            cleanup.push_async_callback(front.close)
+            serving = asyncio.create_task(_keep_serving(await begin(), begin))
+            cleanup.push_async_callback(_ended, serving)
+            front.start(listeners)
+            cleanup.push_async_callback(self._health.enter_graceful_shutdown)
+            cleanup.callback(self._servicer.stopping.set)
+            cleanup.push_async_callback(front.stop_accepting)
+            self._cleanup = cleanup.pop_all()
+        return address
+
+    async def stop(self) -> None:
+        """End the watches, let calls finish for a moment, and stop listening."""
+        await self._cleanup.aclose()
+
+    async def _started(self, front: Gate, credentials: Any) -> grpc.aio.Server:
+        """A gRPC server that listens at a socket behind the gate."""
+        server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(front),))
+        control_pb2_grpc.add_InspectionServicer_to_server(self._servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
+        )
+        # Nobody else may enter the folder, so all come through the gate.
+        with tempfile.TemporaryDirectory(prefix="leadline-grpc-") as folder:
+            behind = Path(folder) / "server"
+            try:
+                if credentials is None:
+                    server.add_insecure_port(f"unix:{behind}")
+                else:
+                    server.add_secure_port(f"unix:{behind}", credentials)
+            except RuntimeError:
+                raise ServeError(f"grpc: cannot listen at {behind}; is TMPDIR too long?") from None
+            await server.start()
+            front.relay_to(behind)
+        return server
+
+
+class _Inspection(control_pb2_grpc.InspectionServicer):
+    def __init__(self, source: InspectionSource, poll_s: float) -> None:
+        self._source = source
+        self._poll_s = poll_s
+        self._looking = asyncio.Lock()
+        self._looked_s = -math.inf
+        self._sights: list[Sight] = []
+        self.stopping = asyncio.Event()
+
+    async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
+        source = self._source
+        return pb.GetVersionResponse(
+            version=source.version,
+            cluster=source.cluster_name,
+            strategy=source.strategy,
+            leader=source.leadership.leads(),
+            lease_holder=source.leadership.holder(),
+        )
+
+    async def ListNodes(self, _: pb.ListNodesRequest, __: Context) -> pb.ListNodesResponse:
+        return pb.ListNodesResponse(nodes=await self._statuses())
+
+    async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.GetNodeResponse:
+        reader = NodeReader(self._source)
+        if request.name not in reader.names:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"no node {request.name[:200]!r}: the cluster has none and no agent of that name "
+                "was heard",
+            )
+        return pb.GetNodeResponse(
+            node=reader.status(request.name),
+            links=reader.link_statuses(request.name),
+            placed_pods=reader.placed_pods(request.name),
+        )
+
+    async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
+        return await asyncio.to_thread(NodeReader(self._source).matrix)
+
+    async def ListPlacements(
+        self, request: pb.ListPlacementsRequest, context: Context
+    ) -> pb.ListPlacementsResponse:
+        since_s = request.since_s
+        if not math.isfinite(since_s) or since_s < 0:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "since_s: expected seconds, 0 for all"
+            )
+        told, truncated = await self._source.history.since(since_s or None)
+        return await asyncio.to_thread(placements.listing, told, truncated=truncated)
+
+    async def ExplainPod(
+        self, request: pb.ExplainPodRequest, context: Context
+    ) -> pb.ExplainPodResponse:
+        key = placements.pod_key(request.pod)
+        told = await placements.decisions_about(self._source, key)
+        if not told:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, placements.why_unexplained(self._source, key)
+            )
+        # All of it is frozen, and a large cluster makes a long answer: no decision waits for it.
+        return await asyncio.to_thread(placements.explanation, told)
+
+    async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
+        changes = Changes()
+        while not self.stopping.is_set():
+            for event in changes.of_nodes(await self._look()):
+                yield event
+            for event in changes.of_placements(self._source):
+                yield event
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopping.wait(), self._poll_s)
+
+    async def _look(self) -> list[Sight]:
+        """The nodes as all watchers see them: looked at once in each poll_s."""
+        async with self._looking:
+            now_s = asyncio.get_running_loop().time()
+            if now_s - self._looked_s >= self._poll_s:
+                self._sights = [sight(status) for status in await self._statuses()]
+                self._looked_s = now_s
+            return self._sights
+
+    async def _statuses(self) -> list[pb.NodeStatus]:
+        reader = NodeReader(self._source)
+        statuses = []
+        for at, name in enumerate(reader.names):
+            if at % _SLICE == 0:
+                await asyncio.sleep(0)
+            statuses.append(reader.status(name))
+        return statuses
+
+
+def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
+    """Take the port; the address with the port that was given. Raises ServeError."""
+    address = settings.address
+    host, _, port = address.rpartition(":")
+    try:
+        if settings.unix_path is not None:
+            return [gate.listen_unix(settings.unix_path)], address
+        listeners = gate.listen(host.strip("[]"), int(port))
+    except OSError:
+        raise ServeError(
+            f"grpc address {address}: cannot listen there; is it in use by another program?"
+        ) from None
+    return listeners, f"{host}:{listeners[0].getsockname()[1]}"
+
+
+async def _keep_serving(
+    server: grpc.aio.Server, begin: Callable[[], Awaitable[grpc.aio.Server]]
+) -> None:
+    """Until cancelled, begin another gRPC server where one ends by a fault of its own."""
+    try:
+        while True:
+            try:
+                await server.wait_for_termination()
+            except Exception as error:  # noqa: BLE001  # whatever it is, nobody else notices
+                log.error("the gRPC server failed, starting another one: %r", error)
+            await asyncio.sleep(_RESTART_S)
+            server = await begin()
+    finally:
+        await server.stop(_GRACE_S)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))

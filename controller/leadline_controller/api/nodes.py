@@ -1,0 +1,206 @@
+"""Nodes and the links between them as the wire tells of them.
+
+A value that is unknown, or no finite number, is left out: it never becomes a zero.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from leadline_controller.api.source import InspectionSource
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.state import Agent, BoardReading
+from leadline_wire.v1 import control_pb2 as pb
+
+BANDWIDTH = "bandwidth_mbps"
+TEMPERATURE = "cpu_celsius"
+_AGENT = {True: "online", False: "offline", None: "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What all nodes of one answer share."""
+
+    now_s: float
+    agents: Mapping[str, Agent]
+    view: ClusterView
+    pods: Counter[str]
+    at_least: frozenset[str]
+
+
+def in_order(name: str) -> list[tuple[str, int]]:
+    """Sorts names as people count: n2 comes before n10."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+
+
+class NodeReader:
+    """Reads the nodes of a controller at one moment. names: every node of the cluster and
+    every agent that was heard, sorted; links: what is known between them."""
+
+    def __init__(self, source: InspectionSource) -> None:
+        self._source = source
+        now_s = source.now_s()
+        self.links = source.telemetry.links(now_s)
+        self._moment = _Moment(
+            now_s=now_s,
+            agents=source.telemetry.agents(),
+            view=source.cluster.view(source.telemetry, now_s),
+            pods=Counter(
+                node for pod, node in source.cluster.pods() if node is not None and not pod.finished
+            ),
+            at_least=_lower_bounds(self.links),
+        )
+        self._nodes = {node.name: node for node in self._moment.view.nodes}
+        self.names = sorted(self._moment.agents.keys() | self._nodes.keys(), key=in_order)
+
+    def status(self, name: str) -> pb.NodeStatus:
+        """One node; the caller has its name from `names`."""
+        moment = self._moment
+        node = self._nodes.get(name)
+        agent = moment.agents.get(name)
+        board = self._source.telemetry.board(name, moment.now_s)
+        status = pb.NodeStatus(
+            name=name,
+            agent=_AGENT[agent.online if agent else None],
+            metrics=self._metrics(name, board),
+            lost_messages=self._source.telemetry.lost_messages(name),
+            pods=moment.pods[name],
+            report_age_s=_age_s(self._source.telemetry.report_age_s(name, moment.now_s)),
+        )
+        if agent is not None:
+            status.agent_version = agent.version
+            status.hardware_model = agent.hardware_model
+            status.address = agent.address
+        if node is not None:
+            self._describe(status, node)
+        status.notes.extend(_notes(self._source.cluster.listed, node, agent, board))
+        if (unprobed := self._unprobed(node, agent)) is not None:
+            status.notes.append(f"not probed: {unprobed}")
+        if status.lost_messages:
+            status.notes.append(f"{status.lost_messages} messages lost")
+        return status
+
+    def matrix(self) -> pb.GetMatrixResponse:
+        """All nodes, and the pairs of which something is known."""
+        return pb.GetMatrixResponse(nodes=self.names, links=self.link_statuses())
+
+    def statuses(self) -> pb.ListNodesResponse:
+        """All nodes at once; a server makes them in slices instead."""
+        return pb.ListNodesResponse(nodes=[self.status(name) for name in self.names])
+
+    def placed_pods(self, name: str) -> list[str]:
+        """namespace/name of the unfinished pods of our scheduler on this node, sorted."""
+        ours = self._source.scheduler_name
+        return sorted(
+            pod.key
+            for pod, node in self._source.cluster.pods()
+            if node == name and pod.scheduler_name == ours and not pod.finished
+        )
+
+    def link_statuses(self, only: str | None = None) -> list[pb.LinkStatus]:
+        """The pairs of which something is known, or those of one node, by name."""
+        known = (x for x in self.links if only is None or only in (x.a, x.b))
+        now_s = self._moment.now_s
+        return [_link_status(x, now_s) for x in sorted(known, key=_ends)]
+
+    def _metrics(self, name: str, board: BoardReading | None) -> Iterator[pb.Measurement]:
+        moment = self._moment
+        known = self._source.telemetry.measurements(name, moment.now_s)
+        report_age_s = self._source.telemetry.report_age_s(name, moment.now_s)
+        if board is not None and board.cpu_celsius is not None and report_age_s is not None:
+            known[TEMPERATURE] = (board.cpu_celsius, report_age_s)
+        for metric, (value, age_s) in known.items():
+            if math.isfinite(value):
+                yield pb.Measurement(
+                    name=metric,
+                    value=value,
+                    age_s=max(0.0, age_s),
+                    lower_bound=metric == BANDWIDTH and name in moment.at_least,
+                )
+
+    def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
+        """Why no lease leads to the node's agent, if that is its address."""
+        addressing = self._source.addressing
+        if addressing is None or node is None or agent is None or not agent.address:
+            return None
+        return addressing.refusal(agent.address, node)
+
+    def _describe(self, status: pb.NodeStatus, node: Node) -> None:
+        view = self._moment.view
+        at = view.table.index[node.name]
+        status.in_cluster = True
+        status.schedulable = not node.unschedulable
+        status.ready = node.ready
+        status.tier = node.tier
+        status.allocatable.CopyFrom(_resources(node.allocatable))
+        taken = {each: int(view.requested_of(each)[at]) for each in (CPU, MEMORY, PODS)}
+        status.requested.CopyFrom(_resources(taken))
+
+
+def _resources(amounts: Mapping[str, int]) -> pb.Resources:
+    return pb.Resources(
+        cpu_milli=amounts.get(CPU, 0),
+        memory_bytes=amounts.get(MEMORY, 0),
+        pods=amounts.get(PODS, 0),
+    )
+
+
+def _notes(
+    listed: bool, node: Node | None, agent: Agent | None, board: BoardReading | None
+) -> Iterator[str]:
+    if node is None:
+        yield "not in the cluster" if listed else "the cluster has not answered yet"
+    else:
+        if node.unschedulable:
+            yield "cordoned"
+        if not node.ready:
+            yield "not ready"
+    if agent is None:
+        yield "agent never heard"
+    elif agent.online is False:
+        yield "agent offline"
+    elif board is None:
+        yield "no fresh report"
+    if board is not None and board.under_voltage:
+        yield "under-voltage"
+    if board is not None and board.throttled:
+        yield "throttled"
+    if agent is not None and agent.dropped_messages:
+        yield f"{agent.dropped_messages} messages dropped by its buffer"
+
+
+def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
+    """The nodes whose best link, which stands for the node, is only known from below."""
+    best: dict[str, tuple[float, float, bool]] = {}
+    for link in links:
+        if link.bandwidth_mbps is None:
+            continue
+        found = (link.bandwidth_mbps, link.bandwidth_at_s, link.lower_bound)
+        for end in (link.a, link.b):
+            best[end] = max(best.get(end, found), found)
+    return frozenset(node for node, (_, _, lower_bound) in best.items() if lower_bound)
+
+
+def _ends(link: LinkReading) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    return in_order(link.a), in_order(link.b)
+
+
+def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
+    status = pb.LinkStatus(a=link.a, b=link.b)
+    if link.rtt_ms is not None and math.isfinite(link.rtt_ms):
+        status.rtt_ms = link.rtt_ms
+        status.rtt_age_s = max(0.0, now_s - link.rtt_at_s)
+        status.rtt_method = link.rtt_method
+    if link.bandwidth_mbps is not None and math.isfinite(link.bandwidth_mbps):
+        status.bandwidth_mbps = link.bandwidth_mbps
+        status.bandwidth_age_s = max(0.0, now_s - link.bandwidth_at_s)
+        status.bandwidth_is_lower_bound = link.lower_bound
+    return status
+
+
+def _age_s(age_s: float | None) -> float | None:
+    return None if age_s is None else max(0.0, age_s)

@@ -1,0 +1,35 @@
+"""A view over nodes as somebody else has just seen them.
+
+kube-scheduler may send an extender every node whole; its word on them is then newer than, or as
+new as, our own watch's. What is on the nodes and what was measured stays ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.view import ClusterView, NodeTable
+from leadline_controller.telemetry.state import TelemetryState
+
+
+def view_over(
+    view: ClusterView, given: Mapping[str, Node], telemetry: TelemetryState, now_s: float
+) -> ClusterView:
+    """`view` with these nodes (by name) in place of its own; those that it did not know come
+    last and hold no pods. The very same view where they say nothing new."""
+    index = view.table.index
+    if all(name in index and view.nodes[index[name]] == node for name, node in given.items()):
+        return view
+    new = [node for name, node in given.items() if name not in index]
+    table = NodeTable([*(given.get(node.name, node) for node in view.nodes), *new])
+    nothing = np.zeros(len(new), dtype=np.int64)
+    return replace(
+        view,
+        table=table,
+        requested={name: np.append(col, nothing) for name, col in view.requested.items()},
+        metrics=telemetry.metrics(table, now_s),
+        links=telemetry.link_table(table, now_s),
+        bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, nothing),
+        placed_in_run=np.append(view.placed_in_run, nothing),
+    )

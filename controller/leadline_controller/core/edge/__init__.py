@@ -1,1 +1,0 @@
-"""Placing on an edge beside a cloud: what KubeDSM and its baselines are made of."""

@@ -1,0 +1,118 @@
+"""An account as a few hundred bytes: names and counts as JSON, columns as they are, deflated.
+
+Columns stay binary because writing floats as text takes longer than deciding, and are cut to
+seven digits, which are more than anybody reads. What is read back is bounded and checked, for
+disks and files of strangers say anything: a few bytes can unpack to gigabytes.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from leadline_controller.decisions.explanation import KEPT, Account, in_kept_digits
+from leadline_controller.parsing.fields import valid_text
+
+# Of an account, unpacked: 64 scored nodes and 64 refused ones take a tenth of it.
+MOST_BYTES = 2**19
+_MOST_COUNT = 2**32 - 1
+_LEVEL = 1  # the others take longer and save little: most of it is digits
+
+
+def encode(account: Account) -> bytes:
+    """The account in bytes that outlast this version. One that is larger than MOST_BYTES loses
+    its reasons, and then all but its counts."""
+    counts = Account(scored=account.scored, rejected=account.rejected)
+    for smaller in (account, replace(account, reasons={}), counts):
+        data = _flat(smaller)
+        if len(data) <= MOST_BYTES:
+            break
+    return zlib.compress(data, _LEVEL)
+
+
+def decode(data: bytes) -> Account:
+    """The account that was encoded. Raises ValueError when that is none."""
+    try:
+        unpacking = zlib.decompressobj()
+        flat = unpacking.decompress(data, MOST_BYTES + 1)
+        if len(flat) > MOST_BYTES or not unpacking.eof:
+            raise ValueError("it is too long, or has no end")
+        text, _, floats = flat.partition(b"\n")
+        return _account(json.loads(text), floats)
+    except (zlib.error, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"no account of a decision: {error}") from None
+
+
+def _flat(account: Account) -> bytes:
+    columns = [account.total, *account.parts.values(), *account.ages_s.values()]
+    head = {
+        "nodes": account.nodes,
+        "parts": list(account.parts),
+        "ages": list(account.ages_s),
+        "scored": account.scored,
+        "rejected": account.rejected,
+        "failing": dict(account.failing),
+        "reasons": _by_reasons(account.reasons),
+    }
+    text = json.dumps(head, separators=(",", ":"))
+    with np.errstate(over="ignore"):
+        return text.encode() + b"\n" + np.array(columns).astype(KEPT).tobytes()
+
+
+def _account(head: Mapping[str, Any], floats: bytes) -> Account:
+    nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
+    shape = (1 + len(parts) + len(ages), len(nodes))
+    columns = in_kept_digits(np.frombuffer(floats, dtype=KEPT)).reshape(shape)
+    failing = _object(head["failing"])
+    return Account(
+        nodes=nodes,
+        total=columns[0],
+        parts=dict(zip(parts, columns[1:], strict=False)),
+        ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=True)),
+        scored=_count(head["scored"]),
+        rejected=_count(head["rejected"]),
+        failing={valid_text(name): _count(count) for name, count in failing.items()},
+        reasons=dict(_reasons(head["reasons"])),
+    )
+
+
+def _by_reasons(reasons: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Many nodes are turned down for the very same reasons; those are written once."""
+    nodes: dict[tuple[str, ...], list[str]] = {}
+    for node, why in reasons.items():
+        nodes.setdefault(why, []).append(node)
+    return list(nodes.items())
+
+
+def _reasons(entries: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for entry in _list(entries):
+        reasons, names = _list(entry)
+        why = _texts(reasons)
+        for node in _texts(names):
+            yield node, why
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not all(isinstance(each, str) for each in _list(value)):
+        raise ValueError("expected texts")
+    return tuple(map(valid_text, _list(value)))
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("expected a list")
+    return value
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError("expected an object")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_COUNT:
+        raise ValueError("expected a count")
+    return value

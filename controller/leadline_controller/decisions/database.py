@@ -1,0 +1,327 @@
+"""One SQLite file of decisions, bounded in size and age. Used by one thread.
+
+Write-ahead logging with synchronous NORMAL: a power cut leaves a sound file that lacks at most
+what was written since the last checkpoint. A file may have been damaged by whatever happens to
+disks: its structure is checked when it is opened, each row when it is read, and nothing that
+SQLite does with it goes on for ever.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+from leadline_controller.decisions.rows import MOST_TIMES, Row, Rule, Settled, row_of
+from leadline_controller.decisions.schema import (
+    CorruptFileError,
+    check_file,
+    check_ours,
+    check_tables,
+    lenient,
+    upgrade,
+)
+from leadline_controller.decisions.times import Now
+
+MEMORY = ":memory:"
+_BUSY_S = 5.0
+_MIB = 1024 * 1024
+_JOURNAL_BYTES = 4 * _MIB
+_CACHE_KIB = 2048
+# A sound file of 64 MiB is checked in a quarter of a second, and in a few on a small board.
+_CHECK_S = 5.0
+_LONGEST_S = 30.0
+# Of the time that a call took; below, it waited for the disk.
+_COMPUTING = 0.1
+_LARGEST_ID = 2**62
+# Room is made a little ahead, for a batch is written before it is known how large it is.
+_FULL, _PRUNED_TO = 0.95, 0.9
+_SELECT = (
+    "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
+    " f.started_unix_s, b.boot, up_s, b.started_unix_s, {account}, decisions.id FROM decisions"
+    " LEFT JOIN rules ON rules.id = rule LEFT JOIN boots AS f ON f.id = first_boot"
+    " LEFT JOIN boots AS b ON b.id = decisions.boot {rest}"
+)
+
+
+class Database:
+    """The file at `path`, made if need be, or MEMORY. Methods raise sqlite3.Error; opening
+    raises schema.ForeignFileError and OSError as well.
+
+    unreadable: rows that were skipped because a column is not what is written there.
+    """
+
+    def __init__(self, path: Path | str, max_bytes: int, max_age_s: float) -> None:
+        self._max_bytes = max_bytes
+        self._max_age_s = max_age_s
+        self._ids: dict[tuple[object, ...], int] = {}
+        self.unreadable = 0
+        if isinstance(path, Path):
+            _prepare(path)
+        self._connection = connected(path)
+        try:
+            with self.bounded():
+                self._open(path)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, path: Path | str) -> None:
+        check_ours(self._connection)
+        if isinstance(path, Path):
+            path.chmod(0o600)
+        for pragma in (
+            "auto_vacuum = INCREMENTAL",
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            f"journal_size_limit = {_JOURNAL_BYTES}",
+            f"cache_size = -{_CACHE_KIB}",  # the file's own word on it may be a flipped bit
+        ):
+            self._connection.execute(f"PRAGMA {pragma}")
+        self._check()
+        upgrade(self._connection)
+        check_tables(self._connection)
+        if self._number("SELECT coalesce(max(id), 0) FROM decisions") > _LARGEST_ID:
+            raise CorruptFileError("it has no numbers left for new decisions")
+
+    def _check(self) -> None:
+        """Have SQLite look through all of it, as far as it gets in a few seconds. Raises
+        CorruptFileError."""
+        try:
+            with _interrupted_after(self._connection, _CHECK_S):
+                found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        finally:
+            # What it read stays in no cache: damage done from now on would not be noticed.
+            self._connection.execute("PRAGMA shrink_memory")
+        if found != ("ok",):
+            raise CorruptFileError(" ".join(str(found[0]).split())[:200])
+
+    def bounded(self) -> AbstractContextManager[None]:
+        """For whoever reads or writes: what takes too long ends with sqlite3.Error, and as
+        CorruptFileError where it was not the disk that took so long."""
+        return bounded(self._connection, _LONGEST_S)
+
+    def close(self) -> None:
+        """Write everything into the file itself, and let go of it."""
+        self._connection.close()
+
+    def checkpoint(self) -> None:
+        """See to it that what was written so far survives a power cut."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    # Writing.
+
+    def write(self, changes: Iterable[Row | Settled], now: Now) -> None:
+        """All of these or none. What repeats the pod's last decision is counted there."""
+        with self._transaction():
+            self._boot(now.boot, now.started_unix_s)
+            for change in changes:
+                if isinstance(change, Row):
+                    self._decided(change)
+                else:
+                    self._settled(change)
+            self._prune(now)
+        self._shrink()
+
+    def copy(self, rows: Iterable[Row]) -> None:
+        """Take rows over from another database, oldest first, as the newest of this one."""
+        with self._transaction():
+            for row in rows:
+                self._insert(row)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._ids.clear()
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _decided(self, row: Row) -> None:
+        last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
+        for before, number in list(self._rows(last, (row.pod,), account=False)):
+            if row.repeats(before):
+                self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
+                times = min(before.times + row.times, MOST_TIMES)
+                row = row._replace(times=times, first=before.first)
+        self._insert(row)
+
+    def _insert(self, row: Row) -> None:
+        first = self._boot(row.first.boot, row.first.started_unix_s)
+        last = self._boot(row.last.boot, row.last.started_unix_s)
+        self._connection.execute(
+            "INSERT INTO decisions SELECT coalesce(max(id), 0) + 1,"
+            " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM decisions",
+            (
+                *(row.pod, row.uid, row.node, row.why, row.outcome, row.times),
+                *(self._rule(row.rule), first, row.first.up_s, last, row.last.up_s, row.account),
+            ),
+        )
+
+    def _settled(self, change: Settled) -> None:
+        self._connection.execute(
+            "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
+            " (SELECT max(id) FROM decisions WHERE pod = ?)",
+            (change.outcome, change.uid, change.pod),
+        )
+
+    def _rule(self, rule: Rule) -> int:
+        return self._id(
+            "INSERT INTO rules (strategy, better, options) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET better = better RETURNING id",
+            rule,
+        )
+
+    def _boot(self, boot: str, started_unix_s: float | None) -> int:
+        """The machine's run of this name; the last word on when it began is the best."""
+        return self._id(
+            "INSERT INTO boots (boot, started_unix_s) VALUES (?, ?) ON CONFLICT (boot) DO UPDATE"
+            " SET started_unix_s = coalesce(excluded.started_unix_s, started_unix_s) RETURNING id",
+            (boot, None if started_unix_s is None else round(started_unix_s)),
+        )
+
+    def _id(self, sql: str, values: tuple[object, ...]) -> int:
+        if values not in self._ids:
+            self._ids[values] = self._number(sql, values)
+        return self._ids[values]
+
+    # Bounds.
+
+    def _prune(self, now: Now) -> None:
+        self._prune_age(now)
+        used = self._used_bytes()
+        while used > _FULL * self._max_bytes and (
+            count := self._number("SELECT count(*) FROM decisions")
+        ):
+            extra = 1 + int(count * (1 - _PRUNED_TO * self._max_bytes / used))
+            self._connection.execute(
+                "DELETE FROM decisions WHERE id IN (SELECT id FROM decisions ORDER BY id LIMIT ?)",
+                (extra,),
+            )
+            used = self._used_bytes()
+
+    def _prune_age(self, now: Now) -> None:
+        """Drop from the oldest on, up to the first that is young enough."""
+        old = 0
+        for row, number in self._rows("ORDER BY decisions.id", account=False):
+            if row.last.age_s(now) <= self._max_age_s:
+                break
+            old = number
+        if old:
+            self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
+
+    def _used_bytes(self) -> int:
+        pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
+        return pages * self._number("PRAGMA page_size")
+
+    def _shrink(self) -> None:
+        """Give pages back where the file is larger than it may be: the bound was lowered."""
+        most = self._max_bytes // self._number("PRAGMA page_size")
+        extra = self._number("PRAGMA page_count") - most
+        if extra > 0:
+            # It gives a page back at each step, and only a script takes all of them.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({extra})")
+
+    # Reading.
+
+    def about(self, pod: str, limit: int) -> list[Row]:
+        """The last decisions about a pod, the newest first."""
+        rest = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT ?"
+        return [row for row, _ in self._rows(rest, (pod, limit))]
+
+    def newest_first(self) -> Iterator[Row]:
+        """All decisions, without their accounts."""
+        return (row for row, _ in self._rows("ORDER BY decisions.id DESC", account=False))
+
+    def all(self) -> Iterator[Row]:
+        """All decisions, oldest first."""
+        return (row for row, _ in self._rows("ORDER BY decisions.id"))
+
+    def _rows(
+        self, rest: str, values: Sequence[object] = (), *, account: bool = True
+    ) -> Iterator[tuple[Row, int]]:
+        for row, number in rows(self._connection, rest, values, account=account):
+            if row is None:
+                self.unreadable += 1
+            else:
+                yield row, number
+
+    def _number(self, sql: str, values: Sequence[object] = ()) -> int:
+        found = self._connection.execute(sql, values).fetchone()
+        if found is None or not isinstance(found[0], int):
+            raise CorruptFileError(f"expected a number, got {found!r:.80}")
+        return found[0]
+
+
+def rows(
+    connection: sqlite3.Connection,
+    rest: str,
+    values: Sequence[object] = (),
+    *,
+    account: bool = True,
+) -> Iterator[tuple[Row | None, int]]:
+    """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
+    on. account: read it as well."""
+    sql = _SELECT.format(account="account" if account else "x''", rest=rest)
+    for found in connection.execute(sql, values):
+        yield row_of(found), found[-1]
+
+
+def connected(path: Path | str) -> sqlite3.Connection:
+    """A connection whose texts are valid whatever the file holds. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+    connection.text_factory = lenient
+    return connection
+
+
+@contextmanager
+def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
+    """Interrupt what the connection does after so long: a damaged tree of pages can be endless.
+    Raises CorruptFileError where SQLite was computing all that time and not waiting for a disk,
+    and where it quotes the file in an error that is no text."""
+    began_s = time.thread_time()
+    try:
+        with _interrupted_after(connection, limit_s):
+            yield
+    except UnicodeDecodeError:
+        raise CorruptFileError("its tables can't be read") from None
+    except sqlite3.OperationalError as error:
+        was_interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+        if was_interrupted and time.thread_time() - began_s > _COMPUTING * limit_s:
+            raise CorruptFileError("reading it does not come to an end") from None
+        raise
+
+
+@contextmanager
+def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
+    def interrupt() -> None:
+        with suppress(sqlite3.Error):  # it was closed just now
+            connection.interrupt()
+
+    timer = threading.Timer(limit_s, interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _prepare(path: Path) -> None:
+    """Make the file, for our eyes only; one that is there is looked at first. Raises as
+    check_file."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        check_file(path)
+    except FileNotFoundError:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

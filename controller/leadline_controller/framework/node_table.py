@@ -1,0 +1,262 @@
+"""The nodes as columns: what does not change when a pod is placed.
+
+Every array has one entry a node, in the order of `NodeTable.nodes`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from leadline_controller.framework.model import Layer, Node, Pod, Taint, Toleration
+from leadline_controller.framework.selectors import Requirement, Selector, Terms, integer_of
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+CLASS_LABEL = "leadline.dev/class"
+
+# Pods choose what is asked for, and memory must not grow with them.
+_MOST_REMEMBERED = 4096
+_MOST_COLUMNS = 256
+
+
+class Topology:
+    """One label over all nodes. codes: shape (n,), 0 where a node has no such label, else the
+    number of its value: nodes with equal codes are one domain. values: of the codes from 1."""
+
+    def __init__(self, labels: Sequence[str | None]) -> None:
+        self._code_of: dict[str, int] = {}
+        codes = [
+            0 if value is None else self._code_of.setdefault(value, len(self._code_of) + 1)
+            for value in labels
+        ]
+        self.codes: Ints = np.array(codes, dtype=np.int64)
+        self.codes.flags.writeable = False
+
+    def __len__(self) -> int:
+        """The number of domains."""
+        return len(self._code_of)
+
+    @property
+    def labelled(self) -> Bools:
+        """Where a node has the label, shape (n,)."""
+        return self.codes > 0
+
+    def column(self, value_of: Mapping[str, float]) -> Floats:
+        """What each node's label stands for, shape (n,); NaN without a label or a value."""
+        by_code = np.full(len(self) + 1, np.nan)
+        for label, value in value_of.items():
+            if code := self._code_of.get(label):
+                by_code[code] = value
+        return by_code[self.codes]
+
+    def totals(self, per_node: Ints | Bools) -> Ints:
+        """The sum over each domain, by code; index 0, the nodes without the label, is 0."""
+        totals = np.bincount(self.codes, weights=per_node, minlength=len(self) + 1)
+        totals[0] = 0
+        return totals.astype(np.int64)
+
+    def where(self, requirement: Requirement) -> Bools:
+        """The nodes whose label satisfies the requirement, shape (n,)."""
+        match requirement.operator:
+            case "In":
+                return self._is_among(requirement.values)
+            case "NotIn":
+                return ~self._is_among(requirement.values)
+            case "Exists":
+                return self.labelled
+            case "DoesNotExist":
+                return ~self.labelled
+            case _:
+                return self._compare(requirement)
+
+    def _compare(self, requirement: Requirement) -> Bools:
+        """Gt and Lt, over integers; anything else does not match."""
+        values = requirement.values
+        bound = integer_of(values[0]) if len(values) == 1 else None
+        number, is_number = self._numbers
+        if bound is None:
+            return np.zeros(self.codes.size, dtype=np.bool_)
+        beyond = number > bound if requirement.operator == "Gt" else number < bound
+        return (is_number & beyond)[self.codes]
+
+    @cached_property
+    def _numbers(self) -> tuple[Ints, Bools]:
+        """The labels' values as integers, and which of them are some, by code."""
+        numbers = [None, *map(integer_of, self._code_of)]
+        known = np.array([number is not None for number in numbers], dtype=np.bool_)
+        return np.array([number or 0 for number in numbers], dtype=np.int64), known
+
+    def _is_among(self, values: Sequence[str]) -> Bools:
+        chosen = np.zeros(len(self) + 1, dtype=np.bool_)
+        chosen[[code for value in values if (code := self._code_of.get(value))]] = True
+        return chosen[self.codes]
+
+
+class NodeTable:
+    """What does not change when a pod is placed: the nodes, and indexes over them."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes: tuple[Node, ...] = tuple(nodes)
+        self.names: tuple[str, ...] = tuple(node.name for node in self.nodes)
+        self.index: Mapping[str, int] = {name: i for i, name in enumerate(self.names)}
+        self._allocatable: dict[str, Ints] = {}
+        self._masks: dict[object, Bools] = {}
+        self._topologies: dict[str, Topology] = {}
+        self._reaches: dict[Terms, Ints] = {}
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def allocatable(self, resource: str) -> Ints:
+        """Base units of `resource` on each node, shape (n,); 0 where a node has none."""
+        if resource not in self.resources:
+            return self._nothing  # pods make names up; neither time nor memory may grow with them
+        column = self._allocatable.get(resource)
+        if column is None:
+            if len(self._allocatable) >= _MOST_COLUMNS:
+                self._allocatable.clear()
+            column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
+            column.flags.writeable = False
+            self._allocatable[resource] = column
+        return column
+
+    @cached_property
+    def resources(self) -> frozenset[str]:
+        """What at least one of the nodes has."""
+        return frozenset(name for node in self.nodes for name in node.allocatable)
+
+    @cached_property
+    def _nothing(self) -> Ints:
+        column = np.zeros(len(self), dtype=np.int64)
+        column.flags.writeable = False
+        return column
+
+    def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
+        """Where `test` holds, shape (n,). Remembered under `key`, so a test that many
+        pods share is made once."""
+        mask = self._masks.get(key)
+        if mask is None:
+            if len(self._masks) > _MOST_REMEMBERED:
+                self._masks.clear()
+            mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
+            mask.flags.writeable = False
+            self._masks[key] = mask
+        return mask
+
+    def topology(self, label: str) -> Topology:
+        """The nodes by their value of this label."""
+        if label not in self._labels:
+            return self._unlabelled
+        topology = self._topologies.get(label)
+        if topology is None:
+            if len(self._topologies) >= _MOST_COLUMNS:
+                self._topologies.clear()
+            topology = Topology([node.labels.get(label) for node in self.nodes])
+            self._topologies[label] = topology
+        return topology
+
+    @cached_property
+    def _labels(self) -> frozenset[str]:
+        return frozenset(label for node in self.nodes for label in node.labels)
+
+    @cached_property
+    def _unlabelled(self) -> Topology:
+        return Topology([None] * len(self))
+
+    def all(self) -> Bools:
+        """Every node, shape (n,); the caller may write to it."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    def none(self) -> Bools:
+        """No node, shape (n,); the caller may write to it."""
+        return np.zeros(len(self), dtype=np.bool_)
+
+    def selected(self, selector: Selector) -> Bools:
+        """The nodes for which all of the requirements hold, shape (n,)."""
+        passes = self.all()
+        for requirement in selector:
+            passes &= self._where(requirement)
+        return passes
+
+    def matching(self, terms: Terms) -> Bools:
+        """The nodes for which one of the terms holds, shape (n,); a term without requirements
+        holds nowhere, and one that Kubernetes can't read neither."""
+        passes = self.none()
+        for term in terms:
+            if term and all(requirement.is_well_formed() for requirement in term):
+                passes |= self.selected(term)
+        return passes
+
+    def reach(self, terms: Terms | None) -> Ints:
+        """Indexes of the matching nodes, remembered; all nodes where there are no terms."""
+        if terms is None:
+            return np.arange(len(self))
+        found = self._reaches.get(terms)
+        if found is None:
+            if len(self._reaches) > 4 * _MOST_REMEMBERED:
+                self._reaches.clear()
+            found = self._reaches[terms] = np.flatnonzero(self.matching(terms))
+        return found
+
+    def wanted_by(self, pod: Pod) -> Bools:
+        """The nodes that the pod's nodeSelector and required node affinity allow, shape (n,)."""
+        passes = self.all()
+        for label, value in pod.node_selector.items():
+            passes &= self._where(Requirement(label, "In", (value,)))
+        if pod.required_affinity is not None:
+            passes &= self.matching(pod.required_affinity)
+        return passes
+
+    def tolerated_by(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        """The nodes without a hard taint that is not tolerated, shape (n,)."""
+        refusing = {
+            taint
+            for taint in self._hard_taints
+            if not any(toleration.tolerates(taint) for toleration in tolerations)
+        }
+        return self.mask(("taints", frozenset(refusing)), lambda n: refusing.isdisjoint(n.taints))
+
+    @cached_property
+    def _hard_taints(self) -> frozenset[Taint]:
+        """Nodes have few that differ."""
+        return frozenset(taint for node in self.nodes for taint in node.taints if taint.is_hard)
+
+    def _where(self, requirement: Requirement) -> Bools:
+        if not requirement.on_name:
+            return self.topology(requirement.key).where(requirement)
+        named = self.none()
+        named[[self.index[name] for name in requirement.values if name in self.index]] = True
+        return named if requirement.operator == "In" else ~named
+
+    @cached_property
+    def classes(self) -> Topology:
+        """The nodes by class, at hand for every decision."""
+        return self.topology(CLASS_LABEL)
+
+    @cached_property
+    def bandwidth_mbps(self) -> Floats:
+        """Stated capacity of each node's link, Mbit/s, NaN where unknown."""
+        return _column(node.bandwidth_mbps for node in self.nodes)
+
+    @cached_property
+    def registry_mbps(self) -> Floats:
+        """Stated bandwidth between each node and the registry, Mbit/s, NaN where unknown."""
+        return _column(node.registry_mbps for node in self.nodes)
+
+    @cached_property
+    def pulling_mb(self) -> Floats:
+        """Stated size of each node's download queue, MB, shape (n,), NaN where unknown."""
+        return _column(node.pulling_mb for node in self.nodes)
+
+    @cached_property
+    def images(self) -> Mapping[str, tuple[Layer, ...]]:
+        """The layers of the images that nodes list, by name; the first node's word counts."""
+        listed = (image for node in reversed(self.nodes) for image in node.images)
+        return {image.name: image.layers for image in listed}
+
+
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

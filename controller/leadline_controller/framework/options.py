@@ -1,0 +1,120 @@
+"""Options of a strategy: declared as fields of its dataclass, set from text.
+
+A strategy is a frozen dataclass; each field made by `option` is one option, with its unit
+and range, so that the CLI, the configuration file and the docs read the same list.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from leadline_controller.parsing.fields import quoted
+
+
+class OptionError(ValueError):
+    """An option that the strategy does not have, or a value that it can't take."""
+
+
+OptionValue = float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as it is shown to people: a number in a range, or one of `choices`."""
+
+    name: str
+    attribute: str
+    default: OptionValue
+    unit: str
+    minimum: float
+    maximum: float
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+def option(
+    default: float,
+    *,
+    unit: str,
+    help: str,  # noqa: A002  # the word that argument parsers use
+    minimum: float = 0.0,
+    maximum: float = math.inf,
+    name: str | None = None,
+) -> Any:
+    """Declare a field as an option. `name` where the field's name is not the option's."""
+    return field(
+        default=default,
+        metadata={"option": (name, float(default), unit, minimum, maximum, help)},
+    )
+
+
+def choice(
+    default: str,
+    *choices: str,
+    help: str,  # noqa: A002  # as above
+) -> Any:
+    """Declare a field as an option that is one of some words; `default` is the first of them."""
+    words = (default, *choices)
+    return field(
+        default=default, metadata={"option": (None, default, "", 0.0, math.inf, help, words)}
+    )
+
+
+def options_of(strategy: type) -> tuple[Option, ...]:
+    """The options of a strategy's class, in the order of their declaration."""
+    found = []
+    for each in fields(strategy):
+        if "option" in each.metadata:
+            name, *declared = each.metadata["option"]
+            found.append(Option(name or each.name, each.name, *declared))
+    return tuple(found)
+
+
+def build(strategy: type, given: Mapping[str, object]) -> Any:
+    """The strategy with these options set, values as numbers or text. Raises OptionError."""
+    known = {each.name: each for each in options_of(strategy)}
+    values = {}
+    for name, value in given.items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise OptionError(f"option {quoted(name)}: unknown; this strategy has: {listed}")
+        values[known[name].attribute] = _checked(known[name], value)
+    return strategy(**values)
+
+
+def values_of(strategy: Any) -> dict[str, OptionValue]:
+    """The options that are in force, by name."""
+    return {each.name: getattr(strategy, each.attribute) for each in options_of(type(strategy))}
+
+
+def value_text(value: OptionValue) -> str:
+    """An option's value as people and the wire read it."""
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def value_of_text(text: str) -> OptionValue:
+    """The value that `value_text` was made from: a number, else the word."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _checked(option: Option, value: object) -> OptionValue:
+    if option.choices:
+        if value not in option.choices:
+            listed = " or ".join(option.choices)
+            raise OptionError(f"option {option.name}: expected {listed}, got {quoted(value)}")
+        return str(value)
+    try:
+        number = math.nan if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or not option.minimum <= number <= option.maximum:
+        upto = "" if math.isinf(option.maximum) else f" to {option.maximum:g}"
+        raise OptionError(
+            f"option {option.name}: expected a number from {option.minimum:g}{upto}"
+            f"{' (' + option.unit + ')' if option.unit else ''}, got {quoted(value)}"
+        )
+    return number

@@ -1,0 +1,250 @@
+"""The cluster as one decision sees it: columns over the nodes, so that a decision over
+thousands of nodes is a handful of array operations.
+
+Every array has one entry a node, in the order of `ClusterView.nodes`. A measured value
+that is unknown is NaN: it is never zero.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from leadline_controller.framework.assigned_pods import Namespaces, Residents
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import HostPort, Link, Node, Pod
+from leadline_controller.framework.node_table import Bools as Bools
+from leadline_controller.framework.node_table import Floats as Floats
+from leadline_controller.framework.node_table import Ints as Ints
+from leadline_controller.framework.node_table import NodeTable as NodeTable
+from leadline_controller.framework.storage import Storage, VolumePlan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeMetrics:
+    """What the agents measured, one column each, shape (n,), NaN where unknown or too old.
+
+    measured_at_s: when each value was measured, shape (n, m) with a column for each of METRICS,
+    seconds on the clock of the decision; (0, 0) where nobody keeps the time, as in a snapshot.
+    """
+
+    cpu_percent: Floats
+    memory_percent: Floats
+    packets_sent_per_s: Floats
+    packets_received_per_s: Floats
+    disk_bytes_per_s: Floats
+    bandwidth_mbps: Floats
+    measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+
+    @classmethod
+    def unknown(cls, count: int) -> "NodeMetrics":
+        """Nothing measured yet on `count` nodes."""
+        return cls(**{name: np.full(count, np.nan) for name in METRICS})
+
+
+METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name != "measured_at_s")
+
+
+class LinkTable:
+    """Measured round trips between nodes, sparse: a full mesh of thousands of nodes is
+    neither measured nor stored."""
+
+    def __init__(self, index: Mapping[str, int], links: Sequence[Link]) -> None:
+        pairs = [
+            (index[link.a], index[link.b], link.rtt_ms)
+            for link in links
+            if link.rtt_ms is not None and link.a in index and link.b in index
+        ]
+        ends = np.array([(a, b) for a, b, _ in pairs], dtype=np.int64).reshape(-1, 2)
+        self._fill(len(index), ends, np.array([rtt for _, _, rtt in pairs], dtype=np.float64))
+
+    @classmethod
+    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats) -> "LinkTable":
+        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2),
+        `rtt_ms` its round trip, ms, and `at_s` when that was measured, shape (m,)."""
+        table = cls.__new__(cls)
+        table._fill(count, ends, rtt_ms, at_s)
+        return table
+
+    def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
+        self._count = count
+        self._spread: tuple[Bools, Floats, Floats] | None = None
+        at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
+        self._at_s = np.concatenate((at_s, at_s))
+        self._from = np.concatenate((ends[:, 0], ends[:, 1]))
+        self._to = np.concatenate((ends[:, 1], ends[:, 0]))
+        self._rtt_ms = np.concatenate((rtt_ms, rtt_ms))
+        self._order = np.argsort(self._from, kind="stable")
+        self._starts = np.searchsorted(self._from[self._order], np.arange(self._count + 1))
+
+    def rtt_ms_from(self, node: int) -> Floats:
+        """Round trip from `node` to each node, ms, shape (n,), NaN where unmeasured."""
+        column = np.full(self._count, np.nan)
+        rows = self._order[self._starts[node] : self._starts[node + 1]]
+        column[self._to[rows]] = self._rtt_ms[rows]
+        return column
+
+    @cached_property
+    def oldest_at_s(self) -> Floats:
+        """When the oldest of each node's round trips was measured, shape (n,), seconds on the
+        clock of the decision; NaN where none was, or nobody keeps the time."""
+        oldest = np.full(self._count, np.inf)
+        np.fmin.at(oldest, self._from, self._at_s)
+        oldest[np.isinf(oldest)] = np.nan
+        return oldest
+
+    @cached_property
+    def worst_rtt_ms(self) -> float:
+        """The longest round trip measured anywhere, ms; NaN when none was."""
+        return float(self._rtt_ms.max()) if self._rtt_ms.size else float("nan")
+
+    def rtt_mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
+        """Mean and population standard deviation of each node's round trips to the nodes of
+        `among`, ms, shapes (n,), NaN for a node with none measured (DACS Eq. 12-13). Remembered,
+        as the links and who counts stay the same over many decisions."""
+        if self._spread is None or self._spread[0] is not among:
+            self._spread = (among, *self._mean_and_deviation_ms(among))
+        return self._spread[1], self._spread[2]
+
+    def _mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
+        kept = among[self._to]
+        origin, rtt_ms = self._from[kept], self._rtt_ms[kept]
+        count = np.bincount(origin, minlength=self._count).astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            mean = np.bincount(origin, weights=rtt_ms, minlength=self._count) / count
+            square = np.bincount(origin, weights=rtt_ms**2, minlength=self._count) / count
+            # Rounding can leave a difference a hair below zero where all are equal.
+            return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterView:
+    """Everything that a decision may look at. Placing a pod gives a new view.
+
+    requested: resource -> base units already asked for on each node, shape (n,).
+    bandwidth_requested_mbps: link capacity already asked for, Mbit/s, shape (n,).
+    placed_in_run: pods that this run has put on each node, shape (n,) (DACS' zeta).
+    host_ports: node index -> ports taken there.
+    residents: the pods that are on the nodes. mounts: node index -> those of them that bring
+    claims or disks. storage: claims, volumes and what else decides where a volume can be.
+    images: their layers, and what the nodes still have to pull.
+    """
+
+    table: NodeTable
+    requested: Mapping[str, Ints]
+    metrics: NodeMetrics
+    links: LinkTable
+    bandwidth_requested_mbps: Floats
+    placed_in_run: Ints
+    host_ports: Mapping[int, tuple[HostPort, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    residents: Residents = field(default_factory=Residents)
+    mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    namespaces: Namespaces = field(default_factory=Namespaces)
+    storage: Storage = field(default_factory=Storage)
+    images: ImageTable = field(default_factory=ImageTable)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order of every column."""
+        return self.table.nodes
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def requested_of(self, resource: str) -> Ints:
+        """Base units of `resource` already asked for on each node, shape (n,)."""
+        column = self.requested.get(resource)
+        return np.zeros(len(self), dtype=np.int64) if column is None else column
+
+    def free(self, resource: str) -> Ints:
+        """Base units of `resource` left on each node, shape (n,)."""
+        return self.table.allocatable(resource) - self.requested_of(resource)
+
+    def bandwidth_capacity_mbps(self) -> Floats:
+        """Each link's capacity, Mbit/s, shape (n,): as stated, else as measured, else NaN."""
+        stated = self.table.bandwidth_mbps
+        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+
+    def bandwidth_free_mbps(self) -> Floats:
+        """Each link's capacity less what pods asked for, Mbit/s, shape (n,); NaN is unknown."""
+        return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
+
+    def registry_mbps(self) -> Floats:
+        """Bandwidth between each node and the registry, Mbit/s, shape (n,): as stated, else what
+        was measured of the node's link, else NaN."""
+        stated = self.table.registry_mbps
+        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+
+    def with_placement(
+        self,
+        pod: Pod,
+        node: int,
+        charge: Mapping[str, int] | None = None,
+        volumes: VolumePlan | None = None,
+    ) -> "ClusterView":
+        """The view after `pod` was put on the node with index `node`, which is charged the
+        pod's requests unless `charge` says otherwise. volumes: what is done for its claims."""
+        requested = dict(self.requested)
+        for resource, amount in (pod.requests if charge is None else charge).items():
+            if amount:  # pods make names up; a column for each would be as long as the nodes
+                column = self.requested_of(resource).copy()
+                column[node] += amount
+                requested[resource] = column
+        bandwidth = self.bandwidth_requested_mbps
+        if pod.hints.bandwidth_mbps:
+            bandwidth = bandwidth.copy()
+            bandwidth[node] += pod.hints.bandwidth_mbps
+        placed = self.placed_in_run.copy()
+        placed[node] += 1
+        ports = self.host_ports
+        if pod.host_ports:
+            ports = {**ports, node: ports.get(node, ()) + pod.host_ports}
+        mounts = self.mounts
+        if pod.claims or pod.disks:
+            mounts = {**mounts, node: (*mounts.get(node, ()), pod)}
+        return replace(
+            self,
+            requested=requested,
+            bandwidth_requested_mbps=bandwidth,
+            placed_in_run=placed,
+            host_ports=ports,
+            residents=self.residents.with_pods([(pod, node)]),
+            mounts=mounts,
+            storage=self.storage if volumes is None else self.storage.assuming(volumes),
+            images=self.images.with_pull(self.table, pod, node),
+        )
+
+    def without_placement(self, pod: Pod, node: int) -> "ClusterView":
+        """The view after `pod` has left the node with index `node`, which gets the pod's
+        requests back. What a run counts (`placed_in_run`) stays."""
+        requested = dict(self.requested)
+        for resource, amount in pod.requests.items():
+            column = self.requested_of(resource).copy()
+            column[node] -= amount
+            requested[resource] = column
+        bandwidth = self.bandwidth_requested_mbps
+        if pod.hints.bandwidth_mbps:
+            bandwidth = bandwidth.copy()
+            bandwidth[node] = max(bandwidth[node] - pod.hints.bandwidth_mbps, 0.0)
+        ports = self.host_ports
+        if pod.host_ports:
+            left = list(ports.get(node, ()))
+            for port in pod.host_ports:
+                if port in left:
+                    left.remove(port)
+            ports = {**ports, node: tuple(left)}
+        mounts = self.mounts
+        if pod.claims or pod.disks:
+            kept = tuple(each for each in mounts.get(node, ()) if each.key != pod.key)
+            mounts = {**mounts, node: kept}
+        return replace(
+            self,
+            requested=requested,
+            bandwidth_requested_mbps=bandwidth,
+            host_ports=ports,
+            residents=self.residents.without(pod, node),
+            mounts=mounts,
+        )

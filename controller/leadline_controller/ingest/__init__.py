@@ -1,1 +1,0 @@
-"""MQTT -> state, and leases back to the agents."""

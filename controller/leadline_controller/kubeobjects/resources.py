@@ -1,0 +1,208 @@
+"""Kubernetes objects as JSON -> the core's namespaces and storage; see framework/resources.py.
+
+Every reader raises FieldError where an object is not as the API server would have it.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, exact_quantity
+from leadline_controller.framework.resources import (
+    Attachment,
+    Claim,
+    CsiDriver,
+    CsiNode,
+    Mode,
+    NamespaceLabels,
+    Resource,
+    StorageCapacity,
+    StorageClass,
+    Volume,
+)
+from leadline_controller.framework.selectors import Requirement, Terms
+from leadline_controller.kubeobjects.selectors import read_selector, read_terms
+from leadline_controller.parsing.fields import FieldError, Fields
+
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_BOUND = "pv.kubernetes.io/bind-completed"
+_MOST = 2**31 - 1
+# Fields of a PersistentVolume's spec that are not its source.
+_NO_SOURCE = (
+    *("capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "volumeMode"),
+    *("storageClassName", "mountOptions", "nodeAffinity", "volumeAttributesClassName"),
+)
+Manifest = Mapping[str, Any]
+
+
+def read_namespace(manifest: Manifest, path: str = "namespace") -> NamespaceLabels:
+    """A v1 Namespace, with the label that every API server gives it."""
+    metadata = Fields(manifest, path).object("metadata")
+    name = metadata.name("name")
+    return NamespaceLabels(
+        name, {"kubernetes.io/metadata.name": name, **metadata.text_map("labels")}
+    )
+
+
+def read_claim(manifest: Manifest, path: str = "claim") -> Claim:
+    """A v1 PersistentVolumeClaim."""
+    claim = Fields(manifest, path)
+    metadata, spec, status = claim.object("metadata"), claim.object("spec"), claim.object("status")
+    annotations, volume = metadata.text_map("annotations"), spec.name("volumeName", "")
+    owners = metadata.objects("ownerReferences")
+    return Claim(
+        namespace=metadata.name("namespace", "default"),
+        name=metadata.name("name"),
+        uid=metadata.name("uid", ""),
+        class_name=annotations.get(_CLASS, spec.text("storageClassName", "")),
+        volume=volume,
+        bound=bool(volume) and _BOUND in annotations,
+        lost=status.text("phase", "") == "Lost",
+        terminating=metadata.has("deletionTimestamp"),
+        selected_node=annotations.get(_SELECTED_NODE),
+        size_bytes=_size(spec.object("resources").object("requests"), "storage"),
+        access_modes=frozenset(spec.texts("accessModes")),
+        mode=_mode(spec),
+        selector=read_selector(spec, "selector"),
+        attributes_class=spec.text("volumeAttributesClassName", ""),
+        owner_uid=next((o.text("uid") for o in owners if o.flag("controller", False)), None),
+    )
+
+
+def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
+    """A v1 PersistentVolume."""
+    volume = Fields(manifest, path)
+    metadata, spec, status = (
+        volume.object("metadata"),
+        volume.object("spec"),
+        volume.object("status"),
+    )
+    csi, claim = spec.object("csi"), spec.object("claimRef")
+    affinity = spec.object("nodeAffinity")
+    sources = [name for name, value in spec.items() if name not in _NO_SOURCE and value is not None]
+    return Volume(
+        name=metadata.name("name"),
+        class_name=metadata.text_map("annotations").get(_CLASS, spec.text("storageClassName", "")),
+        size_bytes=_size(spec.object("capacity"), "storage") or Fraction(0),
+        access_modes=frozenset(spec.texts("accessModes")),
+        mode=_mode(spec),
+        attributes_class=spec.text("volumeAttributesClassName", ""),
+        labels=metadata.text_map("labels"),
+        claim=f"{claim.name('namespace', '')}/{claim.name('name', '')}"
+        if spec.has("claimRef")
+        else None,
+        claim_uid=claim.name("uid", ""),
+        available=status.text("phase", "") == "Available",
+        terminating=metadata.has("deletionTimestamp"),
+        affinity=read_terms(affinity.object("required")) if affinity.has("required") else None,
+        driver=csi.text("driver", ""),
+        handle=csi.text("volumeHandle", ""),
+        kind=sources[0] if sources else "",
+    )
+
+
+def read_storage_class(manifest: Manifest, path: str = "storageClass") -> StorageClass:
+    """A storage.k8s.io/v1 StorageClass."""
+    storage_class = Fields(manifest, path)
+    mode = storage_class.text("volumeBindingMode", "Immediate")
+    return StorageClass(
+        name=storage_class.object("metadata").name("name"),
+        provisioner=storage_class.text("provisioner"),
+        waits=mode == "WaitForFirstConsumer",
+        topologies=_topologies(storage_class),
+    )
+
+
+def read_csi_node(manifest: Manifest, path: str = "csiNode") -> CsiNode:
+    """A storage.k8s.io/v1 CSINode."""
+    node = Fields(manifest, path)
+    limits = {
+        driver.text("name"): driver.object("allocatable").integer("count", 0, _MOST)
+        for driver in node.object("spec").objects("drivers")
+    }
+    name = node.object("metadata").name("name")
+    return CsiNode(name, {driver: most for driver, most in limits.items() if most is not None})
+
+
+def read_csi_driver(manifest: Manifest, path: str = "csiDriver") -> CsiDriver:
+    """A storage.k8s.io/v1 CSIDriver."""
+    driver = Fields(manifest, path)
+    return CsiDriver(
+        name=driver.object("metadata").name("name"),
+        tracks_capacity=driver.object("spec").flag("storageCapacity", default=False),
+    )
+
+
+def read_storage_capacity(manifest: Manifest, path: str = "storageCapacity") -> StorageCapacity:
+    """A storage.k8s.io/v1 CSIStorageCapacity."""
+    capacity = Fields(manifest, path)
+    metadata = capacity.object("metadata")
+    name = "maximumVolumeSize" if capacity.has("maximumVolumeSize") else "capacity"
+    largest = _size(capacity, name)
+    return StorageCapacity(
+        key=f"{metadata.name('namespace', 'default')}/{metadata.name('name')}",
+        class_name=capacity.text("storageClassName"),
+        topology=read_selector(capacity, "nodeTopology"),
+        largest_bytes=None if largest is None else min(floor(largest), MAX_AMOUNT),
+    )
+
+
+def read_attachment(manifest: Manifest, path: str = "volumeAttachment") -> Attachment:
+    """A storage.k8s.io/v1 VolumeAttachment."""
+    attachment = Fields(manifest, path)
+    spec = attachment.object("spec")
+    return Attachment(
+        name=attachment.object("metadata").name("name"),
+        node=spec.text("nodeName"),
+        driver=spec.text("attacher"),
+        volume=spec.object("source").text("persistentVolumeName", ""),
+    )
+
+
+# The readers by the kind of object.
+READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
+    "Namespace": read_namespace,
+    "PersistentVolumeClaim": read_claim,
+    "PersistentVolume": read_volume,
+    "StorageClass": read_storage_class,
+    "CSINode": read_csi_node,
+    "CSIDriver": read_csi_driver,
+    "CSIStorageCapacity": read_storage_capacity,
+    "VolumeAttachment": read_attachment,
+}
+
+
+def _size(amounts: Fields, name: str) -> Fraction | None:
+    value = amounts.raw(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise amounts.error(name, "a quantity like 4Gi")
+    try:
+        return exact_quantity(str(value))
+    except ValueError as error:  # a QuantityError, or a number too long to print
+        told = error if isinstance(error, QuantityError) else "far too large"
+        raise FieldError(f"{amounts.at(name)}: {told}") from None
+
+
+def _mode(spec: Fields) -> Mode:
+    match spec.text("volumeMode", "") or "Filesystem":
+        case "Filesystem":
+            return "Filesystem"
+        case "Block":
+            return "Block"
+        case _:
+            raise spec.error("volumeMode", "Filesystem or Block")
+
+
+def _topologies(storage_class: Fields) -> Terms | None:
+    terms = tuple(
+        tuple(
+            Requirement(expression.text("key"), "In", expression.texts("values"))
+            for expression in term.objects("matchLabelExpressions")
+        )
+        for term in storage_class.objects("allowedTopologies")
+    )
+    return terms or None

@@ -1,0 +1,46 @@
+"""Reads label selectors and node selector terms from manifests."""
+
+from leadline_controller.framework.selectors import Requirement, Selector, Terms
+from leadline_controller.parsing.fields import Fields
+
+_OF_LABELS = ("In", "NotIn", "Exists", "DoesNotExist")
+_OF_NODES = (*_OF_LABELS, "Gt", "Lt")
+
+
+def read_selector(parent: Fields, name: str) -> Selector | None:
+    """A label selector; None where there is none, which selects nothing. Raises FieldError."""
+    if not parent.has(name):
+        return None
+    selector = parent.object(name)
+    found = [Requirement(k, "In", (v,)) for k, v in selector.text_map("matchLabels").items()]
+    for expression in selector.objects("matchExpressions"):
+        operator = expression.text("operator")
+        if operator not in _OF_LABELS:
+            raise expression.error("operator", f"one of {', '.join(_OF_LABELS)}")
+        found.append(Requirement(expression.text("key"), operator, expression.texts("values")))
+    for requirement in found:
+        if not requirement.is_well_formed():
+            shown = f"{requirement.key} {requirement.operator} {list(requirement.values)}"
+            raise parent.error(name, f"a label selector; {shown[:80]} is none")
+    return tuple(found)
+
+
+def read_terms(selector: Fields) -> Terms:
+    """The terms of a node selector. Raises FieldError."""
+    return tuple(
+        tuple(
+            _requirement(expression, on_name=kind == "matchFields")
+            for kind in ("matchExpressions", "matchFields")
+            for expression in term.objects(kind)
+        )
+        for term in selector.objects("nodeSelectorTerms")
+    )
+
+
+def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
+    key, operator = expression.text("key"), expression.text("operator")
+    if operator not in _OF_NODES:
+        raise expression.error("operator", f"one of {', '.join(_OF_NODES)}")
+    if on_name and key != "metadata.name":
+        raise expression.error("key", "metadata.name, the only field there is")
+    return Requirement(key, operator, expression.texts("values"), on_name)

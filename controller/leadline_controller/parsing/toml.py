@@ -1,0 +1,25 @@
+"""Reads a TOML file that a person wrote, with one line for whatever is wrong with it."""
+
+import re
+import tomllib
+from typing import Any
+
+from leadline_controller.parsing.fields import FieldError
+
+_MOST_TOLD = 200  # characters of what the parser says, which may quote the file
+# What int() refuses to read; Python's own message advises to change the interpreter.
+_TOO_LONG = re.compile(r"[0-9][0-9_]{4299}")
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables in the text. Raises FieldError."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FieldError(str(error)[:_MOST_TOLD]) from None
+    except RecursionError:
+        raise FieldError("nested too deep") from None
+    except ValueError:
+        found = _TOO_LONG.search(text)
+        where = f" (at line {text.count(chr(10), 0, found.start()) + 1})" if found else ""
+        raise FieldError(f"a number is too long{where}") from None

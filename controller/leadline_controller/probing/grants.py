@@ -1,0 +1,145 @@
+"""What agents may report under the leases that this controller gave them.
+
+A measurement of the network counts only when it answers a lease: from the node that has the
+lease, about the peers that the lease names, within what it allows, and once. Everything else is
+made up, or answers a controller that led before.
+"""
+
+from dataclasses import dataclass
+
+from leadline_controller.probing.planning import DELIVERY_S, PingWork, ProbeLimits, RunningLease
+
+# Why a result does not count.
+NOT_LEASED = "not_leased"
+OVER_LEASE = "over_lease"
+TOO_OFTEN = "too_often"
+# iperf3 writes in blocks of this size and finishes the one that it has begun.
+BLOCK_BYTES = 128 * 1024
+# For so long after a lease a result may be on its way: a broker restarts meanwhile.
+LATE_S = 60.0
+# A receiver may begin to count a moment after the sender.
+_SHORTEST_SHARE = 0.9
+# Agents call a result a lower bound from 0.95 of the pace on.
+_BOUND_SHARE, _EXACT_SHARE = 0.9, 1.05
+# Rounds are as long as their slowest peer, so that two may end shortly after each other.
+_MOST_ROUNDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthResult:
+    """What a node reports of one bandwidth lease. mbps: None when nothing was measured."""
+
+    node: str
+    lease_id: str
+    peer: str
+    mbps: float | None
+    lower_bound: bool
+    transferred_bytes: int
+
+
+class BandwidthGrants:
+    """The bandwidth leases whose results may still come."""
+
+    def __init__(self, limits: ProbeLimits) -> None:
+        seconds = max(1, limits.duration_ms // 1000)  # iperf3 takes whole ones
+        self._most_bytes = limits.max_bytes + BLOCK_BYTES
+        self._most_mbps = self._most_bytes * 8e-6 / (_SHORTEST_SHARE * seconds)
+        self._pace_mbps = (limits.max_bytes - BLOCK_BYTES) * 8e-6 / seconds
+        self._grants: dict[str, RunningLease] = {}
+
+    def add(self, lease: RunningLease, now_s: float) -> None:
+        """Remember a lease that was handed out; those long over are forgotten."""
+        self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
+        self._grants[lease.lease_id] = lease
+
+    def refusal(self, result: BandwidthResult, now_s: float) -> str | None:
+        """Why the result does not count, as a kind; None if it does.
+
+        The server's end may report what went wrong, but has no measurement to report.
+        """
+        grant = self._grants.get(result.lease_id)
+        if grant is None or now_s > grant.ends_s + LATE_S:
+            return NOT_LEASED
+        if result.mbps is None:
+            ends = ((grant.client, grant.server), (grant.server, grant.client))
+            return None if (result.node, result.peer) in ends else NOT_LEASED
+        if (result.node, result.peer) != (grant.client, grant.server):
+            return NOT_LEASED
+        mbps, pace = result.mbps, self._pace_mbps
+        if mbps > self._most_mbps or result.transferred_bytes > self._most_bytes:
+            return OVER_LEASE
+        honest = mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
+        return None if honest else OVER_LEASE
+
+    def close(self, node: str, lease_id: str) -> bool:
+        """Its client reported: the lease is used up. False when it is not this node's."""
+        grant = self._grants.get(lease_id)
+        if grant is None or grant.client != node:
+            return False
+        del self._grants[lease_id]
+        return True
+
+
+@dataclass(slots=True)
+class _PingGrant:
+    """since_s: from when on the node has had leases without a break. former: the peers of the
+    lease before, of which a last round may come until `former_until_s`."""
+
+    peers: frozenset[str]
+    interval_s: float
+    since_s: float
+    until_s: float
+    former: frozenset[str] = frozenset()
+    former_until_s: float = float("-inf")
+    rounds: float = _MOST_ROUNDS
+    last_s: float = float("-inf")
+
+
+class PingGrants:
+    """Which node may report round trips to which peers, and how often."""
+
+    def __init__(self) -> None:
+        self._grants: dict[str, _PingGrant] = {}
+
+    def add(self, node: str, work: PingWork, now_s: float) -> None:
+        """The node is sent this lease now."""
+        peers = frozenset(peer.node for peer in work.peers)
+        interval_s = float(max(work.interval_s, 1))
+        until_s = now_s + DELIVERY_S + work.ttl_s + interval_s + LATE_S
+        grant = self._grants.get(node)
+        if grant is None or now_s > grant.until_s:
+            self._grants[node] = _PingGrant(peers, interval_s, now_s, until_s)
+            return
+        grant.until_s, grant.interval_s = until_s, interval_s
+        if peers != grant.peers:
+            grant.former, grant.peers = grant.peers, peers
+            grant.former_until_s = now_s + DELIVERY_S + interval_s
+            grant.rounds = min(_MOST_ROUNDS, grant.rounds + 1)  # the agent begins at once
+
+    def refusal(self, node: str, measured_s: float, now_s: float) -> str | None:
+        """Why a round that was measured at `measured_s` does not count, as a kind; None if it
+        does, and then it is counted as one of those that the lease allows.
+
+        What counts is when it was measured, not when it came: an agent sends what it kept
+        while the broker was away all at once.
+        """
+        grant = self._grants.get(node)
+        if grant is None or now_s > grant.until_s or measured_s < grant.since_s:
+            return NOT_LEASED
+        passed_s = max(0.0, measured_s - max(grant.last_s, grant.since_s))
+        rounds = min(_MOST_ROUNDS, grant.rounds + passed_s / grant.interval_s)
+        if rounds < 1:
+            return TOO_OFTEN
+        grant.rounds, grant.last_s = rounds - 1, max(grant.last_s, measured_s)
+        return None
+
+    def peers(self, node: str, now_s: float) -> frozenset[str]:
+        """To whom the node may report round trips."""
+        grant = self._grants.get(node)
+        if grant is None or now_s > grant.until_s:
+            return frozenset()
+        return grant.peers | grant.former if now_s <= grant.former_until_s else grant.peers
+
+    def forget(self, now_s: float) -> None:
+        """Drop the leases that are long over."""
+        self._grants = {node: g for node, g in self._grants.items() if now_s <= g.until_s}

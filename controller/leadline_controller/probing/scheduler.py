@@ -1,0 +1,228 @@
+"""Sends the probe leases that the core plans, and hears how they ended.
+
+Called from the event loop on a clock, and from the MQTT thread when a board is born or a
+test ends, hence the lock.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.ports import Telemetry
+from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.grants import BandwidthGrants, BandwidthResult, PingGrants
+from leadline_controller.probing.planning import (
+    BandwidthWork,
+    Peer,
+    PingRing,
+    PingWork,
+    ProbeLimits,
+    RoundRobin,
+    pairs,
+)
+from leadline_controller.telemetry.state import Agent, TelemetryState
+from leadline_wire import topics
+from leadline_wire.codec import encode
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+Publish = Callable[[str, topics.Kind, bytes], None]
+log = logging.getLogger(__name__)
+
+_COMPLAIN_EVERY_S = 600.0
+_PINGED_AT_ONCE = 100
+_ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT}
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """What is probed. anchors: nodes against which the others test their bandwidth."""
+
+    limits: ProbeLimits = field(default_factory=ProbeLimits)
+    anchors: tuple[str, ...] = ()
+    addressing: Addressing = field(default_factory=Addressing)
+
+
+class LeaseSender:
+    """The Telemetry port over MQTT."""
+
+    def __init__(self, cluster: str, publish: Publish) -> None:
+        self._cluster = cluster
+        self._publish = publish
+
+    def send_ping_lease(self, node: str, work: PingWork) -> None:
+        """Tell a node whom to ping."""
+        lease = pb.PingLease(
+            peers=[_peer(peer) for peer in work.peers],
+            interval_s=work.interval_s,
+            count=work.count,
+            ttl_s=work.ttl_s,
+        )
+        self._send(node, pb.Lease(node=node, ping=lease))
+
+    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+        """Let a node take one end of a bandwidth test."""
+        lease = pb.BandwidthLease(
+            lease_id=work.lease_id,
+            role=_ROLES[work.role],
+            peer=_peer(work.peer),
+            port=work.port,
+            duration_ms=work.duration_ms,
+            max_bytes=work.max_bytes,
+            ttl_ms=work.ttl_ms,
+        )
+        self._send(node, pb.Lease(node=node, bandwidth=lease))
+
+    def _send(self, node: str, lease: pb.Lease) -> None:
+        topic = topics.topic(self._cluster, node, topics.Kind.LEASE)
+        self._publish(topic, topics.Kind.LEASE, encode(lease))
+
+
+class Prober:
+    """Keeps every board's ping lease fresh and one bandwidth test at a time going, and judges
+    what is reported under these leases.
+
+    nodes: the nodes of the cluster by name, None while nobody knows them. Only they are probed,
+    at the addresses that the rule `addressing` allows.
+    """
+
+    def __init__(
+        self,
+        telemetry: TelemetryState,
+        sender: Telemetry,
+        probing: Probing,
+        nodes: Callable[[], Mapping[str, Node] | None],
+    ) -> None:
+        self._telemetry = telemetry
+        self._sender = sender
+        self._limits = probing.limits
+        self._anchors = probing.anchors
+        self._addressing = probing.addressing
+        self._nodes = nodes
+        self._round_robin = RoundRobin(probing.limits)
+        self._bandwidth_grants = BandwidthGrants(probing.limits)
+        self._ping_grants = PingGrants()
+        self._nonce = secrets.token_hex(8)  # leases of an earlier controller are not ours
+        self._pinged_s: dict[str, float] = {}
+        self._complained_s: dict[str, float] = {}
+        self._now_s = float("-inf")
+        self._lock = Lock()
+
+    # Called on the MQTT thread.
+
+    def on_birth(self, node: str) -> None:
+        """The board just (re)started and has forgotten its ping lease."""
+        with self._lock:
+            self._pinged_s.pop(node, None)
+
+    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
+        """Why a result does not count, as a kind; None if it does."""
+        with self._lock:
+            return self._bandwidth_grants.refusal(result, self._now_s)
+
+    def on_bandwidth(self, node: str, lease_id: str) -> None:
+        """A test ended; only its client's word ends the lease, and uses it up."""
+        with self._lock:
+            if self._bandwidth_grants.close(node, lease_id):
+                self._round_robin.finish(lease_id)
+
+    def rtt_refusal(self, node: str, measured_s: float) -> str | None:
+        """Why a round of pings does not count, as a kind; None if it does."""
+        with self._lock:
+            return self._ping_grants.refusal(node, measured_s, self._now_s)
+
+    def pinged_by(self, node: str) -> frozenset[str]:
+        """To which peers the node may report round trips."""
+        with self._lock:
+            return self._ping_grants.peers(node, self._now_s)
+
+    # Called from the event loop.
+
+    def take_over(self, now_s: float) -> None:
+        """Another sent the leases until now: every board is told anew whom to ping, and what
+        bandwidth test may be out ends before the first of ours."""
+        with self._lock:
+            self._pinged_s.clear()
+            self._round_robin.rest(now_s)
+
+    def stand_by(self, now_s: float) -> None:
+        """Another leads: what this one handed out before comes to its end."""
+        with self._lock:
+            self._now_s = now_s
+            self._ping_grants.forget(now_s)
+
+    def tick(self, now_s: float) -> None:
+        """Send what is due."""
+        present = self._present(now_s)
+        with self._lock:
+            self._now_s = now_s
+            self._ping(now_s, {name: agent.address for name, agent in present.items()})
+            self._test(now_s, present)
+
+    def _present(self, now_s: float) -> dict[str, Agent]:
+        """The boards that can be probed now, sorted by name."""
+        nodes = self._nodes()
+        if nodes is None:
+            return {}
+        agents = self._telemetry.agents()
+        present = {}
+        for name in sorted(agents.keys() & nodes.keys()):
+            agent = agents[name]
+            if not (agent.online and agent.address):
+                continue
+            reason = self._addressing.refusal(agent.address, nodes[name])
+            if reason is None:
+                present[name] = agent
+            else:
+                self._complain(name, reason, now_s)
+        self._complained_s = {n: at_s for n, at_s in self._complained_s.items() if n in nodes}
+        return present
+
+    def _complain(self, node: str, reason: str, now_s: float) -> None:
+        """Say now and then why a board is not probed."""
+        if now_s - self._complained_s.get(node, float("-inf")) < _COMPLAIN_EVERY_S:
+            return
+        self._complained_s[node] = now_s
+        log.warning(
+            "node %s is not probed: %s; set probe.address on the board, or probe.networks here",
+            *(node, reason),
+        )
+
+    def _ping(self, now_s: float, addresses: dict[str, str]) -> None:
+        renew_s = self._limits.ping_ttl_s / 3
+        due = [
+            (last_s, node)
+            for node in addresses
+            if now_s - (last_s := self._pinged_s.get(node, float("-inf"))) >= renew_s
+        ]
+        if due:
+            ring = PingRing(addresses, self._anchors, self._limits)
+            # All at once would hold the event loop up. By two ticks a second a thirtieth is
+            # enough to renew the leases of the shortest default time in time.
+            at_once = max(_PINGED_AT_ONCE, len(addresses) // 30)
+            for _, node in sorted(due)[:at_once]:
+                work = ring.work(node)
+                self._sender.send_ping_lease(node, work)
+                self._ping_grants.add(node, work, now_s)
+                self._pinged_s[node] = now_s
+        self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
+        self._ping_grants.forget(now_s)
+
+    def _test(self, now_s: float, present: dict[str, Agent]) -> None:
+        if not self._round_robin.is_due(now_s):
+            return
+        addresses = {n: a.address for n, a in present.items() if "iperf3" in a.probes}
+        wanted = pairs(list(addresses), self._anchors, self._round_robin.latest)
+        ends = self._round_robin.next(now_s, wanted, addresses, self._nonce)
+        running = self._round_robin.running
+        if ends is None or running is None:
+            return
+        self._bandwidth_grants.add(running, now_s)
+        for node, work in ends:
+            self._sender.send_bandwidth_lease(node, work)
+
+
+def _peer(peer: Peer) -> pb.Peer:
+    return pb.Peer(node=peer.node, address=peer.address)

@@ -1,1 +1,0 @@
-"""Clusters that are not there: from a file, or simulated."""

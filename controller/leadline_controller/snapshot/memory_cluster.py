@@ -1,0 +1,195 @@
+"""A cluster in memory, for simulations, the demo and tests; answers as the API server does."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass, replace
+from itertools import count
+
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    AlreadyBoundError,
+    ClusterChange,
+    ClusterError,
+    Listed,
+    NodeChanged,
+    NodeGone,
+    PodChanged,
+    PodEvent,
+    PodGone,
+    PodGoneError,
+    ResourceChanged,
+    ResourceGone,
+    StorageChangedError,
+)
+from leadline_controller.framework.resources import Claim, Resource, Volume
+from leadline_controller.framework.storage import VolumePlan
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event on a pod and how often it was recorded."""
+
+    pod: Pod
+    event: PodEvent
+    count: int = 1
+
+
+class SimCluster:
+    """Nodes, pods, volumes and events in memory; see core.ports.Cluster.
+
+    Every change made here reaches every watch, in order.
+    """
+
+    def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
+        self._uids = count(1)
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._resources: dict[tuple[type, str], Resource] = {}
+        self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
+        self._watches: list[asyncio.Queue[ClusterChange]] = []
+        self._bind_errors: deque[ClusterError] = deque()
+        self._event_errors: deque[ClusterError] = deque()
+        for node in nodes:
+            self.put_node(node)
+        for pod in pods:
+            self.put_pod(pod)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes."""
+        return tuple(self._nodes.values())
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods."""
+        return tuple(self._pods.values())
+
+    @property
+    def events(self) -> tuple[RecordedEvent, ...]:
+        """All recorded events, repeats folded, oldest first."""
+        return tuple(self._events.values())
+
+    def pod(self, key: str) -> Pod:
+        """The pod of that namespace/name. Raises KeyError."""
+        return self._pods[key]
+
+    def put_node(self, node: Node) -> None:
+        """Add a node, or change the one of that name."""
+        self._nodes[node.name] = node
+        self._tell(NodeChanged(node))
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node; its pods stay, as in Kubernetes. Raises KeyError."""
+        del self._nodes[name]
+        self._tell(NodeGone(name))
+
+    def put_pod(self, pod: Pod) -> Pod:
+        """Add a pod, or change the one of that name. Returns it, with a uid if it had none."""
+        if not pod.uid:
+            pod = replace(pod, uid=f"uid-{next(self._uids)}")
+        self._pods[pod.key] = pod
+        self._tell(PodChanged(pod))
+        return pod
+
+    def remove_pod(self, key: str) -> None:
+        """Remove the pod of that namespace/name. Raises KeyError."""
+        self._tell(PodGone(self._pods.pop(key)))
+
+    def put_resource(self, resource: Resource) -> None:
+        """Add a namespace, a claim, a volume or the like, or change the one of that key."""
+        self._resources[type(resource), resource.key] = resource
+        self._tell(ResourceChanged(resource))
+
+    def remove_resource(self, resource: Resource) -> None:
+        """Remove the one of that type and key. Raises KeyError."""
+        self._tell(ResourceGone(self._resources.pop((type(resource), resource.key))))
+
+    def relist(self) -> None:
+        """Give every watch the whole state again, as after a lost connection."""
+        self._tell(self._listed())
+
+    def fail_next_bind(self, error: ClusterError) -> None:
+        """Let the next bind that has no such failure before it raise `error` and do nothing."""
+        self._bind_errors.append(error)
+
+    def fail_next_event(self, error: ClusterError) -> None:
+        """The same for record_event."""
+        self._event_errors.append(error)
+
+    async def watch(self) -> AsyncGenerator[ClusterChange, None]:
+        """What there is, then every change, for ever."""
+        changes: asyncio.Queue[ClusterChange] = asyncio.Queue()
+        changes.put_nowait(self._listed())
+        self._watches.append(changes)
+        try:
+            while True:
+                yield await changes.get()
+        finally:
+            self._watches.remove(changes)
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; see core.ports.Cluster."""
+        for name, key in plan.binds:
+            claim, volume = self._claim(key), self._resources.get((Volume, name))
+            if not isinstance(volume, Volume):
+                raise StorageChangedError(f"404: volume {name} not found")
+            if claim.terminating or claim.volume not in ("", name):
+                raise StorageChangedError(f"claim {key} is no longer free")
+            if volume.terminating or not (volume.claim is None or volume.is_kept_for(claim)):
+                raise StorageChangedError(f"volume {name} is no longer free")
+            if not volume.claim_uid:
+                self.put_resource(replace(volume, claim=key, claim_uid=claim.uid))
+        for key in plan.selects:
+            claim = self._claim(key)
+            if claim.selected_node == plan.node:
+                continue
+            if claim.terminating or claim.volume or claim.selected_node:
+                raise StorageChangedError(f"claim {key} is no longer free")
+            self.put_resource(replace(claim, selected_node=plan.node))
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds.
+
+        Like the API server it does not look whether the node exists.
+        """
+        if self._bind_errors:
+            raise self._bind_errors.popleft()
+        there = self._pods.get(pod.key)
+        if there is None:
+            raise PodGoneError(f"404: pod {pod.key} not found")
+        if obstacle := _obstacle(there, pod.uid):
+            raise AlreadyBoundError(f"409: pod {pod.key} {obstacle}")
+        self.put_pod(replace(there, node_name=node))
+
+    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+        """Write an event on a pod. Repeats are folded into one."""
+        if self._event_errors:
+            raise self._event_errors.popleft()
+        known = self._events.get((pod.uid, event))
+        self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
+
+    def _listed(self) -> Listed:
+        return Listed(self.nodes, self.pods, tuple(self._resources.values()))
+
+    def _claim(self, key: str) -> Claim:
+        claim = self._resources.get((Claim, key))
+        if not isinstance(claim, Claim):
+            raise StorageChangedError(f"404: claim {key} not found")
+        return claim
+
+    def _tell(self, change: ClusterChange) -> None:
+        for changes in self._watches:
+            changes.put_nowait(change)
+
+
+def _obstacle(pod: Pod, uid: str) -> str | None:
+    if pod.uid != uid:
+        return f"has another uid: {pod.uid}"
+    if pod.node_name:
+        return f"is already assigned to node {pod.node_name}"
+    if pod.terminating:
+        return "is being deleted"
+    if pod.gated:
+        return "has scheduling gates"
+    return None

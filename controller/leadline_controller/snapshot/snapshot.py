@@ -1,0 +1,260 @@
+"""Reads a ClusterSnapshot file: a cluster to decide on without any server.
+
+The file is checked to the last field, because a mistyped name that is passed over is a
+cluster that differs from the one its author means.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from leadline_controller.framework.assigned_pods import Residents
+from leadline_controller.framework.batch import Running
+from leadline_controller.framework.images import ImageTable, full_name
+from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
+from leadline_controller.framework.quantity import MAX_AMOUNT
+from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.view import (
+    METRICS,
+    ClusterView,
+    Floats,
+    Ints,
+    LinkTable,
+    NodeMetrics,
+    NodeTable,
+)
+from leadline_controller.kubeobjects.amounts import read_amounts
+from leadline_controller.kubeobjects.manifest import read_pod, read_taints
+from leadline_controller.parsing.documents import read_document
+from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.snapshot.resources import KINDS, known_namespaces, read_resources
+
+API_VERSION = "leadline.dev/v1"
+KIND = "ClusterSnapshot"
+_DEFAULT_PODS = 110  # the kubelet's
+HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST_RESOURCES = 256  # that pods and nodes speak of; real clusters have a dozen
+_MOST = 1e15  # no measured value comes near; sums and squares of these stay finite
+_NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
+_NODE_FIELDS = (
+    *("name", "tier", "schedulable", "ready", "labels", "taints", "allocatable", "requested"),
+    *("bandwidth_mbps", "bandwidth_requested_mbps", "metrics"),
+    *("image_layers", "pulling_mb", "registry_mbps"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A cluster, and the pods that want a node, in the file's order. running: the pods that are
+    on a node, each with the node's index."""
+
+    view: ClusterView
+    pods: tuple[Pod, ...]
+    running: tuple[Running, ...] = ()
+
+
+def load_snapshot(path: Path) -> Snapshot:
+    """The snapshot in a file. Raises FieldError: the file, the field, what was expected."""
+    try:
+        return read_snapshot(read_document(path))
+    except FieldError as error:
+        raise FieldError(f"{path}: {error}") from None
+
+
+def read_snapshot(document: object) -> Snapshot:
+    """The snapshot in this data. Pods that have a node already are counted there; finished
+    ones and those being deleted are left out. Raises FieldError."""
+    root = Fields(document, "")
+    root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *KINDS)
+    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if root.raw(name) != expected:
+            raise root.error(name, expected)
+    if not root.has("nodes"):
+        raise root.error("nodes", "a list")
+    entries = list(root.objects("nodes"))
+    table = NodeTable([_node(entry) for entry in entries])
+    _refuse_twice(entries, table.names, "name")
+    links = LinkTable(table.index, _links(root, table))
+    images = ImageTable.of(_images(root))
+    pods = _pods(root, table)
+    residents = [pod for pod in pods if pod.node_name is not None and not pod.finished]
+    pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
+    running = tuple((pod, table.index[pod.node_name or ""]) for pod in residents)
+    resources = read_resources(root)
+    view = replace(
+        _view(table, entries, links, residents),
+        namespaces=known_namespaces(resources, pods),
+        storage=Storage.of(resources),
+        images=images.with_running(table, running),
+    )
+    return Snapshot(view, tuple(pending), running)
+
+
+def _node(entry: Fields) -> Node:
+    entry.only(*_NODE_FIELDS)
+    if entry.has("tier") and entry.raw("tier") not in ("edge", "cloud"):
+        raise entry.error("tier", "edge or cloud")
+    name = _name(entry, "name")
+    return Node(
+        name=name,
+        allocatable={PODS: _DEFAULT_PODS, **read_amounts(entry.object("allocatable"))},
+        labels={HOSTNAME: name, **entry.text_map("labels")},
+        taints=_taints(entry),
+        unschedulable=not entry.flag("schedulable", default=True),
+        ready=entry.flag("ready", default=True),
+        tier=entry.text("tier", ""),
+        bandwidth_mbps=entry.number("bandwidth_mbps", _MOST),
+        image_layers=frozenset(entry.texts("image_layers")),
+        pulling_mb=entry.number("pulling_mb", _MOST),
+        registry_mbps=entry.number("registry_mbps", _MOST),
+    )
+
+
+def _taints(entry: Fields) -> tuple[Taint, ...]:
+    for taint in entry.objects("taints"):
+        taint.only("key", "value", "effect", "timeAdded")
+        if taint.raw("effect") not in _EFFECTS:
+            raise taint.error("effect", f"one of {', '.join(_EFFECTS)}")
+    return read_taints(entry)
+
+
+def _links(root: Fields, table: NodeTable) -> list[Link]:
+    found: list[Link] = []
+    pairs = set()
+    for entry in root.objects("links"):
+        entry.only("a", "b", "rtt_ms", "bandwidth_mbps")
+        a, b = entry.text("a"), entry.text("b")
+        for end in ("a", "b"):
+            if entry.raw(end) not in table.index:
+                raise entry.error(end, "the name of a node in this file")
+        if a == b:
+            raise entry.error("b", f"another node than {a}")
+        pair = frozenset((a, b))
+        if pair in pairs:
+            raise FieldError(f"{entry.path}: the link between {a} and {b} comes twice")
+        pairs.add(pair)
+        found.append(
+            Link(a, b, entry.number("rtt_ms", _MOST), entry.number("bandwidth_mbps", _MOST))
+        )
+    return found
+
+
+def _images(root: Fields) -> list[Image]:
+    entries = list(root.objects("images"))
+    _refuse_twice(entries, [entry.text("name") for entry in entries], "name")
+    sizes_mb: dict[str, tuple[float, str]] = {}
+    images = [_image(entry, sizes_mb) for entry in entries]
+    _refuse_twice(entries, [full_name(image.name) for image in images], "name")
+    return images
+
+
+def _image(entry: Fields, sizes_mb: dict[str, tuple[float, str]]) -> Image:
+    """sizes_mb: digest -> the layer's size and where it was read, of all images so far."""
+    entry.only("name", "layers")
+    layers: dict[str, Layer] = {}
+    for layer in entry.objects("layers"):
+        layer.only("digest", "size_mb")
+        digest, size_mb = layer.text("digest"), layer.number("size_mb", _MOST)
+        if size_mb is None:
+            raise layer.error("size_mb", "a number")
+        if digest in layers:
+            raise FieldError(f"{layer.at('digest')}: layer {digest!r} comes twice in one image")
+        known_mb, place = sizes_mb.setdefault(digest, (size_mb, layer.path))
+        if known_mb != size_mb:
+            where = f"{layer.at('size_mb')}: layer {digest!r}"
+            raise FieldError(f"{where} has {size_mb:g} MB here and {known_mb:g} MB in {place}")
+        layers[digest] = Layer(digest, size_mb)
+    return Image(entry.text("name"), tuple(layers.values()))
+
+
+def _pods(root: Fields, table: NodeTable) -> list[Pod]:
+    pods = []
+    entries = list(root.objects("pods"))
+    for entry in entries:
+        for name, expected in (("apiVersion", "v1"), ("kind", "Pod")):
+            if entry.has(name) and entry.raw(name) != expected:
+                raise entry.error(name, expected)
+        metadata, spec = entry.object("metadata"), entry.object("spec")
+        _name(metadata, "name")
+        if metadata.has("namespace"):
+            _name(metadata, "namespace")
+        pod = read_pod(dict(entry.items()), entry.path)
+        if pod.node_name is not None and pod.node_name not in table.index:
+            raise spec.error("nodeName", "the name of a node in this file")
+        pods.append(pod)
+    _refuse_twice(entries, [pod.key for pod in pods], "metadata.name")
+    return pods
+
+
+def _view(
+    table: NodeTable, entries: Sequence[Fields], links: LinkTable, residents: Sequence[Pod]
+) -> ClusterView:
+    requested = [read_amounts(entry.object("requested")) for entry in entries]
+    bandwidth = [entry.number("bandwidth_requested_mbps", _MOST) or 0.0 for entry in entries]
+    ports: dict[int, list[HostPort]] = {}
+    mounts: dict[int, list[Pod]] = {}
+    for pod in residents:
+        at = table.index[pod.node_name or ""]
+        for name, amount in pod.requests.items():
+            requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
+        bandwidth[at] += pod.hints.bandwidth_mbps or 0.0
+        if pod.host_ports:
+            ports.setdefault(at, []).extend(pod.host_ports)
+        if pod.claims or pod.disks:
+            mounts.setdefault(at, []).append(pod)
+    return ClusterView(
+        table=table,
+        requested=_columns(requested, table),
+        metrics=_metrics(entries),
+        links=links,
+        bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
+        placed_in_run=np.zeros(len(table), dtype=np.int64),
+        host_ports={at: tuple(held) for at, held in ports.items()},
+        residents=Residents().with_pods((p, table.index[p.node_name or ""]) for p in residents),
+        mounts={at: tuple(held) for at, held in mounts.items()},
+    )
+
+
+def _columns(requested: Sequence[dict[str, int]], table: NodeTable) -> dict[str, Ints]:
+    names = {name for amounts in requested for name in amounts}
+    offered = names & table.resources
+    if len(offered) > _MOST_RESOURCES:  # each is a column over all nodes
+        told = f"nodes: {len(offered)} different resources are requested"
+        raise FieldError(f"{told}, expected {_MOST_RESOURCES} at most")
+    # What no node has can't run short.
+    names = offered.union(sorted(names - offered)[: _MOST_RESOURCES - len(offered)])
+    return {
+        name: np.array([amounts.get(name, 0) for amounts in requested], dtype=np.int64)
+        for name in sorted(names)
+    }
+
+
+def _metrics(entries: Sequence[Fields]) -> NodeMetrics:
+    measured = [entry.object("metrics") for entry in entries]
+    for metrics in measured:
+        metrics.only(*METRICS)
+
+    def column(name: str) -> Floats:
+        highest = 100.0 if name.endswith("_percent") else _MOST
+        values = [metrics.number(name, highest) for metrics in measured]
+        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+
+    return NodeMetrics(**{name: column(name) for name in METRICS})
+
+
+def _name(entry: Fields, field: str) -> str:
+    name = entry.text(field)
+    if not _NAME.fullmatch(name):
+        raise entry.error(field, "letters, digits, '-', '.' and '_', 253 at most")
+    return name
+
+
+def _refuse_twice(entries: Sequence[Fields], names: Iterable[str], field: str) -> None:
+    first: dict[str, Fields] = {}
+    for entry, name in zip(entries, names, strict=True):
+        if name in first:
+            raise FieldError(f"{entry.at(field)}: {name!r} is taken by {first[name].path}")
+        first[name] = entry

@@ -1,0 +1,137 @@
+"""kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
+
+"KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
+Clusters". Its algorithms are in core/edge/: in decision.py 1 immediateSchedule, 2 suggest,
+3 makeDecision (without migration in subset.py), 4 bestFit, 5 freeEdgeAsNeeded and
+7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from leadline_controller.framework.batch import Allowed, BatchPlan, Running
+from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.model import CPU, MEMORY, Pod
+from leadline_controller.framework.options import OptionError, option
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.kubedsm.cluster import Goals, Scene
+from leadline_controller.strategies.kubedsm.decision import immediate_schedule, suggest
+from leadline_controller.strategies.kubedsm.edge_state import Board, EdgePod, Limits, Outcome
+from leadline_controller.strategies.kubedsm.packing import packed
+from leadline_controller.strategies.shared.tiers import free_share, is_cloud
+
+_ALIKE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class KubeDsm:
+    """A batch is planned in two steps: immediateSchedule places the pending pods without
+    migration (Algorithm 1); then, unless `suggest` is 0, one suggestion may bring pods from
+    the cloud to the edge, pods that were just sent there included, and move running ones
+    between edge nodes and to the cloud to make room (Algorithm 2). With no pending pods a plan
+    is a suggestion.
+
+    Nodes of tier "cloud" are the cloud, all others the edge. The paper has one cloud node
+    without bounds; here a pod that goes to the cloud gets the node there with the most
+    room, and the filters have the last word on every step. All resources that pods ask for
+    must fit; size (Eq. 11) and fragmentation look at CPU and memory. Replicas are told by their
+    labels, see strategies/shared/services.py. Q of a service is the largest `leadline.dev/qos-edge-ratio`
+    of its pods, or `qos_target`.
+
+    A suggestion goes by the sum of what is free, and match may then leave out pods for which
+    others were sent away. The paper's program goes through with it; here one that would lower
+    QoS is made again for a pod less.
+
+    One pod alone, without migration: an edge node before the cloud, the one whose product of
+    used fractions grows most (Eq. 13).
+
+    Needs nothing measured. Unknown: a node that does not say how much CPU or memory it has
+    gets no total, and is chosen only when none has one.
+    """
+
+    name: ClassVar[str] = "kubedsm"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "KubeDSM, Algorithms 1-8"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    m_c2e: float = option(
+        5, unit="pods", maximum=10, help="moved from cloud to edge in one suggestion, M_C2E"
+    )
+    m_er: float = option(
+        3, unit="pods", maximum=10, help="reordered within the edge in one suggestion, M_ER"
+    )
+    a: float = option(1.0, unit="", maximum=1e6, help="penalty per share missing to the target")
+    b: float = option(0.1, unit="", maximum=1e6, help="reward per share beyond the target")
+    gamma: float = option(10.0, unit="", maximum=1e6, help="reward for reaching the target")
+    qos_target: float = option(
+        1.0, unit="", maximum=1.0, help="share of a service that should be on the edge, Q"
+    )
+    suggest: float = option(
+        1, unit="", maximum=1, help="0: only place new pods, 1: suggest migrations too"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.b < self.a < self.gamma:
+            raise OptionError("options a, b, gamma: expected b < a < gamma (Eq. 5)")
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """A batch of one, without migration: for an edge node 1 and the growth of its product
+        of used fractions, for a cloud node its free share."""
+        cloud = is_cloud(view)[candidates]
+        growth = _growth(view, pod, candidates)
+        total = np.where(cloud, free_share(view, candidates), 1 + growth)
+
+        def why(at: int) -> str:
+            if np.isnan(total[at]):
+                return "no candidate's capacity is known"
+            if cloud[at]:
+                return "no edge node can take it; the cloud node with the most room"
+            return "on the edge, where it leaves the least fragmentation"
+
+        parts = {"edge": np.where(cloud, 0.0, 1.0), "packing_growth": growth}
+        return Scores(candidates, total, best(total, self.better), why, parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        """The pod's requests."""
+        return pod.requests
+
+    def plan(
+        self,
+        view: ClusterView,
+        pending: Sequence[Pod],
+        running: Sequence[Running],
+        allowed: Allowed,
+    ) -> BatchPlan:
+        """Immediate scheduling of the pending pods, then one suggestion."""
+        goals = Goals(self.a, self.b, self.gamma, self.qos_target)
+        scene = Scene(view, pending, running, allowed, goals, migrate=bool(self.suggest))
+        placed = immediate_schedule(scene.board(movable=False), scene.new)
+        if not self.suggest:
+            return scene.told(placed, None)
+        waiting = (*placed.to_cloud, *scene.in_cloud)
+        board = scene.board(movable=True)
+        for pod, node in placed.placed:
+            board = board.with_pod(pod, node)
+        return scene.told(placed, self._suggested(board, waiting))
+
+    def _suggested(self, board: Board, waiting: Sequence[EdgePod]) -> Outcome:
+        """The suggestion for as many pods as leave QoS no lower than it is."""
+        before = float(board.quality.of(board.on_edge))
+        for most in range(int(self.m_c2e), 0, -1):
+            outcome = suggest(board, waiting, Limits(most, int(self.m_er)))
+            if float(board.quality.of(outcome.board.on_edge)) >= before - _ALIKE:
+                return outcome
+        return suggest(board, waiting, Limits(0, int(self.m_er)))
+
+
+def _growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+    """How much the product of used fractions grows with the pod, shape (len(nodes),); NaN where
+    a node has no CPU or no memory."""
+    capacity = np.array([view.table.allocatable(name)[nodes] for name in (CPU, MEMORY)]).T
+    used = np.array([view.requested_of(name)[nodes] for name in (CPU, MEMORY)]).T
+    wants = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
+    growth = packed(capacity, used + wants) - packed(capacity, used)
+    return np.where((capacity > 0).all(axis=1), growth, np.nan)

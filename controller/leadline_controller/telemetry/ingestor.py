@@ -1,0 +1,266 @@
+"""One MQTT message -> the state, or a count of why not. No I/O; nothing gets out of here."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
+from math import inf, nan
+from typing import Any, Protocol
+
+from leadline_controller.probing.grants import NOT_LEASED, OVER_LEASE, TOO_OFTEN, BandwidthResult
+from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import (
+    BROKER,
+    Agent,
+    BandwidthReading,
+    BoardReading,
+    RttReading,
+    TelemetryState,
+)
+from leadline_wire import topics
+from leadline_wire.codec import MessageError, decode
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+# A broken fleet must not fill the journal.
+_LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
+# Five of each of 5,000 nodes; who may publish may invent more.
+_TOPICS_KEPT = 25_000
+_SHORT = 120
+
+
+class Leases(Protocol):
+    """What the folder asks of whoever hands out leases; on the thread that folds."""
+
+    def on_birth(self, node: str) -> None:
+        """A board introduced itself."""
+        ...
+
+    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
+        """Why a result does not count, as a kind; None if it does."""
+        ...
+
+    def on_bandwidth(self, node: str, lease_id: str) -> None:
+        """A node reported, rightly, how its bandwidth lease ended."""
+        ...
+
+    def rtt_refusal(self, node: str, measured_s: float) -> str | None:
+        """Why a round of pings does not count, as a kind; None if it does."""
+        ...
+
+    def pinged_by(self, node: str) -> Container[str]:
+        """To which peers the node may report round trips."""
+        ...
+
+
+class Folder:
+    """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
+
+    def __init__(self, cluster: str, state: TelemetryState, leases: Leases) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._leases = leases
+        # Who may publish may invent topics.
+        self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
+        self._undone: Counter[str] = Counter()
+        self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+            topics.Kind.BIRTH: self._birth,
+            topics.Kind.REPORT: self._report,
+            topics.Kind.RTT: self._rtt,
+            topics.Kind.BANDWIDTH: self._bandwidth,
+            topics.Kind.STATUS: self._status,
+        }
+
+    def fold(
+        self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
+    ) -> None:
+        """Take one message in. `sent_s`: when it left the board, on the controller's
+        monotonic clock (its arrival less what the broker held it for; minus infinity where
+        nobody knows). Never raises."""
+        try:
+            parsed = self._parsed(topic)
+            if not payload and topics.DELIVERY[parsed.kind].retain:
+                return  # how MQTT clears a retained message
+            self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+        except MessageError as error:
+            self._refuse(error.fault.value, topic, str(error))
+        except topics.TopicError as error:
+            self._refuse("topic", topic, str(error))
+        except Exception as error:  # noqa: BLE001  # our own fault must not end the session
+            self._refuse("unexpected", topic, repr(error))
+
+    def _parse(self, text: str) -> topics.Topic:
+        topic = topics.parse(text)
+        if topic.kind not in self._folds or topic.cluster != self._cluster:
+            raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
+        return topic
+
+    def _refuse(self, kind: str, topic: str, reason: str) -> None:
+        self._state.refuse(kind)
+        count = self._state.refused[kind]
+        if _is_worth_a_line(count):
+            log.warning(
+                "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
+            )
+
+    def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
+        agent = Agent(
+            node=topic.node,
+            version=_shown(message.agent_version),
+            hardware_model=_shown(message.hardware_model),
+            address=_shown(message.address),
+            probes=tuple(_shown(probe) for probe in message.probes[:16]),
+            interval_s=message.interval_s,
+            dropped_messages=message.dropped_messages,
+        )
+        # A birth's age does not matter, so it is as good as sent just now.
+        if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
+            self._leases.on_birth(topic.node)
+
+    def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
+        origin = message.origin
+        self._state.status(topic.node, origin.boot_id, origin.session, online=message.online)
+
+    def _report(
+        self, topic: topics.Topic, message: pb.Report, retained: bool, sent_s: float
+    ) -> None:
+        at_s = _measured_s(message.timing, sent_s)
+        self._state.report(
+            topic.node, _stamp(message, sent_s, retained=retained), _reading(message), at_s
+        )
+
+    def _rtt(
+        self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
+    ) -> None:
+        node, at_s = topic.node, _measured_s(message.timing, sent_s)
+        stamp = _stamp(message, sent_s, retained=retained)
+        refusal = self._leases.rtt_refusal(node, at_s)
+        if refusal is not None:
+            self._refuse_numbered(topic, stamp, refusal)
+            return
+        leased = self._leases.pinged_by(node)
+        readings = [
+            RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
+            for peer in message.peers
+            if peer.peer in leased or peer.peer == BROKER
+        ]
+        if self._state.rtts(node, stamp, readings, at_s) and len(readings) < len(message.peers):
+            self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
+
+    def _bandwidth(
+        self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
+    ) -> None:
+        done = message.outcome == pb.BandwidthReport.DONE and message.HasField("bandwidth_mbps")
+        mbps = message.bandwidth_mbps if done else None
+        stamp = _stamp(message, sent_s, retained=retained)
+        result = BandwidthResult(
+            node=topic.node,
+            lease_id=message.lease_id,
+            peer=message.peer,
+            mbps=mbps,
+            lower_bound=message.lower_bound,
+            transferred_bytes=message.transferred_bytes,
+        )
+        refusal = self._leases.bandwidth_refusal(result)
+        if refusal is not None:
+            self._refuse_numbered(topic, stamp, refusal)
+            return
+        reading = BandwidthReading(message.peer, mbps, message.lower_bound)
+        at_s = _measured_s(message.timing, sent_s)
+        if self._state.bandwidth(topic.node, stamp, reading, at_s):
+            if not done:
+                self._tell_undone(topic.node, message)
+            self._leases.on_bandwidth(topic.node, message.lease_id)
+
+    def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
+        """Refuse what no lease covers; its number counts, so that it is not taken for lost."""
+        if self._state.number(topic.node, stamp):
+            self._refuse(kind, str(topic), _UNLEASED[kind])
+
+    def _tell_undone(self, node: str, message: pb.BandwidthReport) -> None:
+        outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
+        self._undone[outcome] += 1
+        if _is_worth_a_line(self._undone[outcome]):
+            log.info(
+                "bandwidth test %.40r of %s with %.80r: %s (%d so far): %.120r",
+                *(message.lease_id, node, message.peer, outcome, self._undone[outcome]),
+                message.detail,
+            )
+
+
+_UNLEASED = {
+    NOT_LEASED: "no lease of this controller allows it; another one leads, or led before",
+    OVER_LEASE: "it is more than its lease allows",
+    TOO_OFTEN: "it comes more often than its lease allows",
+}
+_OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome.items()}
+
+
+def _is_worth_a_line(count: int) -> bool:
+    """The first few, then each 1000th, from 10,000 on each 10,000th, and so on: nine lines each
+    time that there are ten times as many."""
+    if count < _LOGGED_FROM:
+        return count <= _LOGGED_PER_KIND
+    return set(str(count)[1:]) <= {"0"}
+
+
+def _shown(text: str) -> str:
+    """Short, and nothing that a terminal would obey."""
+    return "".join(each for each in text[:_SHORT] if each.isprintable())
+
+
+def _stamp(
+    message: pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport,
+    sent_s: float,
+    *,
+    retained: bool,
+) -> Stamp:
+    origin, timing = message.origin, message.timing
+    return Stamp(
+        origin.boot_id,
+        origin.session,
+        origin.sequence,
+        timing.measured_boot_ms,
+        retained,
+        timing.HasField("sent_boot_ms") and sent_s > -inf,
+    )
+
+
+def _measured_s(timing: pb.Timing, sent_s: float) -> float:
+    """When it was measured, on the controller's clock. Without the time of sending (the
+    board has booted since) nobody knows, so it is as old as can be."""
+    if not timing.HasField("sent_boot_ms"):
+        return -inf
+    return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
+
+
+def _reading(message: pb.Report) -> BoardReading:
+    cpu, memory, disk = message.cpu, message.memory, message.disk
+    known_memory = memory.HasField("total_bytes") and memory.HasField("available_bytes")
+    known_disk = disk.HasField("read_bytes_per_s") and disk.HasField("written_bytes_per_s")
+    sent = received = 0.0 if message.network else nan
+    for interface in message.network:
+        if not interface.HasField("packets_sent_per_s"):
+            sent = nan
+        if not interface.HasField("packets_received_per_s"):
+            received = nan
+        sent += interface.packets_sent_per_s
+        received += interface.packets_received_per_s
+    return BoardReading(
+        values=(
+            cpu.busy_percent if cpu.HasField("busy_percent") else nan,
+            100.0 * (1 - memory.available_bytes / memory.total_bytes)
+            if known_memory and memory.total_bytes
+            else nan,
+            sent,
+            received,
+            # NetSched's "disk input and output" is the sum of both.
+            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else nan,
+        ),
+        throttled=cpu.throttled if cpu.HasField("throttled") else None,
+        under_voltage=cpu.under_voltage if cpu.HasField("under_voltage") else None,
+        cpu_celsius=message.temperature.cpu_celsius
+        if message.temperature.HasField("cpu_celsius")
+        else None,
+    )

@@ -1,0 +1,234 @@
+"""What was measured between nodes: round trips and bandwidth, each with its age.
+
+Kept in columns, for thousands of nodes report their round trips between two decisions and
+each decision wants them as a table. Times are seconds on the controller's monotonic clock.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
+from numpy.typing import NDArray
+
+_MAX_LINKS = 200_000
+_FEW_LINKS = 1000  # not worth the work
+# Pairs joined from broker legs grow with the square of the boards, and are a makeshift for
+# places without ICMP; past this many boards such a pair stays unknown.
+_MAX_LEGS = 64
+_NOTHING = (None, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReading:
+    """What is known of one pair of nodes; the times say when it was measured.
+
+    rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker.
+    lower_bound: the bandwidth test ran into its byte cap; the link can do at least this.
+    """
+
+    a: str
+    b: str
+    rtt_ms: float | None = None
+    rtt_at_s: float = 0.0
+    rtt_method: str = ""
+    bandwidth_mbps: float | None = None
+    bandwidth_at_s: float = 0.0
+    lower_bound: bool = False
+
+
+@dataclass(slots=True)
+class _Column:
+    """One measurement of every pair: its value, and when it was taken."""
+
+    ttl_s: float
+    values: NDArray[np.float64]
+    at_s: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, ttl_s: float) -> "_Column":
+        return cls(ttl_s, np.zeros(64), np.full(64, -np.inf))
+
+    def grow(self) -> None:
+        self.values = np.concatenate((self.values, np.zeros_like(self.values)))
+        self.at_s = np.concatenate((self.at_s, np.full_like(self.at_s, -np.inf)))
+
+    def keep(self, rows: Ints) -> None:
+        room = max(64, len(rows))
+        kept = _Column(self.ttl_s, np.zeros(room), np.full(room, -np.inf))
+        kept.values[: len(rows)], kept.at_s[: len(rows)] = self.values[rows], self.at_s[rows]
+        self.values, self.at_s = kept.values, kept.at_s
+
+    def set(self, row: int, value: float, at_s: float) -> bool:
+        """Keep the newer of two measurements; whether it is this one."""
+        if at_s < self.at_s[row]:
+            return False
+        self.values[row], self.at_s[row] = value, at_s
+        return True
+
+    def is_fresh(self, rows: int, now_s: float) -> Bools:
+        fresh: Bools = now_s - self.at_s[:rows] <= self.ttl_s
+        return fresh
+
+    def known(self, rows: int, now_s: float) -> list[tuple[float, float] | None]:
+        """(value, when taken) of each pair, None where it is not fresh."""
+        columns = (self.values[:rows], self.at_s[:rows], self.is_fresh(rows, now_s))
+        return [
+            (value, at_s) if fresh else None
+            for value, at_s, fresh in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+
+class LinkState:
+    """All pairs of which something was measured."""
+
+    def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
+        self._rows: dict[tuple[str, str], int] = {}
+        self._rows_of: defaultdict[str, list[int]] = defaultdict(list)
+        self._numbers: dict[str, int] = {}
+        self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
+        self._rtt = _Column.empty(rtt_ttl_s)
+        self._bandwidth = _Column.empty(bandwidth_ttl_s)
+        self._lower_bounds: set[int] = set()
+        self._legs: dict[str, tuple[float, float]] = {}
+        self._version = 0
+        self._made: tuple[object, LinkTable] | None = None
+
+    def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
+        """A round trip by ICMP."""
+        row = self._row(node, peer)
+        if row is not None:
+            self._rtt.set(row, rtt_ms, at_s)
+            self._version += 1
+
+    def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
+        """A board's round trip to the broker, where it may not send ICMP."""
+        if node not in self._legs and len(self._legs) >= _MAX_LEGS:
+            self._legs = {
+                name: leg for name, leg in self._legs.items() if at_s - leg[1] <= self._rtt.ttl_s
+            }
+        if node in self._legs or len(self._legs) < _MAX_LEGS:
+            self._legs[node] = (rtt_ms, at_s)
+            self._version += 1
+
+    def set_bandwidth(
+        self, node: str, peer: str, mbps: float, at_s: float, *, lower_bound: bool
+    ) -> None:
+        """The result of a bandwidth test."""
+        row = self._row(node, peer)
+        if row is not None and self._bandwidth.set(row, mbps, at_s):
+            (self._lower_bounds.add if lower_bound else self._lower_bounds.discard)(row)
+
+    def fresh(self, now_s: float) -> list[LinkReading]:
+        """Every pair of which something is known now; what is too old is None."""
+        count = len(self._rows)
+        joined = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._joined(now_s)}
+        readings = []
+        for pair, row, rtt, bandwidth in zip(
+            self._rows,
+            range(count),
+            self._rtt.known(count, now_s),
+            self._bandwidth.known(count, now_s),
+            strict=True,
+        ):
+            leg = joined.pop(pair, None)
+            if not (rtt or leg or bandwidth):
+                continue
+            rtt_ms, rtt_at_s = rtt or leg or _NOTHING
+            mbps, mbps_at_s = bandwidth or _NOTHING
+            method = "icmp" if rtt else "mqtt" if leg else ""
+            at_least = bandwidth is not None and row in self._lower_bounds
+            readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
+        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in joined.items()]
+
+    def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
+        """(Mbit/s, when measured) of the node's best link: what its own interface can do at
+        least, for a slow peer says nothing of the node. None when unknown now."""
+        column = self._bandwidth
+        known = [
+            (float(column.values[row]), float(column.at_s[row]))
+            for row in self._rows_of.get(node, ())
+            if now_s - column.at_s[row] <= column.ttl_s
+        ]
+        return max(known, default=None)
+
+    def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
+        """The round trips over `nodes`; made again when one changed, or each second, since
+        a value may have grown too old."""
+        key = (nodes, self._version, int(now_s))
+        if self._made is None or self._made[0] != key:
+            self._made = (key, self._table(nodes, now_s))
+        return self._made[1]
+
+    def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
+        places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
+        rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
+        ends: Ints = places[self._ends[rows]].reshape(-1, 2)
+        rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
+        joined = [
+            (nodes.index[a], nodes.index[b], *leg)
+            for a, b, *leg in self._joined(now_s)
+            if a in nodes.index and b in nodes.index
+        ]
+        if joined:
+            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in joined]))
+            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in joined]))
+            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in joined]))
+        here = (ends >= 0).all(axis=1)
+        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here])
+
+    def _joined(self, now_s: float) -> list[tuple[str, str, float, float]]:
+        """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
+
+        Each leg crosses one of the two boards' links and the broker, so together they bound
+        the pair's round trip from above.
+        """
+        column = self._rtt
+        legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= column.ttl_s]
+        joined = []
+        for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
+            row = self._rows.get((a, b))
+            if row is None or now_s - column.at_s[row] > column.ttl_s:
+                joined.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
+        return joined
+
+    def drop_old(self, now_s: float) -> None:
+        """Give back the room of pairs of which nothing is known any more, once it is half of all:
+        nodes come and go, and every pair is tested one day."""
+        count = len(self._rows)
+        fresh = self._rtt.is_fresh(count, now_s) | self._bandwidth.is_fresh(count, now_s)
+        kept = np.flatnonzero(fresh)
+        if count - len(kept) <= max(len(kept), _FEW_LINKS):
+            return
+        places = dict(zip(kept.tolist(), range(len(kept)), strict=True))
+        self._rows = {
+            pair: places[row] for pair, row in self._rows.items() if row in places
+        }  # still in the order of their rows
+        self._lower_bounds = {places[row] for row in self._lower_bounds if row in places}
+        self._rtt.keep(kept)
+        self._bandwidth.keep(kept)
+        self._rows_of.clear()
+        self._numbers.clear()
+        self._ends = np.zeros((max(64, len(kept)), 2), dtype=np.int64)
+        for pair, row in self._rows.items():
+            self._put_ends(row, pair)
+        self._version += 1
+
+    def _row(self, node: str, peer: str) -> int | None:
+        """The row of a pair, made if need be; None when there are too many."""
+        a, b = sorted((node, peer))
+        row = self._rows.get((a, b))
+        if row is None and len(self._rows) < _MAX_LINKS:
+            row = self._rows[a, b] = len(self._rows)
+            if row == len(self._ends):
+                self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
+                self._rtt.grow()
+                self._bandwidth.grow()
+            self._put_ends(row, (a, b))
+        return row
+
+    def _put_ends(self, row: int, pair: tuple[str, str]) -> None:
+        for end, name in enumerate(pair):
+            self._rows_of[name].append(row)
+            self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))

@@ -1,0 +1,211 @@
+"""The controller's MQTT session: subscriptions in, leases out.
+
+paho runs its own network thread; messages are folded on it, so that the event loop that
+decides is never behind a flood of reports.
+"""
+
+import logging
+import math
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.reader import Carried, ReadingClient
+from leadline_wire import topics
+from leadline_wire.codec import MAX_BYTES
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+log = logging.getLogger(__name__)
+
+_KEEPALIVE_S = 30
+_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 1, 15  # one controller does not return in step
+_QUEUED = 20_000  # a lease for every board there may be
+# Twice what is believed, so that one too big is counted; what is bigger yet the broker keeps.
+_MAX_PACKET_BYTES = 2 * MAX_BYTES
+# Nothing is gained by more: the session does not outlast its connection, within one nothing
+# is lost on TCP, and where the broker drops what it can't queue a gap in the sequence shows
+# it. With QoS 1 mosquitto delivers no more than 1,020 retained births (its window and its
+# queue), with QoS 0 several thousand.
+_QOS = 0
+_FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
+_RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
+_KINDS = (
+    topics.Kind.STATUS,
+    topics.Kind.BIRTH,
+    topics.Kind.REPORT,
+    topics.Kind.RTT,
+    topics.Kind.BANDWIDTH,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTls:
+    """Files of a verified TLS session with a client certificate."""
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Trusts this authority alone and checks the broker's name. Raises OSError
+        (ssl.SSLError is one) when the files are not what they should be."""
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        # A key with a passphrase must fail here and not ask at a terminal.
+        context.load_cert_chain(str(self.cert_file), str(self.key_file), password=lambda: "")
+        return context
+
+
+def check_cluster(name: str) -> str:
+    """Return the name if it can be a level of a topic. Raises ValueError that says what can."""
+    return topics.check_level(name, "cluster")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Where the broker is, and who we are there."""
+
+    host: str
+    port: int
+    cluster: str
+    client_id: str
+    tls: BrokerTls | None = None
+
+
+class BrokerSession:
+    """Connects, stays connected, folds what comes in."""
+
+    def __init__(
+        self, settings: BrokerSettings, folder: Folder, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._now_s = now_s
+        self._stopping = False
+        self._told_down = False
+        self._client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
+        self._client.max_queued_messages_set(_QUEUED)
+        self._client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
+        self._client.on_connect = self._connected
+        self._client.on_connect_fail = self._connect_failed
+        self._client.on_disconnect = self._disconnected
+        self._client.on_subscribe = self._subscribed
+        if settings.tls is not None:
+            self._client.tls_set_context(settings.tls.context())
+
+    def start(self) -> None:
+        """Begin to connect; never raises for a broker that is not there."""
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho
+        properties.MaximumPacketSize = _MAX_PACKET_BYTES
+        self._client.connect_async(
+            self._settings.host,
+            self._settings.port,
+            _KEEPALIVE_S,
+            clean_start=True,
+            properties=properties,
+        )
+        self._client.loop_start()
+
+    def lives(self) -> bool:
+        """Whether the thread that connects and reads is there; nobody else would start it anew."""
+        return self._client.is_running()
+
+    def stop(self) -> None:
+        """Say goodbye and end the thread."""
+        self._stopping = True
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def publish(self, topic: str, kind: topics.Kind, payload: bytes) -> None:
+        """Send one message by its kind's delivery; without a broker it is dropped, since
+        what the controller sends is only good now."""
+        if not self._client.is_connected():
+            return
+        delivery = topics.DELIVERY[kind]
+        properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
+        properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
+        if delivery.expiry_s is not None:
+            properties.MessageExpiryInterval = delivery.expiry_s
+        self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
+
+    def fetch(self, nodes: Sequence[str]) -> None:
+        """Have the broker send again what it keeps of these nodes: who they are."""
+        if not self._client.is_connected():
+            return  # with the connection comes all that it keeps
+        for start in range(0, len(nodes), _FETCHED_AT_ONCE):
+            kept = [
+                topics.topic(self._settings.cluster, node, kind)
+                for node in nodes[start : start + _FETCHED_AT_ONCE]
+                for kind in _RETAINED
+            ]
+            self._client.subscribe([(topic, SubscribeOptions(qos=_QOS)) for topic in kept])
+            self._client.unsubscribe(kept)  # their messages come by the other subscriptions
+
+    def _tell_down(self, reason: str) -> None:
+        if not self._told_down:
+            self._told_down = True
+            log.warning(
+                "no broker at %s:%d (%s); measurements stay unknown, trying on",
+                self._settings.host,
+                self._settings.port,
+                reason,
+            )
+
+    def _connected(
+        self, client: Client, _: Any, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._tell_down(str(reason))
+            return
+        self._told_down = False
+        log.info("connected to the broker at %s:%d", self._settings.host, self._settings.port)
+        options = SubscribeOptions(qos=_QOS)
+        client.subscribe(
+            [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
+        )
+
+    def _connect_failed(self, _: Client, __: Any) -> None:
+        self._tell_down(self._client.failure)
+
+    def _disconnected(
+        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
+    ) -> None:
+        if not self._stopping:
+            told = flags.is_disconnect_packet_from_server
+            self._tell_down(str(reason) if told else "the connection was lost")
+
+    def _subscribed(
+        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None
+    ) -> None:
+        refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
+        if refused:
+            log.warning(
+                "the broker at %s:%d lets us not read %s of cluster %s; allow it in its ACL",
+                *(self._settings.host, self._settings.port),
+                *(", ".join(refused), self._settings.cluster),
+            )
+
+    def _message(self, topic: str, payload: bytes, carried: Carried, retained: bool) -> None:
+        held_s = _held_s(topic, carried, retained=retained)
+        self._folder.fold(topic, payload, carried.schema, self._now_s() - held_s, retained=retained)
+
+
+def _held_s(topic: str, carried: Carried, *, retained: bool) -> float:
+    """For how many seconds the broker held the message; infinite where nobody knows."""
+    if carried.left_s is None:
+        return math.inf if retained else 0.0
+    return max(0, _EXPIRY_S.get(topic.rpartition("/")[2], carried.left_s) - carried.left_s)
+
+
+_EXPIRY_S = {
+    str(kind): delivery.expiry_s
+    for kind, delivery in topics.DELIVERY.items()
+    if delivery.expiry_s is not None
+}

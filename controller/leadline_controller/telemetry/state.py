@@ -1,0 +1,388 @@
+"""What the agents measured, each value with its age.
+
+Written by the ingest thread, read by the event loop, hence the lock. Times are seconds on
+the controller's monotonic clock; a value older than its time to live is unknown again.
+"""
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
+from math import isnan
+from threading import RLock
+
+import numpy as np
+from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.telemetry.links import LinkReading, LinkState
+from leadline_controller.telemetry.sequence import SequenceTracker, Stamp, Standing
+from numpy.typing import NDArray
+
+# While nobody knows the nodes of the cluster.
+_MAX_NODES = 20_000
+# Agents that are on no node of the cluster; where the broker has no ACL, names can be invented.
+_MAX_STRANGERS = 256
+_SILENT_S = 600.0
+_SWEEP_EVERY_S = 10.0
+_MAX_PEERS = 256
+BROKER = "@broker"
+REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
+_COLUMNS = METRICS  # with bandwidth_mbps, which no report brings, as the last of them
+
+
+@dataclass(frozen=True, slots=True)
+class TimesToLive:
+    """Seconds after which a value is unknown again."""
+
+    report_s: float = 60.0
+    rtt_s: float = 180.0
+    bandwidth_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """What an agent said of itself and its board; None and empty: it did not say."""
+
+    node: str
+    online: bool | None = None
+    version: str = ""
+    hardware_model: str = ""
+    address: str = ""
+    probes: tuple[str, ...] = ()
+    interval_s: int = 0
+    dropped_messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardReading:
+    """One report. values: one entry for each of REPORTED, NaN where the board can't tell."""
+
+    values: tuple[float, ...]
+    throttled: bool | None = None
+    under_voltage: bool | None = None
+    cpu_celsius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RttReading:
+    """A round trip to `peer`, or to BROKER. None: no reply came."""
+
+    peer: str
+    rtt_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthReading:
+    """How a bandwidth test with `peer` ended. None: it measured nothing."""
+
+    peer: str
+    mbps: float | None
+    lower_bound: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    slot: int
+    agent: Agent
+    board: BoardReading | None = None
+    board_at_s: float = -np.inf
+    born: tuple[bytes, int] | None = None
+    heard_s: float = -np.inf
+    sequence: SequenceTracker = field(default_factory=SequenceTracker)
+
+
+class TelemetryState:
+    """All that was measured, by node. `refused` counts the messages that were not believed,
+    by kind; `accepted` those that were. `bandwidth_changes` grows when a node's bandwidth does
+    not stay as it was.
+
+    Each node of the cluster has its place. All other names share a small table: one that is full
+    takes nobody in, and who is silent for ten minutes loses the place.
+    """
+
+    def __init__(self, ttl: TimesToLive) -> None:
+        self.ttl = ttl
+        self.refused: Counter[str] = Counter()
+        self.accepted = 0
+        self.bandwidth_changes = 0
+        self._lock = RLock()
+        self._records: dict[str, _Record] = {}
+        self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
+        self._values = np.full((64, len(_COLUMNS)), np.nan)
+        self._at_s = np.full((64, len(_COLUMNS)), -np.inf)
+        self._changes = 0
+        self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
+        self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
+        self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
+        self._population = 0  # grows whenever a name gets or loses its place
+        self._free_slots: list[int] = []
+        self._members: frozenset[str] | None = None
+        self._strangers = 0  # names with a place that are not among the members
+        self._now_s = self._swept_s = -np.inf
+
+    # Who has a place: the event loop.
+
+    def keep(self, members: Set[str] | None, now_s: float) -> list[str]:
+        """Take note of the nodes of the cluster, None while nobody knows them, and of the time.
+        To be called regularly. Returns those that are new and were not introduced by a birth:
+        what came of them before was perhaps not kept."""
+        with self._lock:
+            if self._now_s == -np.inf:
+                for record in self._records.values():
+                    record.heard_s = now_s
+            self._now_s = now_s
+            came: list[str] = []
+            if members is not None and members != self._members:
+                new = members - (self._members or frozenset())
+                came = [n for n in new if n not in self._records or not self._records[n].born]
+                self._members = frozenset(members)
+                self._sweep(now_s)
+            elif now_s - self._swept_s >= _SWEEP_EVERY_S:
+                self._sweep(now_s)
+            return sorted(came)
+
+    def _sweep(self, now_s: float) -> None:
+        """Take their places from strangers that are silent, or too many."""
+        self._swept_s = now_s
+        members = self._members or frozenset()
+        strangers = sorted(
+            (record.heard_s, name) for name, record in self._records.items() if name not in members
+        )
+        most = _MAX_NODES if self._members is None else _MAX_STRANGERS
+        too_many = len(strangers) - most
+        gone = [
+            name
+            for at, (heard_s, name) in enumerate(strangers)
+            if at < too_many or now_s - heard_s > _SILENT_S
+        ]
+        for name in gone:
+            slot = self._records.pop(name).slot
+            self._values[slot], self._at_s[slot] = np.nan, -np.inf
+            self._free_slots.append(slot)
+        self._strangers = len(strangers) - len(gone)
+        if gone:
+            self._population += 1
+            self._changes += 1
+        self._links.drop_old(now_s)
+
+    # Writing: the ingest thread.
+
+    def refuse(self, kind: str) -> None:
+        """Count a message that was not believed."""
+        with self._lock:
+            self.refused[kind] += 1
+
+    def birth(self, agent: Agent, stamp: Stamp) -> bool:
+        """An agent introduced itself. False when that is old news."""
+        with self._lock:
+            accepted = self._accept(agent.node, stamp, birth=True)
+            record = accepted or self._without_birth(agent.node, stamp)
+            if record is None:
+                return False
+            record.born = (stamp.boot_id, stamp.session)
+            # The broker's copy does not say that the agent lives; its status does.
+            online = record.agent.online if stamp.retained else True
+            record.agent = replace(agent, online=online)
+            return True
+
+    def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
+        """An agent came or went; the will of an earlier session is ignored."""
+        with self._lock:
+            record = self._record(node)
+            if record is None:
+                self.refused["too_many_nodes"] += 1
+            elif record.sequence.is_current(boot_id, session):
+                record.agent = replace(record.agent, online=online)
+
+    def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
+        """Fold a report in that was measured at `at_s`. False when it is not current."""
+        with self._lock:
+            record = self._accept(node, stamp)
+            if record is None:
+                return False
+            self._set_reported(record.slot, reading.values, at_s)
+            record.board, record.board_at_s = reading, at_s
+            return True
+
+    def number(self, node: str, stamp: Stamp) -> bool:
+        """Take note of the number of a message that is refused, so that it is not taken for
+        lost. False when it is not current either."""
+        with self._lock:
+            current = self._accept(node, stamp) is not None
+            self.accepted -= current
+            return current
+
+    def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
+        """Fold a round of pings in. False when it is not current."""
+        with self._lock:
+            if self._accept(node, stamp) is None:
+                return False
+            for reading in readings[:_MAX_PEERS]:
+                if reading.rtt_ms is None or reading.peer == node:
+                    continue
+                if reading.peer == BROKER:
+                    self._links.set_broker_leg(node, reading.rtt_ms, at_s)
+                elif reading.peer in self._records:
+                    self._links.set_rtt(node, reading.peer, reading.rtt_ms, at_s)
+            return True
+
+    def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
+        """Fold the end of a bandwidth test in. False when it is not current."""
+        with self._lock:
+            if self._accept(node, stamp) is None:
+                return False
+            peer, mbps = reading.peer, reading.mbps
+            if mbps is not None and peer != node and peer in self._records:
+                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=reading.lower_bound)
+                self._refresh_bandwidth(node, at_s)
+                self._refresh_bandwidth(peer, at_s)
+            return True
+
+    # Reading: the event loop.
+
+    def agents(self) -> dict[str, Agent]:
+        """What every agent said of itself."""
+        with self._lock:
+            return {name: record.agent for name, record in self._records.items()}
+
+    def board(self, node: str, now_s: float) -> BoardReading | None:
+        """The last report of a node that is still fresh."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None or now_s - record.board_at_s > self.ttl.report_s:
+                return None
+            return record.board
+
+    def report_age_s(self, node: str, now_s: float) -> float | None:
+        """Seconds since the node's newest report was measured; None when none came."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None or record.board is None:
+                return None
+            return now_s - record.board_at_s
+
+    def lost_messages(self, node: str) -> int:
+        """Messages of this node that never came."""
+        with self._lock:
+            return self._records[node].sequence.lost if node in self._records else 0
+
+    def measurements(self, node: str, now_s: float) -> dict[str, tuple[float, float]]:
+        """Metric -> (value, age in seconds) of what is known of a node now."""
+        with self._lock:
+            record = self._records.get(node)
+            if record is None:
+                return {}
+            values = self._fresh_values(np.array([record.slot]), (node,), now_s)[0]
+            ages_s = now_s - self._at_s[record.slot]
+        return {
+            name: (float(value), float(age_s))
+            for name, value, age_s in zip(_COLUMNS, values, ages_s, strict=True)
+            if not np.isnan(value)
+        }
+
+    def links(self, now_s: float) -> list[LinkReading]:
+        """Every pair of nodes of which something is known now."""
+        with self._lock:
+            return self._links.fresh(now_s)
+
+    def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
+        """The columns of a view over `table`, NaN where unknown now; made again when something
+        was reported, or each second, since a value may have grown too old."""
+        with self._lock:
+            key = (table, self._changes, int(now_s))
+            if self._made is None or self._made[0] != key:
+                self._made = (key, self._metrics(table, now_s))
+            return self._made[1]
+
+    def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
+        """The measured round trips of a view over `table`."""
+        with self._lock:
+            return self._links.table(table, now_s)
+
+    def _metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
+        slots = self._slots_of(table)
+        values = self._fresh_values(slots, table.names, now_s)
+        at_s = self._at_s[slots]
+        values.flags.writeable = at_s.flags.writeable = False  # many views share them
+        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
+        return NodeMetrics(**columns, measured_at_s=at_s)
+
+    def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
+        record = self._record(node)
+        if record is None:
+            self.refused["too_many_nodes"] += 1
+            return None
+        standing = record.sequence.accept(stamp, birth=birth)
+        if standing is Standing.CURRENT:
+            self.accepted += 1
+            return record
+        if not stamp.retained:  # the broker's copy of what was heard already is no fault
+            self.refused[standing.value] += 1
+        return None
+
+    def _without_birth(self, node: str, stamp: Stamp) -> _Record | None:
+        """The record of a node whose retained birth comes after messages that it went before."""
+        record, session = self._records.get(node), (stamp.boot_id, stamp.session)
+        if record is None or record.born == session or not stamp.retained:
+            return None
+        return record if record.sequence.is_current(*session) else None
+
+    def _record(self, node: str) -> _Record | None:
+        """The record of a node, made if need be; None when there is no place for it."""
+        record = self._records.get(node)
+        if record is None:
+            is_member = self._members is not None and node in self._members
+            if not is_member:
+                most = _MAX_NODES if self._members is None else _MAX_STRANGERS
+                if self._strangers >= most:
+                    return None
+                self._strangers += 1
+            record = self._records[node] = _Record(self._take_slot(), Agent(node))
+            self._population += 1
+        record.heard_s = self._now_s
+        return record
+
+    def _take_slot(self) -> int:
+        if self._free_slots:
+            return self._free_slots.pop()
+        slot = len(self._records)  # without free ones, all slots below are taken
+        if slot == len(self._at_s):
+            self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
+            self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
+        return slot
+
+    def _refresh_bandwidth(self, node: str, now_s: float) -> None:
+        slot = self._records[node].slot
+        known = self._links.bandwidth_of(node, now_s)
+        before = self._values[slot, -1]
+        self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
+        self._changes += 1
+        self.bandwidth_changes += known is not None and known[0] != before
+
+    def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
+        """What this report leaves out keeps its older value, and that one's age."""
+        end = len(REPORTED)
+        self._changes += 1
+        if isnan(sum(values)):
+            known = ~np.isnan(values)
+            self._values[slot, :end][known] = np.array(values)[known]
+            self._at_s[slot, :end][known] = at_s
+        else:
+            self._values[slot, :end] = values
+            self._at_s[slot, :end] = at_s
+
+    def _fresh_values(
+        self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
+    ) -> NDArray[np.float64]:
+        """Rows of values, NaN where unknown, too old, or the slot is -1."""
+        old = now_s - self._at_s[slots] > self._ttl_s
+        for at in np.flatnonzero(old[:, -1] & (slots >= 0) & ~np.isnan(self._values[slots, -1])):
+            self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
+            old[at, -1] = False
+        values = self._values[slots]
+        values[old | (slots < 0)[:, np.newaxis]] = np.nan
+        return values
+
+    def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
+        if self._slots[0] is not table or self._slots[1] != self._population:
+            slots = [r.slot if (r := self._records.get(n)) else -1 for n in table.names]
+            self._slots = (table, self._population, np.array(slots, dtype=np.int64))
+        return self._slots[2]

@@ -1,0 +1,127 @@
+"""No pod is left waiting by mistake: whatever turns a filter's refusal is news that it hopes for.
+
+The clusters are those that kube-scheduler's plugins are asked about; one thing in them changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Verdict, decide
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    ClusterChange,
+    Listed,
+    NodeChanged,
+    NodeGone,
+    PodChanged,
+    PodGone,
+    ResourceChanged,
+    ResourceGone,
+)
+from leadline_controller.framework.resources import Resource
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.kubeobjects.resources import READERS
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+from tests.kube.compare import KINDS
+from tests.kube.generator import THEMES, made
+
+SEEDS = 80
+MEASURED = TelemetryState(TimesToLive())
+Thing = Node | Pod | Resource
+
+
+def things(seed: int, theme: str) -> tuple[dict[tuple[type, str], Thing], Pod]:
+    """What there is in a case, by kind and name, and the pod that wants a place."""
+    case = made(seed, theme)
+    found: list[Thing] = [read_node(each) for each in case["nodes"]]
+    found += [read_pod(each) for each in case["pods"]]
+    for name, kind in KINDS.items():
+        found += [READERS[kind](each, kind) for each in case.get(name) or ()]
+    by_key = {(type(x), x.name if isinstance(x, Node) else x.key): x for x in found}
+    return by_key, read_pod(case["pod"])
+
+
+def listed(there: dict[tuple[type, str], Thing]) -> Listed:
+    everything = there.values()
+    return Listed(
+        tuple(x for x in everything if isinstance(x, Node)),
+        tuple(x for x in everything if isinstance(x, Pod)),
+        tuple(x for x in everything if not isinstance(x, Node | Pod)),
+    )
+
+
+def appearing(thing: Thing) -> ClusterChange:
+    if isinstance(thing, Node):
+        return NodeChanged(thing)
+    return PodChanged(thing) if isinstance(thing, Pod) else ResourceChanged(thing)
+
+
+def going(thing: Thing) -> ClusterChange:
+    if isinstance(thing, Node):
+        return NodeGone(thing.name)
+    return PodGone(thing) if isinstance(thing, Pod) else ResourceGone(thing)
+
+
+def changes(seed: int, theme: str) -> Iterator[tuple[Listed, ClusterChange, Pod]]:
+    """A cluster, and something in it that comes, goes, or becomes as it is in another one."""
+    random = Random(f"{theme}/{seed}")
+    here, pod = things(seed, theme)
+    other, _ = things(seed + SEEDS, theme)
+    key = random.choice(list(here))
+    yield listed({k: x for k, x in here.items() if k != key}), appearing(here[key]), pod
+    key = random.choice(list(here))
+    yield listed(here), going(here[key]), pod
+    shared = [k for k in here if k in other and here[k] != other[k]]
+    if shared:
+        yield listed(here), appearing(other[random.choice(shared)]), pod
+
+
+def verdicts(view: ClusterView, pod: Pod) -> dict[str, Verdict]:
+    return {name: test(view, pod) for name, test in FILTERS.items()}
+
+
+def turned(before: ClusterView, after: ClusterView, was: Verdict, now: Verdict) -> bool:
+    """Whether a node passes now that did not."""
+    return any(
+        now.passes[after.table.index[node]] and not was.passes[i]
+        for i, node in enumerate(before.table.names)
+        if node in after.table.index
+    )
+
+
+def _turned_by(start: Listed, change: ClusterChange, pod: Pod, label: str) -> Iterator[str]:
+    state = ClusterState()
+    state.apply(start)
+    before = state.view(MEASURED, 0.0)
+    news = state.apply(change)
+    after = state.view(MEASURED, 0.0)
+    now = verdicts(after, pod)
+    for name, was in verdicts(before, pod).items():
+        if turned(before, after, was, now[name]):
+            assert was.hope & news, f"{name}: {label}: {news}"
+            yield name
+    first, second = (decide(v, pod, FILTERS, KubeDefault(), Random(0)) for v in (before, after))
+    if first.node is None and second.node is not None:
+        assert first.hope & news, f"{label}: {news}"
+        yield "all"
+
+
+def test_what_turns_a_refusal_was_hoped_for() -> None:
+    """Every filter's refusal of a node is turned now and then, and, under "all", a pod finds a
+    place; each time by news that was hoped for."""
+    found: Counter[str] = Counter()
+    for theme in THEMES:
+        for seed in range(SEEDS):
+            for start, change, pod in changes(seed, theme):
+                found.update(_turned_by(start, change, pod, f"{theme}/{seed}: {change}"))
+    # A link's bandwidth is no manifest's, and the pods here don't ask for any.
+    expected = {*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit"}
+    assert {name: found[name] for name in expected if found[name] < 3} == {}

@@ -1,0 +1,173 @@
+"""A small controller's state, filled by hand: what the services and the CLI answer from.
+
+Three nodes of the cluster (n1 busy and well, n2 cordoned and short of voltage, n3 never
+heard), one agent outside it (guest), two links, and decisions about three pods.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from leadline_controller.api.grpc import InspectionServer
+from leadline_controller.api.settings import ServeSettings
+from leadline_controller.api.source import InspectionSource
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.times import Now
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Decision, decide
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
+from leadline_controller.framework.ports import Listed, PodChanged
+from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import (
+    Agent,
+    BandwidthReading,
+    BoardReading,
+    RttReading,
+    TelemetryState,
+    TimesToLive,
+)
+
+NAN = float("nan")
+BOOT_ID = bytes(16)
+GIB = 1024**3
+POLL_S = 0.02
+
+
+class Turn:
+    """The Leadership port, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.leading = True
+        self.named = "this-one"
+
+    def leads(self) -> bool:
+        return self.leading
+
+    def left_s(self) -> float:
+        return 9.0 if self.leading else -1.0
+
+    def holder(self) -> str:
+        return self.named
+
+    async def wait(self) -> None:
+        assert self.leading
+
+
+class Scene:
+    """State with a clock that only moves when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+        self.telemetry = TelemetryState(TimesToLive())
+        self.cluster = ClusterState()
+        self.history = Recorder(HistorySettings(), self.moment)
+        self.decisions = DecisionLog(keeper=self.history)
+        self.turn = Turn()
+        self.source = InspectionSource(
+            telemetry=self.telemetry,
+            cluster=self.cluster,
+            decisions=self.decisions,
+            history=self.history,
+            now_s=lambda: self.now_s,
+            version="1.2.3",
+            cluster_name="lab",
+            strategy="netsched",
+            leadership=self.turn,
+        )
+        self._sent: Counter[str] = Counter()
+
+    def moment(self) -> Now:
+        """The same clock as the history sees it: the machine started with it."""
+        return Now("boot", self.now_s, 1_800_000_000.0 + self.now_s)
+
+    def stamp(self, node: str) -> Stamp:
+        """The next message of this node."""
+        self._sent[node] += 1
+        return Stamp(BOOT_ID, 1, self._sent[node], self._sent[node] * 1000)
+
+    def hear(self, name: str, **board: Any) -> None:
+        """An agent's birth and report; `board` are fields of the report."""
+        agent = Agent(name, version="0.1.0", hardware_model="Pi 4", address="192.0.2.1")
+        self.telemetry.birth(agent, self.stamp(name))
+        self.report(name, **board)
+
+    def report(
+        self,
+        name: str,
+        *,
+        cpu_percent: float = NAN,
+        memory_percent: float = NAN,
+        throttled: bool | None = None,
+        under_voltage: bool | None = None,
+        cpu_celsius: float | None = None,
+    ) -> None:
+        values = (cpu_percent, memory_percent, 120.0, 80.0, 5000.0)
+        self.telemetry.report(
+            name,
+            self.stamp(name),
+            BoardReading(values, throttled, under_voltage, cpu_celsius),
+            self.now_s - 3,
+        )
+
+    def place(
+        self,
+        pod: Pod,
+        outcome: str = BOUND,
+        options: Mapping[str, float] | None = None,
+    ) -> Decision:
+        """Decide about a pod with the real cycle, and remember it."""
+        self.cluster.apply(PodChanged(pod))
+        view = self.cluster.view(self.telemetry, self.now_s)
+        decision = decide(view, pod, FILTERS, NetSched(), Random(1))
+        if decision.node is not None:
+            self.cluster.assume(pod, decision.node)
+        self.decisions.add(decision, self.now_s, outcome, options or {})
+        return decision
+
+
+@asynccontextmanager
+async def answering(scene: Scene, settings: ServeSettings | None = None) -> AsyncIterator[str]:
+    """An inspection service over the scene, in this event loop; yields its address."""
+    server = InspectionServer(settings or ServeSettings("127.0.0.1:0"), scene.source, poll_s=POLL_S)
+    scene.history.start()
+    try:
+        yield await server.start()
+    finally:
+        await server.stop()
+        await scene.history.stop()
+
+
+def node(name: str, **changed: Any) -> Node:
+    allocatable = {CPU: 4000, MEMORY: 4 * GIB, PODS: 110}
+    return Node(name, allocatable=allocatable, **changed)
+
+
+def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
+    requests = {CPU: cpu_milli, MEMORY: GIB, PODS: 1}
+    return Pod("default", name, uid=f"uid-{name}", requests=requests, **changed)
+
+
+def filled(extra_nodes: Sequence[str] = ()) -> Scene:
+    """The scene of the module's docstring; `extra_nodes` are nodes without an agent."""
+    scene = Scene()
+    names = ["n3", *extra_nodes]
+    cordoned = node("n2", unschedulable=True, tier="edge")
+    scene.cluster.apply(Listed((node("n1"), cordoned, *map(node, names)), ()))
+    scene.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
+    scene.hear("n2", cpu_percent=80.0, under_voltage=True, throttled=True)
+    scene.hear("guest", cpu_percent=3.0)
+    scene.telemetry.rtts("n1", scene.stamp("n1"), [RttReading("n2", 0.42)], scene.now_s - 2)
+    test = BandwidthReading("n2", 94.9, lower_bound=True)
+    scene.telemetry.bandwidth("n1", scene.stamp("n1"), test, scene.now_s - 120)
+    scene.place(pod("web-1"), BOUND, {"alpha": 0.5})
+    scene.now_s += 5
+    scene.place(pod("huge", cpu_milli=64000), PENDING)
+    scene.now_s += 5
+    scene.place(pod("web-2"), "failed: the API server refused it")
+    return scene

@@ -1,0 +1,171 @@
+"""kube-scheduler's questions, as Go writes them and as nobody should."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.api.extender_protocol import (
+    Binding,
+    ProtocolError,
+    bind_answer,
+    error_answer,
+    filter_answer,
+    prioritize_answer,
+    read_binding,
+    read_question,
+)
+
+from tests.controller.scheduling.extender_harness import args, asked, wants, wide
+from tests.kube.objects import node
+
+BOUND = {"PodName": "web", "PodNamespace": "default", "PodUID": "u-1", "Node": "n1"}
+
+
+def test_names_alone() -> None:
+    question = asked(wants("web", 5), ["n2", "n1"])
+    assert (question.pod.key, question.pod.uid) == ("default/web", "uid-web")
+    assert question.pod.hints.bandwidth_mbps == 5
+    assert (question.names, question.nodes) == (("n2", "n1"), None)
+
+
+def test_whole_nodes_come_back_as_the_text_that_came() -> None:
+    sent = json.dumps(wide("n1", 10), indent=2).replace('"10"', '"\\u0031\\u0030"')
+    body = (
+        f'{{"NodeNames": null, "Pod": {json.dumps(wants("web"))}, "Nodes": {{"items": [{sent}]}}}}'
+    )
+    question = read_question(body.encode())
+    assert question.names == ("n1",)
+    assert question.nodes is not None
+    assert question.nodes["n1"].bandwidth_mbps == 10
+    assert bytes(question.raw("n1")) == sent.encode()
+    answer = b"".join(filter_answer(question, ["n1"], {}))
+    assert sent.encode() in answer
+    assert json.loads(answer)["Nodes"] == {"items": [wide("n1", 10)]}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_filters_answer_has_gos_keys_and_never_both_lists_null(whole: bool) -> None:
+    sent = [node("n1"), node("n2")]
+    pod = wants("web")
+    question = asked(pod, nodes=sent) if whole else asked(pod, ["n1", "n2"])
+    for passing in (["n2"], []):
+        failed = {"n1": 'a "reason"'}
+        answer = json.loads(b"".join(filter_answer(question, passing, failed)))
+        assert answer == {
+            "Nodes": {"items": [each for each in sent if each["metadata"]["name"] in passing]}
+            if whole
+            else None,
+            "NodeNames": None if whole else passing,
+            "FailedNodes": {},
+            "FailedAndUnresolvableNodes": failed,
+            "Error": "",
+        }
+
+
+def test_a_prioritized_list_is_bare_and_leaves_nobody_out() -> None:
+    answer = prioritize_answer(asked(wants("web"), ["n1", "n2"]), {"n2": 10})
+    assert json.loads(answer) == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
+
+
+def test_a_binding() -> None:
+    assert read_binding(json.dumps(BOUND).encode()) == Binding("default", "web", "u-1", "n1")
+    assert json.loads(bind_answer()) == {"Error": ""}
+    assert json.loads(error_answer("no")) == {"Error": "no"}
+
+
+def test_no_nodes_are_a_question_too() -> None:
+    assert asked(wants("web"), []).names == ()
+    assert asked(wants("web"), nodes=[]).names == ()
+    null_items = json.dumps({"Pod": wants("web"), "Nodes": {"items": None}}).encode()
+    assert read_question(null_items).names == ()
+
+
+def test_a_node_that_cannot_be_read_does_not_spoil_the_others() -> None:
+    odd = node("n1")
+    odd["status"]["allocatable"]["cpu"] = "lots"
+    question = asked(wants("web"), nodes=[odd, node("n2")])
+    assert question.names == ("n1", "n2")
+    assert question.nodes is not None
+    assert question.nodes.keys() == {"n2"}
+    assert "Nodes.items[0].status.allocatable.cpu" in question.unreadable["n1"]
+
+
+def test_what_is_not_modelled_is_no_annotation_that_cannot_be_read() -> None:
+    made = wants("web")
+    made["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    assert "resourceClaims" in str(asked(made, ["n1"]).pod.problem)
+
+
+POD = json.dumps(wants("web"))
+WRONG = [
+    (b"", "the request is no JSON"),
+    (b"\xff", "the request is no UTF-8: byte 0"),
+    (b"null", "the request is no JSON: expected '{' at character 0"),
+    (b"[]", "expected '{' at character 0"),
+    (b"{", "the request is no JSON"),
+    (b'{"Pod"', "expected ':' at character 6"),
+    (b"{1:2}", "expected a key at character 2"),
+    (b"{}{}", "expected the end at character 2"),
+    (b"{}", "Pod: expected an object, got nothing"),
+    (b'{"Pod":3,"NodeNames":[]}', "Pod: expected an object, got 3"),
+    (b'{"Pod":NaN}', "NaN is no number in JSON"),
+    (b'{"Pod":' + b"9" * 5000 + b"}", "the request can't be read"),
+    (b'{"Pod":' + b"[" * 100_000, "nested too deep"),
+    (b'{"Pod":{"metadata":{}},"NodeNames":[]}', "Pod.metadata.name: expected text, got nothing"),
+    (
+        b'{"Pod":{"metadata":{"name":"\\ud800"}},"NodeNames":[]}',
+        "Pod.metadata.name: expected a name",
+    ),
+    (f'{{"Pod":{POD}}}'.encode(), "Nodes and NodeNames are both null"),
+    (f'{{"Pod":{POD},"NodeNames":"n1"}}'.encode(), "NodeNames: expected a list, got text 'n1'"),
+    (f'{{"Pod":{POD},"NodeNames":[1]}}'.encode(), "NodeNames[0]: expected text, got 1"),
+    (f'{{"Pod":{POD},"Nodes":[]}}'.encode(), "expected '{' at character"),
+    (f'{{"Pod":{POD},"Nodes":{{"items":3}}}}'.encode(), "expected '[' at character"),
+    (f'{{"Pod":{POD},"Nodes":{{"items":[3]}}}}'.encode(), "Nodes.items[0]: expected an object"),
+    (f'{{"Pod":{POD},"Nodes":{{"items":[{{}}]}}}}'.encode(), "Nodes.items[0].metadata.name"),
+    (args(wants("web", "plenty"), ["n1"]), "annotation leadline.dev/bandwidth-mbps: expected a"),
+    (args(wants("web", profile_ms="{"), ["n1"]), "annotation leadline.dev/profile-ms: expected a"),
+]
+
+
+@pytest.mark.parametrize(("body", "told"), WRONG, ids=[repr(each[0][:40]) for each in WRONG])
+def test_what_cannot_be_read_is_told_in_one_line(body: bytes, told: str) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        read_question(body)
+    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("missing", BOUND)
+@pytest.mark.parametrize("value", [None, "", 3, "a b", "../n1"])
+def test_a_binding_needs_all_of_its_parts(missing: str, value: Any) -> None:
+    with pytest.raises(ProtocolError, match=f"ExtenderBindingArgs.{missing}: expected"):
+        read_binding(json.dumps({**BOUND, missing: value}).encode())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(JSON, JSON, JSON)
+def test_whatever_comes_is_read_or_refused(pod: Any, nodes: Any, names: Any) -> None:
+    for given_pod in (pod, wants("web")):
+        body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
+        with suppress(ProtocolError):
+            question = read_question(body)
+            assert json.loads(b"".join(filter_answer(question, [], {})))["Error"] == ""
+
+
+@given(st.binary(max_size=60), st.integers(0, 2000))
+def test_bytes_in_the_middle_of_a_question(noise: bytes, at: int) -> None:
+    body = args(wants("web", 5), nodes=[wide("n1", 10)])
+    for broken in (body[:at] + noise + body[at:], body[:at] + noise):
+        with suppress(ProtocolError):
+            assert read_question(broken).pod.key

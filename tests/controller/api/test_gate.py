@@ -1,0 +1,392 @@
+"""What whoever reaches the inspection API's port can do to it, and to the pods that wait."""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import grpc
+import psutil
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from leadline_controller import wiring
+from leadline_controller.api import calls, gate
+from leadline_controller.api import grpc as serving
+from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
+from leadline_controller.api.settings import ServeSettings
+from leadline_controller.config import Settings
+from leadline_controller.framework.model import Pod
+from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+
+from tests.attack import grpc as attack
+from tests.attack import http2
+from tests.controller.api.api_harness import Scene, answering, node
+from tests.controller.api.test_grpc import next_event
+from tests.controller.api.test_settings import credentials, tls_files
+from tests.controller.test_wiring import eventually, running
+from tests.support.certificates import Authority
+
+OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+
+
+def place(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+@asynccontextmanager
+async def under(assault: AbstractContextManager[object]) -> AsyncIterator[None]:
+    """The attack goes on, in threads of its own, while this lasts."""
+    await asyncio.to_thread(assault.__enter__)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(assault.__exit__, None, None, None)
+
+
+async def is_answered(address: str, tls: grpc.ChannelCredentials | None = None) -> bool:
+    """Whether a user gets the nodes over a connection of its own."""
+    opened = (
+        grpc.aio.secure_channel(address, tls, options=OWN_CONNECTION)
+        if tls
+        else grpc.aio.insecure_channel(address, options=OWN_CONNECTION)
+    )
+    async with opened as channel:
+        stub = control_pb2_grpc.InspectionStub(channel)
+        try:
+            return bool((await stub.ListNodes(pb.ListNodesRequest(), timeout=10)).nodes)
+        except grpc.aio.AioRpcError:
+            return False
+
+
+async def test_silent_connections_leave_a_place_for_a_client_with_a_certificate(
+    scene: Scene, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    files = tls_files(authority.server("127.0.0.1"))
+    settings = ServeSettings("127.0.0.1:0", files)
+    own = credentials(authority.client("alice"))
+    before = psutil.Process().num_fds()
+    async with answering(scene, settings) as address, under(attack.silent(place(address), 200)):
+        await asyncio.sleep(1)
+        answered = [await is_answered(address, own) for _ in range(3)]
+        opened = psutil.Process().num_fds() - before - 200  # which are the attack's own ends
+    assert answered == [True] * 3
+    assert opened < gate.PLACES + 60
+
+
+async def test_calls_whose_answers_nobody_reads_make_room(address: str) -> None:
+    async with under(attack.unread(place(address), 64)):
+        await asyncio.sleep(0.5)
+        assert await eventually_answered(address)
+
+
+async def eventually_answered(address: str) -> bool:
+    for _ in range(40):
+        if await is_answered(address):
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+async def test_a_call_whose_answer_is_not_read_ends_with_its_connection(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attacked() -> bytes:
+        with http2.connection(place(address), initial_window=0) as connected:
+            connected.sendall(http2.call(1, attack.INSPECTION + b"ListNodes"))
+            while connected.recv(1 << 16):
+                pass
+        return b"closed"
+
+    monkeypatch.setattr(calls, "ANSWERS", calls.Kind("calls", 24, 0.3))
+    assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
+
+
+async def test_a_watch_whose_events_are_not_read_ends(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def attacked() -> bytes:
+        with http2.connection(place(address), initial_window=0) as connected:
+            connected.sendall(http2.call(1, attack.INSPECTION + b"Watch"))
+            while connected.recv(1 << 16):
+                pass
+        return b"closed"
+
+    monkeypatch.setattr(calls, "WRITE_S", 0.3)
+    assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
+
+
+@pytest.mark.parametrize("assault", [attack.health_watches, attack.unfinished])
+async def test_calls_that_never_end_leave_places_for_others(
+    assault: attack.Attack, address: str
+) -> None:
+    before = asyncio.all_tasks()
+
+    def begin(at: tuple[str, int]) -> AbstractContextManager[object]:
+        return assault(at, 200)  # type: ignore[call-arg]  # how many is the attack's own affair
+
+    async with under(begin(place(address))):
+        await asyncio.sleep(0.5)
+        assert await is_answered(address)
+        async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+            stream = control_pb2_grpc.InspectionStub(channel).Watch(pb.WatchRequest())
+            assert (await next_event(stream)).node.name == "guest"
+    assert await eventually(lambda: len(asyncio.all_tasks() - before) < 30)
+
+
+async def test_health_watches_are_bounded_and_health_is_told_meanwhile(address: str) -> None:
+    async with under(attack.health_watches(place(address), 48)):
+        await asyncio.sleep(0.5)
+        async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            asked = health_pb2.HealthCheckRequest()
+            with pytest.raises(grpc.aio.AioRpcError, match="16 health watches") as caught:
+                await health.Watch(asked).read()
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_answers_that_wait_are_bounded_in_bytes(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "_HONEST_S", 60.0)
+    async with under(attack.unread(place(address), 8)):
+        await asyncio.sleep(0.5)
+        monkeypatch.setattr(calls, "MAX_BYTES", 100)
+        async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
+            with pytest.raises(grpc.aio.AioRpcError, match="answers are not read yet") as caught:
+                await control_pb2_grpc.InspectionStub(channel).ListNodes(pb.ListNodesRequest())
+        assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        monkeypatch.setattr(calls, "MAX_BYTES", 4000)
+        monkeypatch.setattr(calls, "_HONEST_S", 0.1)
+        assert await eventually_answered(address)
+
+
+async def test_malformed_requests_cost_neither_the_server_nor_the_log(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(attack.malformed, place(address), 200)
+    assert await is_answered(address)
+    loud = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert [each.getMessage() for each in loud if "servicer method" in each.getMessage()] == []
+    assert [each for each in loud if each.exc_info] == []
+
+
+@pytest.mark.parametrize("path", [b"/\xff\xfe", attack.INSPECTION + b"\xff", b"\xff", b"", b"/x"])
+async def test_a_method_whose_name_is_no_text_does_not_end_the_server(
+    path: bytes, address: str
+) -> None:
+    def ask() -> bytes:
+        with http2.connection(place(address)) as connected:
+            connected.sendall(http2.call(1, path))
+            seen = b""
+            while b"there is no such method" not in seen:
+                seen += connected.recv(1 << 16)
+        return seen
+
+    assert b"grpc-status\x0212" in await asyncio.to_thread(ask)
+    assert await is_answered(address)
+
+
+async def test_a_request_that_is_none_is_told_so(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        for method in ("/leadline.v1.Inspection/GetNode", "/grpc.health.v1.Health/Check"):
+            with pytest.raises(grpc.aio.AioRpcError, match="can't be read") as caught:
+                await channel.unary_unary(method, bytes, bytes)(b"\x0a\xff")
+            assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        talk = channel.stream_stream(attack.REFLECTION.decode(), bytes, bytes)
+        with pytest.raises(grpc.aio.AioRpcError, match="can't be read"):
+            await talk(iter([b"\x0a\xff"])).read()
+
+
+async def test_a_server_that_fails_is_replaced(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What gRPC does by itself with such a name: it ends.
+    monkeypatch.delattr(calls.TextSafeServer, "_request_call")
+    monkeypatch.setattr(serving, "_RESTART_S", 0.1)
+    async with answering(scene) as address:
+
+        def ask() -> None:
+            with http2.connection(place(address)) as connected:
+                connected.sendall(http2.call(1, b"/\xff"))
+                connected.recv(1 << 16)
+
+        await asyncio.to_thread(ask)
+        assert await eventually(lambda: "starting another one" in caplog.text)
+        assert await eventually_answered(address)
+
+
+async def test_pods_are_bound_while_the_api_is_attacked() -> None:
+    settings = Settings(warm_up_s=0.0, serve=ServeSettings("127.0.0.1:0"))
+    cluster = SimCluster([node("n1")])
+    controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
+    async with (
+        controller.serving("dacs") as address,
+        running(controller.scheduler(how).run()),
+        under(attack.silent(place(address), 150)),
+        under(attack.unread(place(address), 48)),
+        under(attack.malformed_beside(place(address), 100)),
+    ):
+        for number in range(5):
+            cluster.put_pod(Pod("default", f"p{number}"))
+            assert await eventually(lambda: cluster.pod(f"default/p{number}").node_name == "n1")  # noqa: B023  # awaited at once
+
+
+# The gate by itself.
+
+
+@asynccontextmanager
+async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
+    """A gate before a server that sends back what it gets."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(echo, tmp_path / "server")
+    front = Gate(places)
+    front.relay_to(tmp_path / "server")
+    (tmp_path / "server").unlink()  # a process that is killed leaves none behind
+    listeners = gate.listen("127.0.0.1", 0)
+    front.start(listeners)
+    try:
+        yield listeners[0].getsockname()
+    finally:
+        await front.stop_accepting()
+        await front.close()
+        server.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side has ended it, with a reset or without."""
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_what_is_sent_arrives_whole_in_both_directions(tmp_path: Path) -> None:
+    sent = os.urandom(3_000_000)
+    async with gated(tmp_path, 4) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        writer.close()
+
+
+async def test_a_newcomer_takes_the_place_of_whoever_is_silent(tmp_path: Path) -> None:
+    async with gated(tmp_path, 3) as address:
+        talks = await asyncio.open_connection(*address)
+        talks[1].write(b"a")
+        assert await talks[0].readexactly(1) == b"a"
+        silent = [await asyncio.open_connection(*address) for _ in range(10)]
+        last = await asyncio.open_connection(*address)
+        last[1].write(b"b")
+        assert await last[0].readexactly(1) == b"b"
+        talks[1].write(b"c")
+        assert await talks[0].readexactly(1) == b"c"
+        for reader, _ in silent[:9]:
+            assert await ended(reader)
+        for _, writer in (talks, last, *silent):
+            writer.close()
+
+
+async def test_the_peer_with_the_most_connections_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "peer_of", lambda address: str(address[0]))
+
+    async def talking(peer: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        opened = await asyncio.open_connection(*address, local_addr=(peer, 0))
+        opened[1].write(b"a")
+        assert await opened[0].readexactly(1) == b"a"
+        return opened
+
+    async with gated(tmp_path, 5) as address:
+        first = await talking("127.0.0.2")
+        many = [await talking("127.0.0.3") for _ in range(12)]
+        last = await talking("127.0.0.4")
+        for reader, writer in (first, last):
+            writer.write(b"b")
+            assert await reader.readexactly(1) == b"b"
+        assert [await ended(reader) for reader, _ in many[:9]] == [True] * 9
+        for _, writer in (first, last, *many):
+            writer.close()
+
+
+async def test_a_connection_without_a_call_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "FIRST_CALL_S", 0.1)
+    async with gated(tmp_path, 3) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"a")
+        assert await reader.readexactly(1) == b"a"
+        assert await ended(reader)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        (("127.0.0.1", 1), THIS_MACHINE),
+        (("::1", 1, 0, 0), THIS_MACHINE),
+        ("", THIS_MACHINE),
+        (("192.0.2.7", 1), "192.0.2.7"),
+        (("::ffff:192.0.2.7", 1, 0, 0), "192.0.2.7"),
+        (("2001:db8::1:2", 1, 0, 0), "2001:db8::/64"),
+        (("fe80::1%eth0", 1, 0, 2), "fe80::/64"),
+    ],
+)
+def test_a_peer_is_an_address(address: object, peer: str) -> None:
+    assert peer_of(address) == peer
+
+
+def test_calls_in_progress_never_take_all_connections() -> None:
+    assert calls.MAX_CALLS < gate.PLACES
+
+
+def test_descriptors_are_left_for_scheduling() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with limited_to(1024, before[1]):
+        assert gate.fitting_places() == gate.PLACES
+    with limited_to(600, before[1]):
+        assert gate.fitting_places() == 29
+    with limited_to(256, before[1]):
+        assert gate.fitting_places() == 8
+
+
+@contextmanager
+def limited_to(files: int, most: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_socket_that_is_served_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with gate.listen_unix(path), pytest.raises(OSError, match="in use"):
+        gate.listen_unix(path)
+    with gate.listen_unix(path):  # what was left behind is
+        assert path.stat().st_mode & 0o777 == 0o660
+
+
+def test_a_wildcard_listens_for_both_families() -> None:
+    for host in ("0.0.0.0", "::"):
+        (listener,) = gate.listen(host, 0)
+        with listener:
+            port = listener.getsockname()[1]
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()

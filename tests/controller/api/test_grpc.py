@@ -1,0 +1,325 @@
+import contextlib
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from leadline_controller.api.grpc import SERVICE, InspectionServer
+from leadline_controller.api.placements import why_unexplained
+from leadline_controller.api.settings import ServeSettings
+from leadline_controller.decisions.log import BOUND, PENDING
+from leadline_controller.framework.model import PODS
+from leadline_controller.framework.ports import NodeGone, PodChanged
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+
+from tests.controller.api.api_harness import NAN, Scene, pod
+
+if TYPE_CHECKING:  # the generated code has the name for type checkers only
+    from leadline_wire.v1.control_pb2_grpc import InspectionAsyncStub as Stub
+
+    Stream = grpc.aio.UnaryStreamCall[pb.WatchRequest, pb.WatchEvent]
+else:
+    Stub = control_pb2_grpc.InspectionStub
+    Stream = grpc.aio.UnaryStreamCall
+
+
+def metrics(status: pb.NodeStatus) -> dict[str, float]:
+    return {metric.name: metric.value for metric in status.metrics}
+
+
+async def next_event(stream: Stream) -> pb.WatchEvent:
+    event = await stream.read()
+    assert isinstance(event, pb.WatchEvent)  # the end of the stream is none
+    return event
+
+
+async def nodes_of(stub: Stub) -> dict[str, pb.NodeStatus]:
+    response = await stub.ListNodes(pb.ListNodesRequest())
+    return {status.name: status for status in response.nodes}
+
+
+async def test_version_tells_what_runs(stub: Stub) -> None:
+    response = await stub.GetVersion(pb.GetVersionRequest())
+    assert (response.version, response.cluster, response.strategy) == ("1.2.3", "lab", "netsched")
+
+
+async def test_version_tells_who_leads(scene: Scene, stub: Stub) -> None:
+    leads = await stub.GetVersion(pb.GetVersionRequest())
+    scene.turn.leading, scene.turn.named = False, "another"
+    stands_by = await stub.GetVersion(pb.GetVersionRequest())
+    assert (leads.leader, leads.lease_holder) == (True, "this-one")
+    assert (stands_by.leader, stands_by.lease_holder) == (False, "another")
+
+
+async def test_one_that_stands_by_names_the_one_that_can_explain(scene: Scene, stub: Stub) -> None:
+    scene.turn.leading, scene.turn.named = False, "another"
+    scene.cluster.apply(PodChanged(pod("new")))
+    with pytest.raises(grpc.aio.AioRpcError, match=r"stands by.*another"):
+        await stub.ExplainPod(pb.ExplainPodRequest(pod="new"))
+    # What it decided itself, before it lost the Lease, it still can explain.
+    assert (await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))).placement.pod
+
+
+async def test_health_answers_for_the_server_and_for_the_service(channel: grpc.aio.Channel) -> None:
+    stub = health_pb2_grpc.HealthStub(channel)
+    for service in ("", SERVICE):
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Check(health_pb2.HealthCheckRequest(service="leadline.v1.Nothing"))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
+    answers = [each async for each in stub.ServerReflectionInfo(iter(requests))]
+    listed = {service.name for service in answers[0].list_services_response.service}
+    assert {SERVICE, "grpc.health.v1.Health"} <= listed
+
+
+async def test_nodes_are_those_of_the_cluster_and_those_heard(stub: Stub) -> None:
+    nodes = await nodes_of(stub)
+    assert list(nodes) == ["guest", "n1", "n2", "n3"]
+    assert [status.in_cluster for status in nodes.values()] == [False, True, True, True]
+    assert list(nodes["guest"].notes) == ["not in the cluster"]
+    assert list(nodes["n1"].notes) == []
+    assert list(nodes["n2"].notes) == ["cordoned", "under-voltage", "throttled"]
+    assert list(nodes["n3"].notes) == ["agent never heard"]
+
+
+async def test_a_node_shows_what_was_measured_with_its_age(stub: Stub) -> None:
+    n1 = (await nodes_of(stub))["n1"]
+    assert metrics(n1)["cpu_percent"] == 12.5
+    assert metrics(n1)["cpu_celsius"] == 51.0
+    by_name = {metric.name: metric for metric in n1.metrics}
+    assert by_name["cpu_percent"].age_s == pytest.approx(13.0)
+    assert by_name["cpu_celsius"].age_s == pytest.approx(13.0)
+    assert by_name["bandwidth_mbps"].lower_bound
+    assert not by_name["cpu_percent"].lower_bound
+    assert (n1.agent, n1.agent_version, n1.hardware_model) == ("online", "0.1.0", "Pi 4")
+    assert n1.report_age_s == pytest.approx(13.0)
+
+
+async def test_what_is_unknown_is_absent(stub: Stub) -> None:
+    nodes = await nodes_of(stub)
+    assert "memory_percent" not in metrics(nodes["n2"])
+    assert not nodes["n3"].metrics
+    assert not nodes["n3"].HasField("report_age_s")
+    assert nodes["n3"].agent == "unknown"
+
+
+async def test_no_value_that_is_no_number_goes_out(scene: Scene, stub: Stub) -> None:
+    scene.report("n1", cpu_percent=math.inf, memory_percent=NAN, cpu_celsius=NAN)
+    for status in (await nodes_of(stub)).values():
+        assert all(math.isfinite(metric.value) for metric in status.metrics)
+    explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))
+    assert explained.scores
+    for score in explained.scores:
+        assert all(math.isfinite(part) for part in score.parts.values())
+
+
+async def test_a_report_too_old_is_unknown_but_its_age_is_told(scene: Scene, stub: Stub) -> None:
+    scene.now_s += 600
+    n1 = (await nodes_of(stub))["n1"]
+    assert list(metrics(n1)) == ["bandwidth_mbps"]
+    assert n1.report_age_s == pytest.approx(613.0)
+    assert list(n1.notes) == ["no fresh report"]
+
+
+async def test_pods_and_requests_of_a_node_are_counted(scene: Scene, stub: Stub) -> None:
+    before = (await nodes_of(stub))["n1"]
+    scene.cluster.apply(PodChanged(pod("by-hand", cpu_milli=250, node_name="n1")))
+    scene.cluster.apply(PodChanged(pod("done", node_name="n1", finished=True)))
+    after = (await nodes_of(stub))["n1"]
+    assert after.pods == before.pods + 1
+    assert after.requested.cpu_milli == before.requested.cpu_milli + 250
+    assert after.allocatable.cpu_milli == 4000
+    assert after.allocatable.pods == scene.cluster.nodes()["n1"].allocatable[PODS]
+
+
+async def test_an_agent_that_left_and_one_that_lost_messages(scene: Scene, stub: Stub) -> None:
+    scene.telemetry.status("n1", bytes(16), 1, online=False)
+    for _ in range(3):
+        scene.stamp("n2")  # sent, never arrived
+    scene.report("n2")
+    nodes = await nodes_of(stub)
+    assert nodes["n1"].agent == "offline"
+    assert "agent offline" in nodes["n1"].notes
+    assert nodes["n2"].lost_messages == 3
+    assert "3 messages lost" in nodes["n2"].notes
+
+
+async def test_one_node_with_its_links_and_pods(scene: Scene, stub: Stub) -> None:
+    response = await stub.GetNode(pb.GetNodeRequest(name="n1"))
+    assert response.node.name == "n1"
+    (link,) = response.links
+    assert (link.a, link.b, link.rtt_method) == ("n1", "n2", "icmp")
+    assert link.rtt_ms == pytest.approx(0.42)
+    assert link.bandwidth_is_lower_bound
+    placed = scene.decisions.get("default/web-1")
+    assert placed is not None
+    assert placed.decision.node == "n1"
+    assert "default/web-1" in response.placed_pods
+
+
+async def test_a_node_nobody_knows_is_not_found(stub: Stub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.GetNode(pb.GetNodeRequest(name="n9"))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert "no node 'n9'" in str(caught.value.details())
+
+
+async def test_matrix_holds_all_nodes_and_the_links_known(stub: Stub) -> None:
+    response = await stub.GetMatrix(pb.GetMatrixRequest())
+    assert list(response.nodes) == ["guest", "n1", "n2", "n3"]
+    (link,) = response.links
+    assert link.bandwidth_mbps == pytest.approx(94.9)
+    assert link.bandwidth_age_s == pytest.approx(130.0)
+
+
+async def test_placements_from_the_oldest_and_by_age(stub: Stub) -> None:
+    response = await stub.ListPlacements(pb.ListPlacementsRequest())
+    told = [(each.pod, each.outcome) for each in response.placements]
+    assert told == [
+        ("default/web-1", BOUND),
+        ("default/huge", PENDING),
+        ("default/web-2", "failed: the API server refused it"),
+    ]
+    assert [each.age_s for each in response.placements] == [10.0, 5.0, 0.0]
+    recent = await stub.ListPlacements(pb.ListPlacementsRequest(since_s=6))
+    assert [each.pod for each in recent.placements] == ["default/huge", "default/web-2"]
+
+
+@pytest.mark.parametrize("since_s", [-1.0, NAN, math.inf])
+async def test_a_span_that_is_none_is_refused(stub: Stub, since_s: float) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ListPlacements(pb.ListPlacementsRequest(since_s=since_s))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_explain_says_why_and_who_was_turned_down(stub: Stub) -> None:
+    explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))
+    assert explained.placement.node == "n1"
+    assert explained.placement.why.startswith("best in")
+    assert explained.better == "higher"
+    assert dict(explained.options) == {"alpha": "0.5"}
+    totals = {score.node: score.total for score in explained.scores if score.HasField("total")}
+    assert max(totals, key=totals.__getitem__) == "n1"
+    assert "n3" not in totals  # nothing was measured there, so it has no total
+    rejected = {each.node: list(each.reasons) for each in explained.rejected}
+    assert list(rejected) == ["n2"]
+    assert rejected["n2"][0].startswith("NodeUnschedulable: ")
+
+
+async def test_explain_a_pod_that_fits_nowhere(stub: Stub) -> None:
+    explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="default/huge"))
+    assert explained.placement.node == ""
+    assert not explained.scores
+    assert {each.node for each in explained.rejected} == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("nobody", "the cluster has no such pod"),
+        ("other/nobody", "pod other/nobody"),
+        ("foreign", "schedulerName is default-scheduler"),
+        ("waiting", "pending and nothing is decided"),
+        ("old", "not remembered any more"),
+    ],
+)
+async def test_explain_says_why_it_cannot(scene: Scene, stub: Stub, key: str, said: str) -> None:
+    scene.cluster.apply(PodChanged(pod("foreign", scheduler_name="default-scheduler")))
+    scene.cluster.apply(PodChanged(pod("waiting")))
+    scene.cluster.apply(PodChanged(pod("old", node_name="n1")))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ExplainPod(pb.ExplainPodRequest(pod=key))
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+    assert said in str(caught.value.details())
+    assert "\n" not in str(caught.value.details())
+
+
+def test_explain_says_whose_a_pod_is_where_kube_scheduler_asks(scene: Scene) -> None:
+    theirs = pod("theirs", scheduler_name="default-scheduler")
+    scene.cluster.apply(PodChanged(theirs))
+    scene.cluster.apply(PodChanged(pod("ours")))
+    source = replace(scene.source, advises=True)
+    told = why_unexplained(source, "default/theirs")
+    assert told == (
+        "pod default/theirs is pending: kube-scheduler places it (schedulerName "
+        "default-scheduler), and has not asked Leadline about it lately"
+    )
+    scene.cluster.apply(PodChanged(replace(theirs, node_name="n1")))
+    told = why_unexplained(source, "default/theirs")
+    assert told.startswith("pod default/theirs is on n1: kube-scheduler places it ")
+    assert "before kube-scheduler asked Leadline" in told
+    assert "is pending and nothing is decided" in why_unexplained(source, "default/ours")
+    told = why_unexplained(replace(source, places=False), "default/ours")
+    assert "kubernetes.standalone is false" in told
+
+
+async def test_a_request_too_large_is_refused(stub: Stub) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.ExplainPod(pb.ExplainPodRequest(pod="x" * 100_000))
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub) -> None:
+    stream = stub.Watch(pb.WatchRequest())
+    first = [await next_event(stream) for _ in range(7)]
+    assert [each.node.name for each in first[:4]] == ["guest", "n1", "n2", "n3"]
+    told = [each.placement.pod for each in first[4:]]
+    assert told == ["default/web-1", "default/huge", "default/web-2"]
+
+    scene.now_s += 1  # ages alone are no news
+    scene.decisions.settle("default/huge", BOUND)
+    event = await next_event(stream)
+    assert (event.placement.pod, event.placement.outcome) == ("default/huge", BOUND)
+
+    scene.report("n1", cpu_percent=99.0)
+    event = await next_event(stream)
+    assert metrics(event.node)["cpu_percent"] == 99.0
+
+    scene.cluster.apply(NodeGone("n3"))
+    event = await next_event(stream)
+    assert event.node_gone == "n3"
+    stream.cancel()
+
+
+async def test_watchers_are_bounded_and_leave_room_when_they_go(address: str, stub: Stub) -> None:
+    # Connections of their own: one connection can't have all of the watches.
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    async with (
+        grpc.aio.insecure_channel(address, options=own) as first,
+        grpc.aio.insecure_channel(address, options=own) as second,
+    ):
+        stubs = [control_pb2_grpc.InspectionStub(each) for each in (first, second)]
+        streams = [each.Watch(pb.WatchRequest()) for each in stubs for _ in range(16)]
+        for stream in streams:
+            await next_event(stream)
+        for each, told in ((stubs[0], "16 watch streams of yours"), (stub, "32 watch streams")):
+            with pytest.raises(grpc.aio.AioRpcError, match=told) as caught:
+                await each.Watch(pb.WatchRequest()).read()
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        for stream in streams:
+            stream.cancel()
+        event = None
+        while event is None:  # until the server has noticed; the test's own time limit bounds it
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                event = await next_event(stub.Watch(pb.WatchRequest()))
+    assert event.node.name == "guest"
+
+
+async def test_stopping_ends_the_watches_in_peace(scene: Scene) -> None:
+    server = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source, poll_s=60)
+    async with grpc.aio.insecure_channel(await server.start()) as channel:
+        stream = control_pb2_grpc.InspectionStub(channel).Watch(pb.WatchRequest())
+        seen = [await stream.read() for _ in range(7)]
+        await server.stop()
+        assert await stream.read() == grpc.aio.EOF
+    assert len(seen) == 7

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import grpc
+import pytest
+from leadline_controller.api.grpc import InspectionServer
+from leadline_controller.api.settings import ServeError, ServeSettings, TlsFiles
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+
+from tests.controller.api.api_harness import Scene, answering
+from tests.support.certificates import Authority, Certificate
+
+
+def tls_files(certificate: Certificate) -> TlsFiles:
+    return TlsFiles(certificate.ca_file, certificate.cert_file, certificate.key_file)
+
+
+def credentials(own: Certificate, ca_file: Path | None = None) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        (ca_file or own.ca_file).read_bytes(), own.key_file.read_bytes(), own.cert_file.read_bytes()
+    )
+
+
+async def version(channel: grpc.aio.Channel) -> str:
+    stub = control_pb2_grpc.InspectionStub(channel)
+    return (await stub.GetVersion(pb.GetVersionRequest(), timeout=10)).version
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:50505", "127.9.9.9:0", "[::1]:0", "localhost:1"])
+def test_loopback_needs_no_certificates(address: str) -> None:
+    assert ServeSettings(address).tls is None
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:50505", "[::]:50505", "192.0.2.7:50505", "controller.example:50505"]
+)
+def test_plaintext_that_others_can_reach_is_refused(address: str) -> None:
+    with pytest.raises(ServeError) as caught:
+        ServeSettings(address)
+    assert address in str(caught.value)
+    assert "client certificates" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "50505",
+        ":50505",
+        "127.0.0.1",
+        "localhost:http",
+        "127.0.0.1:70000",
+        "::1:50505",
+        "unix:x",
+    ],
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ServeError, match="expected"):
+        ServeSettings(address)
+
+
+def test_a_unix_socket_takes_no_certificates(tmp_path: Path) -> None:
+    files = TlsFiles(tmp_path / "ca", tmp_path / "cert", tmp_path / "key")
+    with pytest.raises(ServeError, match="takes no TLS"):
+        ServeSettings(f"unix:{tmp_path}/socket", files)
+
+
+async def test_a_unix_socket_answers_and_is_not_for_everybody(scene: Scene, tmp_path: Path) -> None:
+    socket = tmp_path / "leadline.sock"
+    async with answering(scene, ServeSettings(f"unix:{socket}")) as address:
+        assert socket.stat().st_mode & 0o007 == 0
+        async with grpc.aio.insecure_channel(address) as channel:
+            assert await version(channel) == "1.2.3"
+
+
+async def test_tls_lets_those_in_who_show_a_certificate(scene: Scene, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ours")
+    stranger = Authority(tmp_path / "theirs").client("mallory")
+    files = tls_files(authority.server("127.0.0.1", "localhost"))
+    async with answering(scene, ServeSettings("0.0.0.0:0", files)) as listening:
+        address = f"127.0.0.1:{listening.rpartition(':')[2]}"
+        own = credentials(authority.client("alice"))
+        async with grpc.aio.secure_channel(address, own) as channel:
+            assert await version(channel) == "1.2.3"
+        bare = grpc.ssl_channel_credentials(authority.ca_file.read_bytes())
+        foreign = credentials(stranger, authority.ca_file)
+        for refused in (bare, foreign):
+            async with grpc.aio.secure_channel(address, refused) as channel:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await version(channel)
+        async with grpc.aio.insecure_channel(address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await version(channel)
+
+
+async def test_missing_certificates_are_named(scene: Scene, tmp_path: Path) -> None:
+    files = TlsFiles(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
+    server = InspectionServer(ServeSettings("0.0.0.0:0", files), scene.source)
+    with pytest.raises(ServeError, match=r"cannot read .*key\.pem: No such file"):
+        await server.start()
+
+
+async def test_a_port_that_is_taken_is_named(scene: Scene) -> None:
+    async with answering(scene) as address:
+        second = InspectionServer(ServeSettings(address), scene.source)
+        with pytest.raises(ServeError, match="cannot listen there"):
+            await second.start()

@@ -1,0 +1,50 @@
+"""A view over nodes as somebody else has just seen them."""
+
+import numpy as np
+from leadline_controller.cluster.given_nodes import view_over
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.model import CPU, Pod
+from leadline_controller.framework.ports import Listed
+from leadline_controller.framework.view import ClusterView
+
+from tests.controller.builders import node
+from tests.controller.telemetry.telemetry_builder import Fleet
+
+NOW_S = 100.0
+HINTED = Pod("default", "p", uid="u", requests={CPU: 500}, node_name="n2")
+
+
+def known(fleet: Fleet) -> ClusterView:
+    state = ClusterState()
+    state.apply(Listed((node("n1"), node("n2")), (HINTED,)))
+    return state.view(fleet.state, NOW_S)
+
+
+def test_nodes_that_say_nothing_new_leave_the_view_as_it_is() -> None:
+    fleet = Fleet()
+    view = known(fleet)
+    assert view_over(view, {}, fleet.state, NOW_S) is view
+    assert view_over(view, {"n2": node("n2")}, fleet.state, NOW_S) is view
+
+
+def test_what_is_new_takes_the_place_of_what_was_known_and_the_pods_stay() -> None:
+    fleet = Fleet("n1", "n2", "new")
+    fleet.report("new", 12.5, at_s=NOW_S)
+    fleet.rtt("new", "n1", 7.0, NOW_S)
+    given = {"new": node("new", cores=1), "n2": node("n2", cores=2, bandwidth_mbps=50.0)}
+    view = view_over(known(fleet), given, fleet.state, NOW_S)
+    assert view.table.names == ("n1", "n2", "new")
+    assert view.free(CPU).tolist() == [4000, 1500, 1000]
+    assert view.bandwidth_free_mbps()[1:2].tolist() == [50.0]
+    assert view.metrics.cpu_percent[2] == 12.5
+    assert view.links.rtt_ms_from(2)[0] == 7.0
+    assert view.placed_in_run.tolist() == [0, 0, 0]
+    assert np.isnan(view.bandwidth_capacity_mbps()[0])
+
+
+def test_the_view_that_it_was_made_from_is_not_touched() -> None:
+    fleet = Fleet()
+    view = known(fleet)
+    view_over(view, {"n2": node("n2", cores=9), "new": node("new")}, fleet.state, NOW_S)
+    assert view.table.names == ("n1", "n2")
+    assert view.free(CPU).tolist() == [4000, 3500]

@@ -1,0 +1,166 @@
+"""Namespaces and storage, with what was promised counted in until the cluster shows it."""
+
+from dataclasses import replace
+
+import pytest
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.filters.volume_binding import volume_binding
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
+    Listed,
+    PodChanged,
+    PodGone,
+    ResourceChanged,
+    ResourceGone,
+)
+from leadline_controller.framework.queueing_hints import NOTHING, News
+from leadline_controller.framework.resources import (
+    Attachment,
+    CsiDriver,
+    CsiNode,
+    NamespaceLabels,
+    Resource,
+    StorageCapacity,
+    StorageClass,
+    Unreadable,
+)
+from leadline_controller.framework.selectors import Requirement
+from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+from tests.controller.builders import node
+from tests.controller.storing import HOST, claim, storage_class, using, volume
+
+MEASURED = TelemetryState(TimesToLive())
+STATIC = storage_class("static", "kubernetes.io/no-provisioner")
+NODES = tuple(node(name, labels={HOST: name}) for name in ("n0", "n1"))
+FREE = volume(class_name="static", nodes=("n0",))
+CLAIM, OTHER = claim("c", "static"), claim("d", "static")
+TAKES = VolumePlan("n0", binds=(("v", "default/c"),))
+SELECTS = VolumePlan("n1", selects=("default/w",))
+
+
+def uses(*claims: str) -> Pod:
+    return replace(using(*claims, name="-".join(claims)), uid=f"uid-{'-'.join(claims)}")
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    state = ClusterState()
+    resources = (STATIC, FREE, CLAIM, OTHER, storage_class("wait"), claim("w"))
+    state.apply(Listed(NODES, (uses("c"), uses("d"), uses("w")), resources))
+    return state
+
+
+def seen(state: ClusterState) -> ClusterView:
+    return state.view(MEASURED, 0.0)
+
+
+def fits(state: ClusterState, wanted: Pod) -> list[bool]:
+    return [bool(passes) for passes in volume_binding(seen(state), wanted).passes]
+
+
+def test_a_volume_that_was_promised_is_not_promised_again(state: ClusterState) -> None:
+    assert fits(state, uses("d")) == [True, False]
+    state.assume(uses("c"), "n0", TAKES)
+    assert fits(state, uses("d")) == [False, False]
+    assert seen(state).storage.volumes["v"].claim == "default/c"
+
+
+def test_a_promise_that_was_not_kept_is_forgotten(state: ClusterState) -> None:
+    state.assume(uses("c"), "n0", TAKES)
+    state.forget(uses("c"))
+    assert fits(state, uses("d")) == [True, False]
+
+
+def test_a_promise_goes_with_its_pod(state: ClusterState) -> None:
+    state.assume(uses("c"), "n0", TAKES)
+    state.apply(PodGone(uses("c")))
+    assert fits(state, uses("d")) == [True, False]
+
+
+def test_a_promise_outlives_the_binding_until_the_volume_shows_it(state: ClusterState) -> None:
+    """The pod's watch may be ahead of the volumes' watch."""
+    state.assume(uses("c"), "n0", TAKES)
+    state.apply(PodChanged(replace(uses("c"), node_name="n0")))
+    assert fits(state, uses("d")) == [False, False]
+    state.apply(ResourceChanged(replace(FREE, claim="default/c", claim_uid="uid-c")))
+    assert fits(state, uses("d")) == [False, False]
+    # Shown once, the promise is over: what the cluster shows then is what counts.
+    state.apply(ResourceChanged(FREE))
+    assert fits(state, uses("d")) == [True, False]
+
+
+def test_a_pod_that_somebody_else_bound_elsewhere_keeps_no_promise(state: ClusterState) -> None:
+    state.assume(uses("c"), "n0", TAKES)
+    state.apply(PodChanged(replace(uses("c"), node_name="n1")))
+    assert fits(state, uses("d")) == [True, False]
+
+
+def test_a_claim_that_was_promised_a_node_keeps_other_pods_there(state: ClusterState) -> None:
+    assert fits(state, uses("w")) == [True, True]
+    state.assume(uses("w"), "n1", SELECTS)
+    assert fits(state, uses("w")) == [False, True]
+    assert seen(state).storage.claims["default/w"].selected_node == "n1"
+
+
+def test_what_the_cluster_shows_wins_over_a_promise(state: ClusterState) -> None:
+    state.assume(uses("w"), "n1", SELECTS)
+    shown = claim("w", annotations={"volume.kubernetes.io/selected-node": "n0"})
+    state.apply(ResourceChanged(shown))
+    assert fits(state, uses("w")) == [True, False]
+
+
+def test_a_promise_survives_a_listing_that_does_not_show_it(state: ClusterState) -> None:
+    state.assume(uses("c"), "n0", TAKES)
+    state.apply(Listed(NODES, (uses("c"), uses("d")), (STATIC, FREE, CLAIM, OTHER)))
+    assert fits(state, uses("d")) == [False, False]
+
+
+def test_a_view_is_the_callers_to_keep(state: ClusterState) -> None:
+    before = seen(state)
+    state.apply(ResourceGone(CLAIM))
+    state.apply(ResourceChanged(NamespaceLabels("blue", {"team": "a"})))
+    assert "default/c" in before.storage.claims
+    assert "default/c" not in seen(state).storage.claims
+    assert before.namespaces.labels == {}
+    assert seen(state).namespaces.labels == {"blue": {"team": "a"}}
+
+
+def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterState) -> None:
+    of_team_a = (Requirement("team", "In", ("a",)),)
+    found = []
+    for labels in ({"team": "a"}, {"team": "a"}, {"team": "b"}):
+        state.apply(ResourceChanged(NamespaceLabels("blue", labels)))
+        found.append(seen(state).namespaces.selected(of_team_a))
+    assert found == [["blue"], ["blue"], []]
+
+
+@pytest.mark.parametrize(
+    ("resource", "news"),
+    [
+        (replace(FREE, size_bytes=FREE.size_bytes * 2), News.VOLUMES),
+        (replace(CLAIM, terminating=True), News.CLAIMS),
+        (StorageClass("new", "test"), News.CLASSES),
+        (CsiNode("n0", {}), News.LIMITS),
+        (CsiDriver("test"), News.LIMITS),
+        (StorageCapacity("default/s", "new", None, None), News.LIMITS),
+        (Attachment("a", "n0", "test", "v"), News.LIMITS),
+        (NamespaceLabels("blue", {}), News.NAMESPACES),
+    ],
+)
+def test_what_is_new_when_something_beside_changes(
+    state: ClusterState, resource: Resource, news: News
+) -> None:
+    for change in (ResourceChanged(resource), ResourceGone(resource)):
+        assert state.apply(change) == news
+        assert state.apply(change) == NOTHING
+
+
+def test_what_may_be_read_at_last_is_news_of_all_kinds(state: ClusterState) -> None:
+    hidden = Unreadable("StorageClass", "403")
+    state.apply(ResourceChanged(hidden))
+    news = state.apply(ResourceGone(hidden))
+    for kind in (News.NAMESPACES, News.CLAIMS, News.VOLUMES, News.CLASSES, News.LIMITS):
+        assert news & kind

@@ -1,0 +1,454 @@
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.framework.assigned_pods import kind_of
+from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk
+from leadline_controller.framework.model import CPU, PODS, Hints, HostPort, Node, Pod, Taint
+from leadline_controller.framework.ports import Listed, NodeChanged, NodeGone, PodChanged, PodGone
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+from tests.controller.builders import node
+
+HTTP = HostPort("0.0.0.0", "TCP", 80)
+GPU = "example.com/gpu"
+GUARD = AffinityTerm("zone", (), frozenset({"default"}))
+LEFT = News.NEIGHBOURS | News.ROOM
+NOTHING_MEASURED = TelemetryState(TimesToLive())
+
+
+def pod(name: str, cpu: int = 500, **fields: Any) -> Pod:
+    mbps = fields.pop("mbps", None)
+    fields["anti_affinity"] = (GUARD,) if fields.pop("guards", False) else ()
+    requests = {CPU: cpu, PODS: 1, **fields.pop("more", {})}
+    hints = Hints(bandwidth_mbps=mbps)
+    return Pod("default", name, uid=f"uid-{name}", requests=requests, hints=hints, **fields)
+
+
+def cluster(*pods: Pod, nodes: tuple[str, ...] = ("n1", "n2")) -> ClusterState:
+    state = ClusterState()
+    state.apply(Listed(tuple(node(name) for name in nodes), pods))
+    return state
+
+
+def seen(state: ClusterState) -> ClusterView:
+    return state.view(NOTHING_MEASURED, 0.0)
+
+
+def cpu(state: ClusterState) -> list[int]:
+    return [int(milli) for milli in seen(state).requested_of(CPU)]
+
+
+def test_nothing_is_listed_at_first() -> None:
+    state = ClusterState()
+    assert not state.listed
+    assert len(state.table) == 0
+    assert cpu(state) == []
+
+
+def test_pods_on_nodes_are_counted_pending_and_finished_ones_are_not() -> None:
+    state = cluster(
+        pod("a", node_name="n1"),
+        pod("b", node_name="n2", terminating=True),  # it holds its room until it is gone
+        pod("c", node_name="n2", finished=True),
+        pod("d"),
+        pod("e", node_name="gone"),
+    )
+    assert cpu(state) == [500, 500]
+
+
+def test_an_assumed_pod_counts_at_once_and_not_twice_when_the_watch_shows_it() -> None:
+    state = cluster(one := pod("a", mbps=0.1, host_ports=(HTTP,)))
+    state.assume(one, "n2")
+    assert cpu(state) == [0, 500]
+    assert seen(state).bandwidth_requested_mbps.tolist() == [0.0, 0.1]
+    assert seen(state).host_ports == {1: (HTTP,)}
+    assert seen(state).placed_in_run.tolist() == [0, 1]
+    assert state.is_assumed(one.uid)
+
+    state.apply(PodChanged(replace(one, node_name="n2")))
+    assert cpu(state) == [0, 500]
+    assert not state.is_assumed(one.uid)
+    assert seen(state).placed_in_run.tolist() == [0, 1]
+
+
+def test_the_watch_is_right_about_where_a_pod_is() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n2")
+    state.apply(PodChanged(replace(one, node_name="n1")))
+    assert cpu(state) == [500, 0]
+
+
+def test_an_event_from_before_the_binding_does_not_undo_the_assumption() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n2")
+    state.apply(PodChanged(replace(one, labels={"x": "y"})))
+    assert cpu(state) == [0, 500]
+    assert state.is_assumed(one.uid)
+
+
+def test_a_pod_that_changed_while_it_was_decided_on_is_counted_as_it_is_now() -> None:
+    state = cluster(old := pod("a", cpu=500))
+    state.apply(PodChanged(pod("a", cpu=700)))
+    state.assume(old, "n1")
+    assert cpu(state) == [700, 0]
+    state.apply(PodChanged(pod("a", cpu=900)))
+    assert cpu(state) == [900, 0]
+    state.forget(old)
+    assert cpu(state) == [0, 0]
+
+
+def test_a_failed_binding_gives_everything_back() -> None:
+    state = cluster(
+        one := pod("a", mbps=0.3, host_ports=(HTTP,), more={GPU: 1}), pod("b", mbps=0.1)
+    )
+    state.assume(one, "n1")
+    state.forget(one)
+    state.forget(one)
+    view = seen(state)
+    assert cpu(state) == [0, 0]
+    assert view.requested_of(GPU).tolist() == [0, 0]
+    assert view.bandwidth_requested_mbps.tolist() == [0.0, 0.0]
+    assert view.placed_in_run.tolist() == [0, 0]
+    assert view.host_ports == {}
+
+
+def test_a_binding_whose_answer_was_lost_is_not_undone() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n1")
+    state.apply(PodChanged(replace(one, node_name="n1")))
+    state.forget(one)
+    assert cpu(state) == [500, 0]
+    state.assume(one, "n2")  # it is on a node already
+    assert cpu(state) == [500, 0]
+    state.forget(one)
+    assert cpu(state) == [500, 0]
+
+
+def test_a_pod_that_is_gone_can_be_assumed_by_nobody() -> None:
+    state = cluster(one := pod("a"))
+    state.apply(PodGone(one))
+    state.assume(one, "n1")
+    state.forget(one)
+    assert cpu(state) == [0, 0]
+    assert list(state.pods()) == []
+
+
+def test_a_pod_that_goes_while_its_binding_is_under_way() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n1")
+    assert state.apply(PodGone(one))
+    assert cpu(state) == [0, 0]
+    state.forget(one)
+    assert cpu(state) == [0, 0]
+
+
+def test_listed_anew_while_bindings_are_in_flight() -> None:
+    flying, landed, gone = pod("a"), pod("b"), pod("c")
+    state = cluster(flying, landed, gone)
+    for one in (flying, landed, gone):
+        state.assume(one, "n1")
+    nodes = (node("n1"), node("n2"))
+    assert state.apply(Listed(nodes, (flying, replace(landed, node_name="n2"))))
+    assert cpu(state) == [500, 500]
+    assert [state.is_assumed(x.uid) for x in (flying, landed, gone)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "news"),
+    [
+        (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), LEFT),
+        (pod("a", 500, node_name="n1"), pod("a", 400, node_name="n1"), News.ROOM),
+        (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), NOTHING),
+        (pod("a", node_name="n1"), pod("a", node_name="n1", labels={"x": "y"}), News.NEIGHBOURS),
+        (pod("a", node_name="n1"), pod("a", node_name="n1", terminating=True), News.NEIGHBOURS),
+        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=8, node_name="n1"), News.BANDWIDTH),
+        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NOTHING),
+        (pod("a"), pod("a", node_name="n1"), News.NEIGHBOURS),
+        (pod("a", node_name="n1"), pod("a", node_name="n2"), LEFT),
+        (pod("a", host_ports=(HTTP,), node_name="n1"), pod("a", node_name="n1"), LEFT | News.PORTS),
+        (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
+    ],
+)
+def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: News) -> None:
+    state = cluster(before)
+    assert state.apply(PodChanged(after)) == news
+    on_node = after.node_name is not None and not after.finished
+    here = after.node_name if on_node else None
+    assert cpu(state) == [after.requests[CPU] * (here == name) for name in ("n1", "n2")]
+
+
+def test_a_pod_that_goes_leaves_what_it_had() -> None:
+    claim, disk = (ClaimUse("c"),), (Disk("iscsi", "x"),)
+    had: dict[str, tuple[dict[str, Any], News]] = {
+        "a": ({}, LEFT),
+        "b": ({"host_ports": (HTTP,)}, LEFT | News.PORTS),
+        "c": ({"claims": claim}, LEFT | News.MOUNTS),
+        "d": ({"disks": disk}, LEFT | News.MOUNTS),
+        "e": ({"mbps": 5.0}, LEFT | News.BANDWIDTH),
+        "f": ({"finished": True}, NOTHING),
+    }
+    for name, (fields, news) in had.items():
+        state = cluster(placed := pod(name, node_name="n1", **fields))
+        assert state.apply(PodGone(placed)) == news
+    state = cluster()
+    assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
+    assert state.apply(PodGone(waiting)) == NOTHING
+    assert state.apply(PodGone(pod("never-seen", node_name="n1"))) == NOTHING
+
+
+def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
+    state = cluster(one := pod("a"), other := pod("b"))
+    state.assume(one, "n1")
+    state.assume(other, "n1")
+    assert state.apply(PodChanged(pod("a", node_name="n1"))) == News.NEIGHBOURS
+    assert state.forget(one) == NOTHING  # only the answer was lost
+    assert state.forget(other) == LEFT
+    assert state.forget(other) == NOTHING
+    state.assume(other, "n1")
+    assert state.apply(PodGone(other)) == LEFT
+    assert state.forget(other) == NOTHING
+
+
+def test_a_pod_that_another_put_elsewhere_leaves_what_was_assumed() -> None:
+    state = cluster(one := pod("a"))
+    state.assume(one, "n1")
+    assert state.apply(PodChanged(pod("a", node_name="n2"))) == LEFT
+    assert cpu(state) == [0, 500]
+
+
+def test_what_is_new_when_a_node_comes_or_changes() -> None:
+    state, taint = cluster(), Taint("a", "", "NoSchedule")
+    known = node("n3")
+    assert state.apply(NodeChanged(known)) == News.NODES
+    for change, better, worse in (
+        ({"unschedulable": True}, News.UNCORDONED, NOTHING),
+        ({"ready": False}, News.READY, NOTHING),
+        ({"taints": (taint,)}, News.UNTAINTED, News.TAINTED),
+        ({"labels": {"x": "y"}}, News.LABELS, News.LABELS),
+        ({"bandwidth_mbps": 5.0}, News.BANDWIDTH, News.BANDWIDTH),
+        ({"features": frozenset({"F"})}, NOTHING, News.FEATURES),
+        ({"allocatable": {**known.allocatable, GPU: 1}}, NOTHING, News.ROOM),
+        ({"tier": "cloud"}, NOTHING, NOTHING),
+    ):
+        changed = replace(known, **change)
+        assert state.apply(NodeChanged(known)) == NOTHING
+        assert state.apply(NodeChanged(changed)) == worse
+        assert state.apply(NodeChanged(changed)) == NOTHING
+        assert state.apply(NodeChanged(known)) == better
+    assert state.apply(NodeGone("n3")) == News.NODE_GONE
+    assert state.apply(NodeGone("n3")) == NOTHING
+    assert state.table.names == ("n1", "n2")
+    assert state.apply(Listed((), ())) == ANYTHING
+
+
+def test_a_node_that_comes_back_has_its_pods_still() -> None:
+    state = cluster(pod("a", node_name="n1"), one := pod("b"))
+    state.assume(one, "n1")
+    state.apply(NodeGone("n1"))
+    assert cpu(state) == [0]
+    assert seen(state).placed_in_run.tolist() == [0]
+    state.apply(NodeChanged(node("n1")))
+    assert cpu(state) == [1000, 0]
+    assert seen(state).placed_in_run.tolist() == [1, 0]
+
+
+def test_a_pod_can_be_on_a_node_before_the_node_is_known() -> None:
+    state = cluster(pod("a", node_name="late"))
+    state.apply(NodeChanged(node("late")))
+    assert dict(zip(state.table.names, cpu(state), strict=True))["late"] == 500
+
+
+def test_a_run_counts_what_it_placed_itself() -> None:
+    state = cluster(first := pod("a"), second := pod("b"))
+    state.assume(first, "n1")
+    state.begin_run()
+    state.assume(second, "n1")
+    state.forget(first)  # of the run before
+    assert seen(state).placed_in_run.tolist() == [1, 0]
+
+
+def test_sums_of_bandwidth_leave_nothing_behind() -> None:
+    pods = [pod(f"p{i}", mbps=mbps) for i, mbps in enumerate((0.1, 0.2, 0.7))]
+    state = cluster(*pods)
+    for one in pods:
+        state.assume(one, "n1")
+    assert seen(state).bandwidth_requested_mbps.tolist() == [1.0, 0.0]
+    for one in pods:
+        state.forget(one)
+    assert seen(state).bandwidth_requested_mbps.tolist() == [0.0, 0.0]
+
+
+def test_two_containers_may_name_one_port() -> None:
+    one, two = (pod(name, node_name="n1", host_ports=(HTTP,)) for name in "ab")
+    state = cluster(one, two)
+    assert seen(state).host_ports == {0: (HTTP, HTTP)}
+    state.apply(PodGone(one))
+    assert seen(state).host_ports == {0: (HTTP,)}
+
+
+def test_a_view_is_the_callers_to_keep() -> None:
+    state = cluster(one := pod("a", mbps=1.0, host_ports=(HTTP,)))
+    view = seen(state)
+    state.assume(one, "n1")
+    assert view.requested_of(CPU).tolist() == [0, 0]
+    assert view.bandwidth_requested_mbps.tolist() == [0.0, 0.0]
+    assert view.host_ports == {}
+
+
+def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:
+    state = cluster()
+    for i in range(3000):
+        state.apply(PodChanged(one := pod(f"p{i}", node_name="n1", labels={"n": str(i)})))
+        state.apply(PodGone(one))
+    assert len(seen(state).residents.kinds) < 1100
+
+
+# After any series of changes the columns are those of a count from scratch.
+
+NODES = ("n1", "n2", "n3")
+PODS_NAMED = tuple("abcde")
+drawn_ports = st.builds(HostPort, st.just("0.0.0.0"), st.just("TCP"), st.integers(80, 82))
+drawn_pods = st.builds(
+    pod,
+    st.sampled_from(PODS_NAMED),
+    cpu=st.integers(0, 4000),
+    mbps=st.none() | st.floats(0, 1000),
+    more=st.just({}) | st.builds(lambda n: {GPU: n}, st.integers(0, 8)),
+    host_ports=st.lists(drawn_ports, max_size=2).map(tuple),
+    node_name=st.none() | st.sampled_from((*NODES, "elsewhere")),
+    finished=st.booleans(),
+    terminating=st.booleans(),
+    labels=st.sampled_from(({}, {"app": "web"}, {"app": "db"})),
+    priority=st.integers(-1, 1),
+    guards=st.booleans(),
+    claims=st.sampled_from(((), (ClaimUse("c"),))),
+)
+drawn_nodes = st.builds(node, st.sampled_from(NODES), cores=st.integers(1, 8))
+
+
+def told(view: ClusterView) -> list[str]:
+    """Each resident's columns, spelt out."""
+    names, there = view.table.names, view.residents
+    return [
+        repr((names[at], there.kinds.values[kind], there.aversions.values[aversion], priority))
+        for at, kind, aversion, priority in there.rows.T.tolist()
+    ]
+
+
+def mounted(view: ClusterView) -> list[tuple[str, str]]:
+    return [(view.table.names[at], p.uid) for at, pods in view.mounts.items() for p in pods]
+
+
+class Changes(RuleBasedStateMachine):
+    """The state, and beside it a model that only remembers who is where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = ClusterState()
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.assumed: dict[str, str] = {}
+
+    @initialize(nodes=st.lists(drawn_nodes, max_size=3), pods=st.lists(drawn_pods, max_size=4))
+    def begin(self, nodes: list[Node], pods: list[Pod]) -> None:
+        self.listed(nodes, pods)
+
+    @rule(nodes=st.lists(drawn_nodes, max_size=3), pods=st.lists(drawn_pods, max_size=4))
+    def listed(self, nodes: list[Node], pods: list[Pod]) -> None:
+        self.nodes = {n.name: n for n in nodes}
+        self.pods = {p.uid: p for p in pods}
+        self.state.apply(Listed(tuple(self.nodes.values()), tuple(self.pods.values())))
+        self._settle()
+
+    @rule(changed=drawn_nodes)
+    def node_changed(self, changed: Node) -> None:
+        self.nodes[changed.name] = changed
+        self.state.apply(NodeChanged(changed))
+
+    @rule(name=st.sampled_from(NODES))
+    def node_gone(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.state.apply(NodeGone(name))
+
+    @rule(changed=drawn_pods)
+    def pod_changed(self, changed: Pod) -> None:
+        self.pods[changed.uid] = changed
+        self.state.apply(PodChanged(changed))
+        self._settle()
+
+    @rule(gone=drawn_pods)
+    def pod_gone(self, gone: Pod) -> None:
+        self.pods.pop(gone.uid, None)
+        self.state.apply(PodGone(gone))
+        self._settle()
+
+    @rule(one=drawn_pods, name=st.sampled_from((*NODES, "elsewhere")))
+    def assume(self, one: Pod, name: str) -> None:
+        known = self.pods.get(one.uid)
+        self.state.assume(one, name)
+        if known is not None and known.node_name is None:
+            self.assumed[one.uid] = name
+
+    @precondition(lambda self: self.pods)
+    @rule(one=drawn_pods)
+    def forget(self, one: Pod) -> None:
+        self.state.forget(one)
+        self.assumed.pop(one.uid, None)
+
+    def _settle(self) -> None:
+        """An assumption ends when the watch shows the pod on a node, or gone."""
+        for uid in list(self.assumed):
+            if uid not in self.pods or self.pods[uid].node_name is not None:
+                del self.assumed[uid]
+
+    @invariant()
+    def columns_are_those_of_a_count_from_scratch(self) -> None:
+        view = seen(self.state)
+        assert view.table.nodes == tuple(self.nodes[name] for name in sorted(self.nodes))
+        requested: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
+        ports: dict[str, list[HostPort]] = {name: [] for name in self.nodes}
+        mbps = dict.fromkeys(self.nodes, 0.0)
+        residents, mounts = [], []
+        for uid, one in self.pods.items():
+            where = one.node_name or self.assumed.get(uid)
+            if where in self.nodes and where is not None and not one.finished:
+                requested[where].update(one.requests)
+                ports[where] += one.host_ports
+                mbps[where] += one.hints.bandwidth_mbps or 0.0
+                kind = kind_of(one)
+                residents.append(repr((where, kind, one.anti_affinity, one.priority)))
+                mounts += [(where, uid)] if one.claims else []
+        assert sorted(told(view)) == sorted(residents)
+        assert sorted(mounted(view)) == sorted(mounts)
+        for at, name in enumerate(view.table.names):
+            for resource in {*requested[name], *view.requested}:
+                assert view.requested_of(resource)[at] == requested[name][resource]
+            assert sorted(map(repr, view.host_ports.get(at, ()))) == sorted(map(repr, ports[name]))
+            assert view.bandwidth_requested_mbps[at] == pytest.approx(mbps[name], abs=1e-5)
+            if not mbps[name]:
+                assert view.bandwidth_requested_mbps[at] == 0.0
+
+    @invariant()
+    def assumptions_are_those_that_nothing_ended(self) -> None:
+        found = {uid for uid in {*self.pods, *self.assumed} if self.state.is_assumed(uid)}
+        assert found == set(self.assumed)
+        placed = {one.uid: where for one, where in self.state.pods()}
+        assert placed == {u: p.node_name or self.assumed.get(u) for u, p in self.pods.items()}
+
+
+TestChanges = Changes.TestCase
+TestChanges.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)

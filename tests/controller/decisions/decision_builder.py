@@ -1,0 +1,54 @@
+"""A machine whose clocks a test sets, and rows to write."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from leadline_controller.decisions.codec import encode
+from leadline_controller.decisions.explanation import Account
+from leadline_controller.decisions.rows import Row, rule
+from leadline_controller.decisions.times import Moment, Now
+
+UNIX_S = 1_800_000_000.0
+
+
+@dataclass
+class Machine:
+    """now() is what its clocks say. unix_s None: the wall clock was never set."""
+
+    boot: str = "boot-1"
+    up_s: float = 1000.0
+    unix_s: float | None = UNIX_S
+
+    def now(self) -> Now:
+        return Now(self.boot, self.up_s, self.unix_s)
+
+    def wait(self, seconds: float) -> None:
+        self.up_s += seconds
+        if self.unix_s is not None:
+            self.unix_s += seconds
+
+    def reboot(self, boot: str, off_s: float = 60.0) -> None:
+        """Switched off for a while; the clock goes on."""
+        self.boot, self.up_s = boot, 10.0
+        if self.unix_s is not None:
+            self.unix_s += off_s
+
+    def moment(self) -> Moment:
+        now = self.now()
+        return Moment(now.boot, now.up_s, now.started_unix_s)
+
+    def row(self, name: str, node: str | None = "n1", **changed: Any) -> Row:
+        """A decision made just now."""
+        made = Row(
+            pod=f"default/{name}",
+            uid=f"uid-{name}",
+            node=node,
+            why="because",
+            outcome="pending",
+            times=1,
+            rule=rule("netsched", "higher", {"cpu": 3.0}),
+            first=self.moment(),
+            last=self.moment(),
+            account=encode(Account()),
+        )
+        return made._replace(**changed)

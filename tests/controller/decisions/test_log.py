@@ -1,0 +1,81 @@
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog, Record
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.model import Pod
+
+
+class Keeping:
+    """A keeper that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.settled_ones: list[Record] = []
+
+    def decided(self, record: Record) -> None:
+        pass
+
+    def settled(self, record: Record) -> None:
+        self.settled_ones.append(record)
+
+
+def decision(name: str, node: str | None = "n1") -> Decision:
+    return Decision(Pod("default", name, uid=f"uid-{name}"), node, "because", "netsched", "higher")
+
+
+def test_the_oldest_decisions_make_room() -> None:
+    log = DecisionLog(limit=3)
+    for i in range(5):
+        log.add(decision(f"p{i}"), float(i), BOUND, {})
+    assert [record.decision.pod.name for record in log.all()] == ["p2", "p3", "p4"]
+    assert log.get("default/p1") is None
+
+
+def test_those_whose_outcome_is_still_to_come_are_kept_until_it_came() -> None:
+    told = Keeping()
+    log = DecisionLog(limit=2, keeper=told)
+    for i in range(4):
+        log.add(decision(f"p{i}"), float(i), PENDING, {})
+    log.settle("default/p0", BOUND)
+    assert [(each.decision.pod.name, each.outcome) for each in told.settled_ones] == [("p0", BOUND)]
+    assert [each.decision.pod.name for each in log.all()] == ["p1", "p0", "p2", "p3"]
+    log.add(decision("p1", "n2"), 5.0, PENDING, {})
+    assert [each.decision.pod.name for each in log.all()] == ["p2", "p3", "p1"]
+    assert log.get("default/p0") is None
+
+
+def test_but_not_for_ever() -> None:
+    log = DecisionLog(limit=1)
+    for i in range(5000):
+        log.add(decision(f"p{i}"), float(i), PENDING, {})
+    assert len(list(log.all())) == 1 + 4096
+    assert log.get("default/p902") is None
+    assert log.get("default/p903") is not None
+
+
+def test_the_newest_decision_about_a_pod_is_the_one_that_is_kept() -> None:
+    log = DecisionLog(limit=3)
+    log.add(decision("a", None), 1.0, PENDING, {})
+    log.add(decision("b"), 2.0, PENDING, {})
+    log.add(decision("a", "n2"), 3.0, PENDING, {"alpha": 0.5})
+    assert [record.decision.pod.name for record in log.all()] == ["b", "a"]
+    record = log.get("default/a")
+    assert record is not None
+    assert (record.decision.node, record.at_s, record.options) == ("n2", 3.0, {"alpha": 0.5})
+
+
+def test_numbers_grow_with_every_change_and_only_then() -> None:
+    log = DecisionLog()
+    log.add(decision("a"), 1.0, PENDING, {})
+    log.add(decision("b"), 1.0, PENDING, {})
+    before = {record.decision.pod.name: record.number for record in log.all()}
+    log.settle("default/a", BOUND)
+    settled = log.get("default/a")
+    assert settled is not None
+    assert settled.outcome == BOUND
+    assert settled.number > max(before.values())
+    log.settle("default/a", BOUND)
+    assert log.get("default/a") == settled
+
+
+def test_settling_what_is_forgotten_does_nothing() -> None:
+    log = DecisionLog(limit=1)
+    log.settle("default/a", BOUND)
+    assert list(log.all()) == []

@@ -1,0 +1,59 @@
+from dataclasses import replace
+
+import pytest
+from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
+from leadline_controller.decisions.outcomes import learn
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    ClusterChange,
+    Listed,
+    NodeChanged,
+    PodChanged,
+    PodGone,
+)
+
+from tests.controller.decisions.test_log import decision
+
+POD = Pod("default", "p", uid="uid-p")
+THERE, ELSEWHERE = replace(POD, node_name="n1"), replace(POD, node_name="n2")
+AGAIN = replace(ELSEWHERE, uid="another of that name")
+FAILED = "failed: 500: no answer"
+ON_N2 = "failed: the pod is on n2"
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "after"),
+    [
+        (PodChanged(THERE), PENDING, BOUND),
+        (PodChanged(THERE), FAILED, BOUND),  # only the answer was lost
+        (PodChanged(ELSEWHERE), PENDING, ON_N2),
+        (PodChanged(ELSEWHERE), FAILED, FAILED),
+        (PodChanged(POD), PENDING, PENDING),
+        (PodChanged(AGAIN), PENDING, PENDING),
+        (PodGone(POD), PENDING, GONE),
+        (PodGone(THERE), BOUND, BOUND),
+        (PodGone(POD), FAILED, FAILED),
+        (PodGone(AGAIN), PENDING, PENDING),
+        (Listed((), (THERE,)), PENDING, BOUND),
+        (Listed((), (ELSEWHERE,)), PENDING, ON_N2),
+        (Listed((), (POD,)), PENDING, PENDING),
+        (Listed((), (AGAIN,)), PENDING, GONE),
+        (Listed((), ()), PENDING, GONE),
+        (Listed((), ()), BOUND, BOUND),
+        (NodeChanged(Node("n1")), PENDING, PENDING),
+    ],
+)
+def test_the_watch_has_the_last_word(change: ClusterChange, before: str, after: str) -> None:
+    log = DecisionLog()
+    log.add(decision("p"), 1.0, before, {})
+    learn(log, change)
+    record = log.get("default/p")
+    assert record is not None
+    assert record.outcome == after
+
+
+def test_what_was_never_decided_is_nothing_to_learn_of() -> None:
+    log = DecisionLog()
+    for change in (PodChanged(THERE), PodGone(POD), Listed((), (THERE,))):
+        learn(log, change)
+    assert list(log.all()) == []

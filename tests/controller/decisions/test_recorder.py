@@ -1,0 +1,102 @@
+"""What came of a decision is noted also where other decisions have long pushed it out of
+memory."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+from leadline_controller.decisions.explanation import account
+from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog, Told
+from leadline_controller.decisions.outcomes import learn
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.framework.cycle import decide
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import PodGone
+from leadline_controller.strategies.dacs import Dacs
+
+from tests.controller.builders import node, pod, view
+from tests.controller.decisions.test_log import decision
+
+# More than are handed to the next run only because they are new.
+MANY = 300
+
+
+async def outcomes(recorder: Recorder, name: str) -> list[str]:
+    return [told.outcome for told in await recorder.about(f"default/{name}")]
+
+
+def deleted(name: str) -> Pod:
+    return Pod("default", name, uid=f"uid-{name}")
+
+
+def decided(log: DecisionLog, names: Iterable[str]) -> None:
+    for name in names:
+        log.add(decision(name), 0.0, PENDING, {})
+
+
+@pytest.mark.parametrize("limit", [1, 10], ids=["forgotten", "remembered"])
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_pod_that_went_is_not_pending_any_more(
+    limit: int, written: bool, tmp_path: Path
+) -> None:
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    log = DecisionLog(limit=limit, keeper=recorder)
+    recorder.start()
+    try:
+        decided(log, ("stuck", "placed", "again"))
+        log.settle("default/placed", BOUND)
+        log.settle("default/again", "failed: 503")
+        decided(log, ("other",))
+        if written:
+            await recorder.about("default/other")
+        for name in ("stuck", "placed", "again", "unheard-of"):
+            learn(log, PodGone(deleted(name)))
+        learn(log, PodGone(Pod("default", "other", uid="another of that name")))
+        told = [await outcomes(recorder, name) for name in ("stuck", "other", "unheard-of")]
+        assert told == [[GONE], [PENDING], []]
+        assert await outcomes(recorder, "placed") == [BOUND]
+        assert await outcomes(recorder, "again") == ["failed: 503"]
+    finally:
+        await recorder.stop()
+
+
+async def test_the_next_run_knows_all_that_is_pending_however_old(tmp_path: Path) -> None:
+    settings = HistorySettings(tmp_path / "d.db")
+    first = Recorder(settings)
+    log = DecisionLog(keeper=first)
+    first.start()
+    decided(log, ("stuck", "bound-late"))
+    for i in range(MANY):
+        log.add(decision(f"p{i}"), 0.0, BOUND, {})
+    log.add(decision("bound-late"), 0.0, BOUND, {})
+    await first.stop()
+    second = Recorder(settings)
+    second.start()
+    try:
+        records = await second.records(0.0)
+    finally:
+        await second.stop()
+    names = [record.decision.pod.name for record in records]
+    assert names[0] == "stuck"
+    assert names[-1] == "bound-late"
+    assert len(names) == len(set(names)) < MANY
+    assert [each.decision.pod.name for each in records if each.outcome == PENDING] == ["stuck"]
+
+
+async def test_a_decision_is_told_alike_from_memory_and_from_the_file(tmp_path: Path) -> None:
+    made = decide(view([node("n1"), node("n2")]), pod(), {}, Dacs(alpha=1 / 3), Random(1))
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"))
+    recorder.start()
+    log = DecisionLog(keeper=recorder)
+    log.add(made, 1.0, BOUND, {})
+    (kept,) = await recorder.about(made.pod.key)
+    record = log.get(made.pod.key)
+    assert record is not None
+    live = Told.of(record, 2.0)
+    assert live.account.total.tolist() == kept.account.total.tolist()
+    assert live.account.total.tolist() != account(made, 1.0).total.tolist()
+    for name, column in live.account.parts.items():
+        assert column.tolist() == kept.account.parts[name].tolist()
+    await recorder.stop()

@@ -1,0 +1,262 @@
+"""Decisions outlive the process that made them, killed at any moment, and the machine's power."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from leadline_controller.cli.__main__ import run
+from leadline_controller.config import Settings
+from leadline_controller.decisions.database import Database
+from leadline_controller.decisions.log import BOUND, GONE, PENDING
+from leadline_controller.decisions.outcomes import learn
+from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.framework.ports import Listed
+from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.wiring import Controller
+
+from tests.controller.decisions.test_log import decision
+from tests.support.ports import free_port
+from tests.support.processes import frozen
+
+
+class Worker:
+    """tests.controller.decisions.worker as a process."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        command = [
+            sys.executable,
+            "-m",
+            "tests.controller.decisions.worker",
+            str(path),
+            self.address,
+        ]
+        self._process = subprocess.Popen(
+            [*command, name],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+
+    def wait_for(self, word: str, times: int = 1) -> str:
+        """Read what it says until it has said this often enough; the rest of that line."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            times -= line.startswith(word)
+            if not times:
+                return line.removeprefix(word).strip()
+        raise AssertionError(f"it ended before it said {word!r}")
+
+    def frozen(self) -> AbstractContextManager[None]:
+        """As in the moment when the power goes."""
+        return frozen(self._process)
+
+    def kill(self) -> int:
+        """End it at once; the last number of decisions that it said were kept."""
+        self._process.kill()
+        self._process.wait()
+        output = self._process.stdout
+        lines = [] if output is None or output.closed else output.readlines()
+        if output is not None:
+            output.close()
+        return max([0, *(int(line.split()[1]) for line in lines if line.startswith("kept "))])
+
+
+@contextmanager
+def worker(path: Path, name: str = "") -> Iterator[Worker]:
+    """name: of the pods that it places; none without."""
+    started = Worker(path, name)
+    try:
+        started.wait_for("answering")
+        yield started
+    finally:
+        started.kill()
+
+
+def ask(capsys: pytest.CaptureFixture[str], address: str, *question: str) -> Any:
+    code = run([*question, "-o", "json", "--address", address])
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (0, "")
+    return json.loads(captured.out)
+
+
+def without_ages(told: dict[str, Any]) -> dict[str, Any]:
+    """What does not change with the time of the question. The second in which it was decided is
+    the same, but for the rounding of the clocks."""
+    kept = {name: x for name, x in told.items() if name not in ("age_s", "first_age_s", "time")}
+    if "earlier" in kept:
+        kept["earlier"] = [without_ages(each) for each in kept["earlier"]]
+    return kept
+
+
+def pods_in(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+            return []  # not even the tables were written
+        return [pod for (pod,) in connection.execute("SELECT pod FROM decisions ORDER BY id")]
+
+
+def pods_kept(path: Path) -> list[str]:
+    """What a controller finds that opens the file, of which not even the tables need be left."""
+    opened = Database(path, 2**30, float("inf"))
+    try:
+        found = [row.pod for row in opened.all()]
+    finally:
+        opened.close()
+    assert pods_in(path) == found
+    return found
+
+
+def numbers(pods: list[str], name: str = "p") -> list[int]:
+    prefix = f"default/{name}"
+    return sorted(int(pod.removeprefix(prefix)) for pod in pods if pod.startswith(prefix))
+
+
+def test_after_a_kill_the_next_process_explains_as_this_one_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "d.db"
+    with worker(path, "p") as first:
+        first.wait_for("kept", times=3)
+        before = {pod: ask(capsys, first.address, "explain", pod) for pod in ("default/p3", "huge")}
+    with worker(path) as second:
+        after = {pod: ask(capsys, second.address, "explain", pod) for pod in before}
+        listed = ask(capsys, second.address, "placements", "--since", "1h")["placements"]
+    placed, stuck = after["default/p3"], after["huge"]
+    assert (placed["node"] in ("n1", "n2"), placed["outcome"]) == (True, "bound")
+    assert set(placed["scores"]) == {"n1", "n2", "small"}
+    assert without_ages(placed) == without_ages(before["default/p3"])
+    assert placed["age_s"] > before["default/p3"]["age_s"]
+    assert abs(_second(placed["time"]) - _second(before["default/p3"]["time"])) <= 1
+    assert (stuck["node"], stuck["outcome"]) == (None, "gone")  # the second cluster has no such pod
+    assert stuck["rejected"] == before["huge"]["rejected"]
+    assert stuck["rejected_by_filter"] == {"NodeResourcesFit": 3}
+    told = {each["pod"]: each for each in listed}
+    assert without_ages(told["default/p3"]).items() <= without_ages(placed).items()
+    ages = [each["age_s"] for each in listed]
+    assert ages == sorted(ages, reverse=True)
+
+
+def _second(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp())
+
+
+def test_a_decision_that_is_younger_than_asked_is_listed_after_a_restart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "d.db"
+    with worker(path, "p") as first:
+        first.wait_for("kept")
+    with worker(path) as second:
+        everything = ask(capsys, second.address, "placements")["placements"]
+        youngest = min(each["age_s"] for each in everything)
+        span = f"{youngest / 2:.3f}s"
+        assert ask(capsys, second.address, "placements", "--since", span)["placements"] == []
+        assert ask(capsys, second.address, "placements", "--since", "2h")["placements"] != []
+
+
+def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
+    path, chance = tmp_path / "d.db", Random(5)
+    kept: dict[str, int] = {}
+    for name in ("a", "b", "c"):
+        with worker(path, name) as running:
+            said = int(running.wait_for("kept", times=chance.randrange(1, 6)))
+            kept[name] = max(said, running.kill())
+        for each, count in kept.items():
+            found = numbers(pods_in(path), each)
+            assert found == list(range(len(found)))
+            assert len(found) >= count
+
+
+def test_when_the_power_goes_what_was_written_is_a_sound_beginning(tmp_path: Path) -> None:
+    """The files as they are in one moment, the journal's last writes lost or half done."""
+    path, chance = tmp_path / "d.db", Random(6)
+    lengths = set()
+    with worker(path, "p") as running:
+        for case in range(12):
+            running.wait_for("kept", times=chance.randrange(1, 4))
+            copy = tmp_path / str(case)
+            copy.mkdir()
+            with running.frozen():
+                for ending in ("", "-wal"):
+                    shutil.copy(f"{path}{ending}", copy)
+            journal = (copy / "d.db-wal").read_bytes()
+            lost = chance.choice([0, chance.randrange(len(journal) + 1)])
+            rubbish = chance.randbytes(lost) if case % 2 else b""
+            (copy / "d.db-wal").write_bytes(journal[: len(journal) - lost] + rubbish)
+            survived = numbers(pods_kept(copy / "d.db"))
+            assert survived == list(range(len(survived)))
+            lengths.add(len(survived))
+    assert len(lengths) > 3
+
+
+def test_after_a_power_cut_the_controller_goes_on_with_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, copy = tmp_path / "d.db", tmp_path / "after" / "d.db"
+    copy.parent.mkdir()
+    with worker(path, "p") as running:
+        running.wait_for("kept", times=5)
+        with running.frozen():
+            shutil.copy(path, copy)
+            journal = path.with_name("d.db-wal").read_bytes()
+    copy.with_name("d.db-wal").write_bytes(journal[: len(journal) * 2 // 3])
+    with worker(copy) as next_one:
+        listed = ask(capsys, next_one.address, "placements")["placements"]
+        assert len(listed) > 5
+        told = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
+        assert told["scores"] or told["rejected"]
+
+
+def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> None:
+    async def decide_and_stop() -> None:
+        settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
+        controller = Controller(settings, SimCluster())
+        async with controller.remembering():
+            for i in range(100):
+                controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), PENDING, {})
+
+    asyncio.run(decide_and_stop())
+    assert numbers(pods_in(tmp_path / "d.db")) == list(range(100))
+    assert not (tmp_path / "d.db-wal").exists()
+
+
+def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_path: Path) -> None:
+    """However many were decided after it, and whoever bound or deleted it meanwhile."""
+    settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
+    names = ("here", "elsewhere", "deleted", "waiting")
+
+    async def decide() -> None:
+        controller = Controller(settings, SimCluster())
+        async with controller.remembering():
+            for name in names:
+                controller.decisions.add(decision(name), controller.clock.now_s(), PENDING, {})
+            for i in range(400):
+                controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), BOUND, {})
+
+    async def outcomes() -> list[str]:
+        on = {"here": "n1", "elsewhere": "n2", "waiting": None}
+        pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
+        controller = Controller(settings, SimCluster())
+        async with controller.remembering():
+            learn(controller.decisions, Listed((), tuple(pods)))
+        async with controller.remembering():
+            return [
+                (await controller.history.about(f"default/{name}"))[0].outcome for name in names
+            ]
+
+    asyncio.run(decide())
+    told = asyncio.run(outcomes())
+    assert told == [BOUND, "failed: the pod is on n2", GONE, PENDING]

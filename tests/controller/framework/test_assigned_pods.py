@@ -1,0 +1,128 @@
+"""Residents as columns, and the nodes' labels as topologies."""
+
+import numpy as np
+import pytest
+from leadline_controller.framework.assigned_pods import Interned, Residents, kind_of
+from leadline_controller.framework.demands import AffinityTerm
+from leadline_controller.framework.model import Requirement
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.selectors import selects
+
+from tests.controller.builders import node, pod
+
+WEB = (Requirement("app", "In", ("web",)),)
+
+
+def test_pods_with_the_same_labels_are_one_kind() -> None:
+    one = kind_of(pod("a", labels={"app": "web", "x": "y"}))
+    assert one == kind_of(pod("b", labels={"x": "y", "app": "web"}))
+    assert one != kind_of(pod("a", labels={"app": "web"}))
+    assert one != kind_of(pod("a", labels={"app": "web", "x": "y"}, namespace="blue"))
+
+
+def test_a_test_is_made_once_for_each_value() -> None:
+    asked: list[int] = []
+
+    def is_even(value: int) -> bool:
+        asked.append(value)
+        return value % 2 == 0
+
+    numbers: Interned[int] = Interned()
+    assert [numbers.number(value) for value in (4, 7, 4)] == [0, 1, 0]
+    assert numbers.where("even", is_even).tolist() == [True, False]
+    numbers.number(8)
+    assert numbers.where("even", is_even).tolist() == [True, False, True]
+    assert asked == [4, 7, 8]
+
+
+def test_what_is_remembered_does_not_grow_with_what_pods_ask() -> None:
+    numbers: Interned[int] = Interned()
+    numbers.number(1)
+    for i in range(5000):
+        numbers.where(i, lambda _: True)
+    assert len(numbers._found) <= 1024
+
+
+def test_residents_by_node() -> None:
+    web, db = pod("w", labels={"app": "web"}), pod("d", labels={"app": "db"}, priority=7)
+    residents = Residents().with_pods([(web, 0), (db, 2), (web, 2)])
+    chosen = residents.of_kind("web", lambda kind: selects(WEB, kind.labels))
+    assert chosen.tolist() == [True, False, True]
+    assert residents.per_node(chosen, 4).tolist() == [1, 0, 1, 0]
+    assert residents.priority.tolist() == [0, 7, 0]
+    assert Residents().of_kind("web", lambda _: True).tolist() == []
+
+
+def test_one_pod_more_leaves_the_others_alone() -> None:
+    before = Residents().with_pods([(pod("a"), 0)])
+    after = before.with_pods([(pod("b", labels={"x": "y"}), 1)])
+    assert (before.node.tolist(), after.node.tolist()) == ([0], [0, 1])
+
+
+def test_anti_affinity_is_known_by_its_topology_keys() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {}}
+    guard = pod(
+        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    )
+    residents = Residents().with_pods([(pod(), 0), (guard, 1)])
+    assert residents.aversions.topology_keys == {"zone"}
+    wanted = AffinityTerm("zone", (), frozenset({"default"}))
+    assert residents.averse("zone", "x", lambda term: term == wanted).tolist() == [False, True]
+
+
+TABLE = NodeTable(
+    [
+        node("n0", labels={"zone": "a", "cores": "4"}),
+        node("n1", labels={"zone": "b", "cores": "8"}),
+        node("n2", labels={"zone": "a", "cores": "many"}),
+        node("n3"),
+    ]
+)
+
+
+def test_a_topology_sums_over_its_domains() -> None:
+    zones = TABLE.topology("zone")
+    assert len(zones) == 2
+    assert zones.codes.tolist() == [1, 2, 1, 0]
+    totals = zones.totals(np.array([1, 10, 100, 1000]))
+    assert totals.tolist() == [0, 101, 10]
+    assert totals[zones.codes].tolist() == [101, 10, 101, 0]
+    with pytest.raises(ValueError, match="read-only"):
+        zones.codes[0] = 7
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "expected"),
+    [
+        ("In", ("a", "z"), "n0 n2"),
+        ("NotIn", ("a",), "n1 n3"),
+        ("Exists", (), "n0 n1 n2"),
+        ("DoesNotExist", (), "n3"),
+    ],
+)
+def test_nodes_by_a_label(operator: str, values: tuple[str, ...], expected: str) -> None:
+    chosen = TABLE.selected((Requirement("zone", operator, values),))
+    assert " ".join(np.array(TABLE.names)[chosen]) == expected
+
+
+def test_nodes_by_a_number_and_by_name() -> None:
+    assert TABLE.selected((Requirement("cores", "Gt", ("4",)),)).tolist() == [0, 1, 0, 0]
+    named = Requirement("metadata.name", "NotIn", ("n1",), on_name=True)
+    assert TABLE.selected((named,)).tolist() == [1, 0, 1, 1]
+
+
+def test_a_term_that_kubernetes_cannot_read_matches_nothing() -> None:
+    broken = (Requirement("zone", "NotIn", ("not a value!",)),)
+    good = (Requirement("zone", "In", ("b",)),)
+    assert TABLE.matching((broken,)).tolist() == [0, 0, 0, 0]
+    assert TABLE.matching((broken, (), good)).tolist() == [0, 1, 0, 0]
+    assert TABLE.reach((good,)).tolist() == [1]
+    assert TABLE.reach(None).tolist() == [0, 1, 2, 3]
+
+
+def test_labels_that_pods_make_up_leave_nothing_behind() -> None:
+    table = NodeTable([node("n", labels={"zone": "a"})])
+    for i in range(100):
+        table.topology(f"example.com/{i}")
+    table.topology("zone")
+    assert set(table._topologies) == {"zone"}

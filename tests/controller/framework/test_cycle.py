@@ -1,0 +1,254 @@
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import (
+    Better,
+    Decision,
+    Filter,
+    Scores,
+    Verdict,
+    best,
+    decide,
+    decide_in_turn,
+)
+from leadline_controller.framework.model import CPU, PODS, Pod
+from leadline_controller.framework.queueing_hints import ANYTHING, News
+from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.view import ClusterView, Ints
+
+from tests.controller.builders import node, pod, view
+from tests.controller.storing import claim, storage_class, using
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Totals as the test sets them."""
+
+    name: ClassVar[str] = "preset"
+    better: ClassVar[Better] = "higher"
+    paper: ClassVar[str] = "none"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    totals: Mapping[str, float] = field(default_factory=dict)
+
+    def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
+        total = np.array([self.totals.get(view.table.names[i], math.nan) for i in candidates])
+        parts = {"half": total / 2}
+        return Scores(candidates, total, best(total, self.better), lambda at: f"no. {at}", parts)
+
+    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
+        return {**pod.requests, "charged": 7}
+
+
+def only(*names: str) -> Filter:
+    def keep(view: ClusterView, _: Pod) -> Verdict:
+        passes = np.array([name in names for name in view.table.names], dtype=np.bool_)
+        return Verdict(passes, lambda i: f"{view.table.names[i]} is not liked")
+
+    return keep
+
+
+NODES = [node("a"), node("b"), node("c")]
+
+
+def run(
+    totals: Mapping[str, float], filters: Mapping[str, Filter] | None = None, seed: int = 0
+) -> Decision:
+    return decide(view(NODES), pod(), filters or {}, Preset(totals), Random(seed))
+
+
+def test_the_best_total_wins() -> None:
+    decision = run({"a": 1.0, "b": 3.0, "c": 2.0})
+    assert (decision.node, decision.why) == ("b", "no. 1")
+    assert decision.scores()["b"] == (3.0, {"half": 1.5})
+    assert decision.rejected() == {}
+
+
+def test_a_rejected_node_never_wins_and_says_why() -> None:
+    decision = run({"a": 1.0, "b": 3.0, "c": 2.0}, {"Like": only("a", "c"), "Love": only("a")})
+    assert decision.node == "a"
+    assert decision.rejected() == {
+        "b": ["Like: b is not liked", "Love: b is not liked"],
+        "c": ["Love: c is not liked"],
+    }
+    assert set(decision.scores()) == {"a"}
+
+
+def test_where_nothing_fits_the_reason_counts_the_filters() -> None:
+    decision = run({"a": 1.0}, {"Like": only("a", "c"), "Love": only("b"), "All": only(*"abc")})
+    assert (decision.node, decision.why) == (None, "0 of 3 nodes fit: 1 Like, 2 Love")
+    assert decision.scores() == {}
+    assert set(decision.rejected()) == {"a", "b", "c"}
+
+
+def test_no_nodes_at_all() -> None:
+    decision = decide(view([]), pod(), {}, Preset(), Random(0))
+    assert (decision.node, decision.why) == (None, "no nodes are known")
+
+
+def test_ties_are_broken_by_the_seed_and_said() -> None:
+    chosen = {run({"a": 1.0, "b": 1.0, "c": 0.0}, seed=seed).node for seed in range(30)}
+    assert chosen == {"a", "b"}
+    first, again = (run({"a": 1.0, "b": 1.0, "c": 0.0}, seed=7) for _ in range(2))
+    assert first.node == again.node
+    assert first.why.endswith("; 2 nodes tied, chosen at random")
+
+
+def test_an_unknown_total_is_told_as_unknown_and_loses() -> None:
+    decision = run({"a": -5.0})
+    assert decision.node == "a"
+    assert decision.scores()["b"] == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (pod(annotations={"data-mb": "?"}), "annotation leadline.dev/data-mb: expected a number"),
+        (pod(schedulingGates=[{"name": "g"}]), "the pod's scheduling gates hold it back"),
+        (
+            pod(annotations={"user-node": "nowhere"}),
+            "annotation leadline.dev/user-node: the cluster has no node 'nowhere'",
+        ),
+    ],
+    ids=["annotation", "gate", "user"],
+)
+def test_a_pod_with_a_problem_goes_nowhere(wanted: Pod, why: str) -> None:
+    decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
+    assert decision.node is None
+    assert decision.why.startswith(why)
+    assert (decision.rejected(), decision.scores()) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("total", "better", "expected"),
+    [
+        ([1.0, 3.0, 3.0], "higher", [1, 2]),
+        ([1.0, 3.0, 1.0], "lower", [0, 2]),
+        ([math.nan, 3.0], "lower", [1]),
+        ([math.nan, math.nan], "higher", [0, 1]),
+        ([-math.inf, 0.0], "higher", [1]),
+    ],
+)
+def test_best(total: list[float], better: Better, expected: list[int]) -> None:
+    assert best(np.array(total), better).tolist() == expected
+
+
+def test_each_pod_sees_what_the_ones_before_took() -> None:
+    def roomy(view: ClusterView, pod: Pod) -> Verdict:
+        return Verdict(view.free(CPU) >= pod.requests[CPU], lambda _: "full")
+
+    pods = [pod(f"p{i}", requests={"cpu": "3"}) for i in range(4)]
+    taken = list(
+        decide_in_turn(
+            view(NODES), pods, {"Fit": roomy}, Preset({"a": 3.0, "b": 2.0, "c": 1.0}), Random(0)
+        )
+    )
+    assert [decision.node for decision, _ in taken] == ["a", "b", "c", None]
+    last = taken[-1][1]
+    assert last.requested_of(CPU).tolist() == [3000, 3000, 3000]
+    assert last.requested_of(PODS).tolist() == [1, 1, 1]
+    assert last.placed_in_run.tolist() == [1, 1, 1]
+    assert last.requested_of("charged").tolist() == [7, 7, 7], "what the strategy charges"
+
+
+def cured_by_eviction(*names: str) -> Filter:
+    def full(view: ClusterView, _: Pod) -> Verdict:
+        could = np.array([name in names for name in view.table.names], dtype=np.bool_)
+        return Verdict(view.table.none(), lambda _: "full", evictable=could)
+
+    return full
+
+
+def crowded(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str:
+    residents = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
+    cluster = view(NODES, residents=residents)
+    named = {f"F{i}": test for i, test in enumerate(filters)}
+    return decide(cluster, wanted, named, Preset(), Random(0)).why
+
+
+@pytest.mark.parametrize(
+    ("wanted", "priorities", "told"),
+    [
+        (pod(priority=5), {"a": 0, "b": 9, "c": 4}, 2),
+        (pod(priority=5), {"a": 5}, 0),
+        (pod(priority=5), {}, 0),
+        (pod(priority=5, preemptionPolicy="Never"), {"a": 0}, 0),
+    ],
+)
+def test_says_where_kube_scheduler_might_push_others_out(
+    wanted: Pod, priorities: Mapping[str, int], told: int
+) -> None:
+    sentence = f"; {told} of them run pods of lower priority, but Leadline does not preempt"
+    why = crowded(wanted, priorities, cured_by_eviction("a", "b", "c"))
+    assert why == "0 of 3 nodes fit: 3 F0" + (sentence if told else "")
+
+
+def test_eviction_is_spoken_of_only_where_it_would_cure_everything() -> None:
+    priorities = {"a": 0, "b": 0, "c": 0}
+    why = crowded(pod(priority=1), priorities, cured_by_eviction("a", "b"), only("b", "c"))
+    assert why.endswith("; 1 of them run pods of lower priority, but Leadline does not preempt")
+    assert "preempt" not in crowded(pod(priority=1), priorities, only())
+
+
+def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
+    def refusing(view: ClusterView, _: Pod) -> Verdict:
+        return Verdict.refused(view, "the claim is gone")
+
+    found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
+    assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
+    assert found.rejected()["a"] == ["Claims: the claim is gone"]
+
+
+def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
+    def hoping(hope: News, *, nowhere: bool = False, passing: int = 0) -> Filter:
+        def test(view: ClusterView, _: Pod) -> Verdict:
+            if nowhere:
+                return Verdict.refused(view, "no claim", hope)
+            return Verdict(np.arange(len(view)) < passing, lambda _: "no", hope=hope)
+
+        return test
+
+    def hope(**filters: Filter) -> News:
+        return run({"a": 1.0}, filters).hope
+
+    some, most = hoping(News.ROOM, passing=2), hoping(News.PORTS, passing=1)
+    assert hope(a=hoping(News.ROOM), b=hoping(News.PORTS, passing=3)) == News.ROOM
+    assert hope(a=some, b=most, c=hoping(News.LABELS)) == News.ROOM | News.PORTS | News.LABELS
+    assert hope(a=hoping(News.ROOM), b=hoping(News.CLAIMS, nowhere=True)) == News.CLAIMS
+    assert hope(a=only()) == ANYTHING  # one that does not say
+
+
+def test_without_nodes_a_pod_hopes_for_one() -> None:
+    assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).hope == News.NODES
+
+
+def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
+    cluster = view(NODES, resources=[storage_class(), claim()])
+    found = decide(cluster, using("c"), FILTERS, Preset({"b": 1.0}), Random(0))
+    assert (found.node, found.volumes()) == ("b", VolumePlan("b", selects=("default/c",)))
+    assert decide(cluster, pod(), FILTERS, Preset(), Random(0)).volumes() is None
+    nowhere = decide(cluster, using("gone"), FILTERS, Preset(), Random(0))
+    assert (nowhere.node, nowhere.volumes()) == (None, None)
+    assert nowhere.why == '0 of 3 nodes fit: VolumeBinding: persistentvolumeclaim "gone" not found'
+
+
+def test_pods_placed_in_turn_see_each_other_and_each_others_volumes() -> None:
+    zone, nodes = "zone", [node(n, labels={"zone": n}) for n in "abc"]
+    terms = {"topologyKey": zone, "labelSelector": {"matchLabels": {"app": "web"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [terms]}
+    shy = [
+        pod(f"p{i}", labels={"app": "web"}, affinity={"podAntiAffinity": required})
+        for i in range(4)
+    ]
+    decisions = decide_in_turn(view(nodes), shy, FILTERS, Preset(), Random(0))
+    assert sorted(str(d.node) for d, _ in decisions) == ["None", "a", "b", "c"]
+    cluster = view(nodes, resources=[storage_class(), claim()])
+    sharing = [using("c", name="first"), using("c", name="second")]
+    found = [d.node for d, _ in decide_in_turn(cluster, sharing, FILTERS, Preset(), Random(1))]
+    assert found[0] == found[1]

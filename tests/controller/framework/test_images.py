@@ -1,0 +1,124 @@
+"""What a node has, waits for and lacks of a pod's images, with numbers worked by hand."""
+
+import numpy as np
+import pytest
+from leadline_controller.framework.images import ImageTable, full_name, read_listed_images
+from leadline_controller.framework.model import Image, Layer, Pod
+from leadline_controller.framework.node_table import NodeTable
+
+from tests.controller.builders import node, view
+
+BASE, WEB, DB = Layer("base", 30.0), Layer("web", 12.0), Layer("db", 50.0)
+IMAGES = ImageTable.of([Image("web:1", (BASE, WEB)), Image("db:1", (BASE, DB))])
+NODES = NodeTable(
+    [
+        node("empty"),
+        node("base", image_layers=frozenset({"base"}), pulling_mb=7.0),
+        node("web", image_layers=frozenset({"base", "web", "other"})),
+    ]
+)
+
+
+def pod(*images: str) -> Pod:
+    return Pod("default", "p", images=images)
+
+
+def test_only_layers_that_are_not_there_are_missing() -> None:
+    assert IMAGES.missing_mb(NODES, pod("web:1")).tolist() == [42.0, 12.0, 0.0]
+    assert IMAGES.cached_mb(NODES, pod("web:1")).tolist() == [0.0, 30.0, 42.0]
+
+
+def test_a_layer_that_two_images_share_counts_once() -> None:
+    both = pod("web:1", "db:1", "web:1")
+    assert IMAGES.missing_mb(NODES, both).tolist() == [92.0, 62.0, 50.0]
+
+
+def test_an_unknown_image_is_unknown_and_not_small() -> None:
+    for strange in (pod("strange:1"), pod()):
+        assert np.isnan(IMAGES.missing_mb(NODES, strange)).all()
+        assert np.isnan(IMAGES.cached_mb(NODES, strange)).all()
+    assert IMAGES.missing_mb(NODES, pod("strange:1", "web:1")).tolist() == [42.0, 12.0, 0.0]
+
+
+def test_what_a_pod_pulls_waits_and_is_missing_no_more() -> None:
+    after = IMAGES.with_pull(NODES, pod("web:1"), 0)
+    assert after.missing_mb(NODES, pod("web:1")).tolist() == [0.0, 12.0, 0.0]
+    assert after.missing_mb(NODES, pod("db:1")).tolist() == [50.0, 50.0, 50.0]
+    assert after.waiting_mb(NODES).tolist() == [42.0, 7.0, 0.0]
+    assert IMAGES.waiting_mb(NODES).tolist() == [0.0, 7.0, 0.0], "the table before stays"
+    again = after.with_pull(NODES, pod("db:1"), 0)
+    assert again.waiting_mb(NODES).tolist() == [92.0, 7.0, 0.0], "the shared layer waits already"
+
+
+def test_a_pod_that_lacks_nothing_changes_nothing() -> None:
+    assert IMAGES.with_pull(NODES, pod("web:1"), 2) is IMAGES
+    assert IMAGES.with_pull(NODES, pod("strange:1"), 0) is IMAGES
+
+
+def test_a_node_that_states_its_queue_has_counted_what_runs_there() -> None:
+    table = IMAGES.with_running(NODES, [(pod("web:1"), 0), (pod("web:1"), 1)])
+    assert table.waiting_mb(NODES).tolist() == [42.0, 7.0, 0.0]
+    assert table.missing_mb(NODES, pod("web:1")).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_placing_a_pod_fills_the_queue_of_its_node() -> None:
+    cluster = view([node("a"), node("b")])
+    assert cluster.images.waiting_mb(cluster.table).tolist() == [0.0, 0.0]
+    known = ImageTable.of([Image("web:1", (BASE, WEB))])
+    after = IMAGES.with_pull(cluster.table, pod("web:1"), 1)
+    assert after.queue_mb == known.with_pull(cluster.table, pod("web:1"), 1).queue_mb == {1: 42.0}
+
+
+def test_what_nodes_list_stands_in_for_the_catalogue() -> None:
+    listed = Image("docker.io/library/web:1", (Layer("docker.io/library/web@sha256:1", 42.0),))
+    there = frozenset({"docker.io/library/web@sha256:1"})
+    table = NodeTable([node("a"), node("b", images=(listed,), image_layers=there)])
+    assert ImageTable().missing_mb(table, pod("web:1")).tolist() == [42.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("web", "docker.io/library/web:latest"),
+        ("web:1", "docker.io/library/web:1"),
+        ("web@sha256:ab", "docker.io/library/web@sha256:ab"),
+        ("me/web", "docker.io/me/web:latest"),
+        ("docker.io/web:1", "docker.io/library/web:1"),
+        ("localhost/web:1", "localhost/web:1"),
+        ("host:5000/web", "host:5000/web:latest"),
+        ("example.org/a/web:1", "example.org/a/web:1"),
+    ],
+)
+def test_a_name_is_completed_as_the_runtime_does(name: str, full: str) -> None:
+    assert full_name(name) == full
+    assert full_name(full) == full
+
+
+def test_an_image_of_a_nodes_status_stands_for_one_layer() -> None:
+    names = ["docker.io/library/web:1", "docker.io/library/web@sha256:1"]
+    found = list(read_listed_images([{"names": names, "sizeBytes": 42_000_000}]))
+    layer = Layer("docker.io/library/web@sha256:1", 42.0)
+    assert found == [Image(names[0], (layer,)), Image(names[1], (layer,))]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        None,
+        {},
+        ["x"],
+        [{"names": None, "sizeBytes": 1}],
+        [{"names": [], "sizeBytes": 1}],
+        [{"names": [1], "sizeBytes": 1}],
+        [{"names": ["a"], "sizeBytes": -1}],
+        [{"names": ["a"], "sizeBytes": "1"}],
+    ],
+)
+def test_what_cannot_be_read_of_a_nodes_images_is_passed_over(listed: object) -> None:
+    assert list(read_listed_images(listed)) == []
+
+
+def test_names_longer_than_any_reference_are_passed_over() -> None:
+    names = ["x" * 513, *(f"app-{i}" for i in range(40))]
+    found = list(read_listed_images([{"names": names, "sizeBytes": 1}]))
+    assert [image.name for image in found] == [full_name(f"app-{i}") for i in range(16)]

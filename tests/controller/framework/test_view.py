@@ -1,0 +1,108 @@
+import math
+
+import numpy as np
+import pytest
+from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link
+from leadline_controller.framework.view import LinkTable
+
+from tests.controller.builders import GIB, node, pod, view
+
+INDEX = {"n1": 0, "n2": 1, "n3": 2, "n4": 3}
+# Table 5 of the DACS paper without its master.
+LINKS = [Link("n1", "n2", 160.0), Link("n1", "n3", 150.0), Link("n3", "n2", 10.0)]
+
+
+def test_free_is_allocatable_less_requested() -> None:
+    cluster = view([node("a", cores=4), node("b", cores=2)], requested={CPU: [1500, 2500]})
+    assert cluster.free(CPU).tolist() == [2500, -500]
+    assert cluster.free(MEMORY).tolist() == [8 * GIB, 8 * GIB]
+    assert cluster.free("example.com/gpu").tolist() == [0, 0]
+
+
+def test_bandwidth_is_as_stated_else_as_measured_else_unknown() -> None:
+    cluster = view(
+        [node("a", bandwidth_mbps=100.0), node("b"), node("c")],
+        metrics={"bandwidth_mbps": [90.0, 80.0, math.nan]},
+        bandwidth_requested_mbps=[30.0, 30.0, 30.0],
+    )
+    assert cluster.bandwidth_free_mbps()[:2].tolist() == [70.0, 50.0]
+    assert math.isnan(cluster.bandwidth_free_mbps()[2])
+
+
+def test_placing_gives_a_new_view_and_leaves_the_old() -> None:
+    before = view([node("a"), node("b")])
+    wanted = pod(
+        requests={"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"},
+        annotations={"bandwidth-mbps": "20"},
+        hostNetwork=True,
+        containers=[{"name": "c", "ports": [{"containerPort": 80}]}],
+    )
+    after = before.with_placement(wanted, 1)
+    assert after.requested_of(PODS).tolist() == [0, 1]
+    assert after.bandwidth_requested_mbps.tolist() == [0.0, 20.0]
+    assert after.placed_in_run.tolist() == [0, 1]
+    assert after.host_ports == {1: (HostPort("0.0.0.0", "TCP", 80),)}
+    assert before.requested_of(PODS).tolist() == [0, 0]
+    assert before.bandwidth_requested_mbps.tolist() == [0.0, 0.0]
+    assert before.placed_in_run.tolist() == [0, 0]
+    assert before.host_ports == {}
+
+
+def test_a_charge_stands_for_the_requests() -> None:
+    after = view([node("a")]).with_placement(pod(requests={"cpu": "1"}), 0, {CPU: 2500})
+    assert after.requested_of(CPU).tolist() == [2500]
+    assert after.requested_of(PODS).tolist() == [0]
+
+
+def test_shared_columns_cannot_be_written() -> None:
+    table = view([node("a")]).table
+    for column in (table.allocatable(CPU), table.mask("m", lambda _: True)):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 0
+
+
+def test_names_that_pods_make_up_leave_nothing_behind() -> None:
+    table = view([node("a")]).table
+    for i in range(100):
+        table.allocatable(f"example.com/{i}")
+    assert set(table._allocatable) == set()
+    table.allocatable(CPU)
+    assert set(table._allocatable) == {CPU}
+
+
+def test_round_trips_are_symmetric_and_nan_where_unmeasured() -> None:
+    table = LinkTable(INDEX, LINKS)
+    np.testing.assert_equal(table.rtt_ms_from(0), [math.nan, 160.0, 150.0, math.nan])
+    np.testing.assert_equal(table.rtt_ms_from(1), [160.0, math.nan, 10.0, math.nan])
+    assert np.isnan(table.rtt_ms_from(3)).all()
+    assert table.worst_rtt_ms == 160.0
+
+
+def test_mean_and_deviation_are_those_of_equations_12_and_13() -> None:
+    mean, deviation = LinkTable(INDEX, LINKS).rtt_mean_and_deviation_ms(np.ones(4, dtype=np.bool_))
+    np.testing.assert_allclose(mean[:3], [155.0, 85.0, 80.0])
+    np.testing.assert_allclose(deviation[:3], [5.0, 75.0, 70.0])
+    assert math.isnan(mean[3])
+    assert math.isnan(deviation[3])
+
+
+def test_only_round_trips_to_the_nodes_asked_about_count() -> None:
+    among = np.array([True, False, True, True])
+    mean, deviation = LinkTable(INDEX, LINKS).rtt_mean_and_deviation_ms(among)
+    np.testing.assert_allclose(mean[:3], [150.0, 85.0, 150.0])
+    np.testing.assert_allclose(deviation[:3], [0.0, 75.0, 0.0])
+
+
+def test_links_without_a_round_trip_or_to_strangers_are_left_out() -> None:
+    table = LinkTable(INDEX, [Link("n1", "n2", None, 90.0), Link("n1", "gone", 5.0)])
+    assert math.isnan(table.worst_rtt_ms)
+    assert np.isnan(table.rtt_ms_from(0)).all()
+    mean, _ = table.rtt_mean_and_deviation_ms(np.ones(4, dtype=np.bool_))
+    assert np.isnan(mean).all()
+
+
+def test_equal_round_trips_never_deviate_by_a_rounding_error() -> None:
+    index = {f"n{i}": i for i in range(8)}
+    links = [Link("n0", f"n{i}", 0.1) for i in range(1, 8)]
+    _, deviation = LinkTable(index, links).rtt_mean_and_deviation_ms(np.ones(8, dtype=np.bool_))
+    assert deviation[0] == pytest.approx(0.0, abs=1e-6)

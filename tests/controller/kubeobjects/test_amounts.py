@@ -1,0 +1,209 @@
+"""What a pod asks for, against Kubernetes' own rules for effective requests."""
+
+from typing import Any
+
+import pytest
+from leadline_controller.framework.quantity import MAX_AMOUNT
+from leadline_controller.kubeobjects.amounts import pod_limits, pod_requests, read_amounts
+from leadline_controller.parsing.fields import FieldError, Fields
+
+MIB = 1024**2
+
+
+def requests(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
+    return pod_requests(Fields(spec, "spec"), Fields(status or {}, "status"))
+
+
+def container(cpu: str | None = None, memory: str | None = None, **more: Any) -> dict[str, Any]:
+    amounts = {k: v for k, v in {"cpu": cpu, "memory": memory}.items() if v is not None}
+    return {"name": "c", "resources": {"requests": amounts}, **more}
+
+
+def sidecar(cpu: str) -> dict[str, Any]:
+    return container(cpu, restartPolicy="Always")
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"containers": []}, None),
+        ({"containers": [container("1"), container("500m")]}, 1500),
+        # Init containers run one after the other: the largest counts, not their sum.
+        (
+            {"containers": [container("1")], "initContainers": [container("2"), container("3")]},
+            3000,
+        ),
+        ({"containers": [container("4")], "initContainers": [container("3")]}, 4000),
+        # Sidecars run beside the containers and beside the init containers after them.
+        ({"containers": [container("1")], "initContainers": [sidecar("1")]}, 2000),
+        (
+            {"containers": [container("1")], "initContainers": [sidecar("1"), container("3")]},
+            4000,
+        ),
+        (
+            {"containers": [container("1")], "initContainers": [container("3"), sidecar("1")]},
+            3000,
+        ),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [sidecar("1"), container("2"), sidecar("1")],
+            },
+            3000,
+        ),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("2")],
+                "overhead": {"cpu": "250m"},
+            },
+            2250,
+        ),
+        # Pod-level requests stand in place of the containers', also when they are larger.
+        ({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}, 2000),
+        (
+            {
+                "containers": [container("1")],
+                "resources": {"requests": {"cpu": "2"}},
+                "overhead": {"cpu": "100m"},
+            },
+            2100,
+        ),
+        # A pod-level limit alone asks for itself only where no container asks.
+        ({"containers": [container("1")], "resources": {"limits": {"cpu": "2"}}}, 1000),
+        ({"containers": [container()], "resources": {"limits": {"cpu": "2"}}}, 2000),
+        # Who states only a limit asks for that much, as the API server defaults it.
+        ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
+        (
+            {
+                "containers": [
+                    {"name": "c", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}}
+                ]
+            },
+            1000,
+        ),
+        ({"containers": [container("1e30"), container("1e30")]}, MAX_AMOUNT),
+    ],
+)
+def test_effective_cpu_request(spec: dict[str, Any], cpu: int | None) -> None:
+    assert requests(spec).get("cpu") == cpu
+
+
+def test_resources_are_counted_apart() -> None:
+    spec = {
+        "containers": [container("1", "100Mi"), container("1", "100Mi")],
+        "initContainers": [container("100m", "500Mi")],
+    }
+    assert requests(spec) == {"cpu": 2000, "memory": 500 * MIB}
+
+
+def test_extended_resources_count_and_stay_out_of_pod_level() -> None:
+    spec = {
+        "containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "2"}}}],
+        "resources": {"limits": {"example.com/gpu": "5"}},
+    }
+    assert requests(spec) == {"example.com/gpu": 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "cpu"),
+    [
+        # Growing: the spec asks for more than is in force yet.
+        ({"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}, 2000),
+        # Shrinking: the kubelet still holds more.
+        ({"allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}, 3000),
+        ({"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "4"}}}, 4000),
+    ],
+)
+def test_a_pod_in_the_middle_of_a_resize_is_charged_the_largest(
+    status: dict[str, Any], cpu: int
+) -> None:
+    found = requests(
+        {"containers": [container("2")]}, {"containerStatuses": [{"name": "c", **status}]}
+    )
+    assert found == {"cpu": cpu}
+
+
+def test_a_resize_that_cannot_be_is_not_charged() -> None:
+    status = {
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        "containerStatuses": [
+            {"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {}}}
+        ],
+    }
+    assert requests({"containers": [container("64")]}, status) == {"cpu": 1000}
+
+
+def test_a_container_that_asks_for_nothing_is_charged_what_it_still_has() -> None:
+    status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    assert requests({"containers": [container()]}, status) == {"cpu": 2000}
+
+
+def test_of_init_containers_only_sidecars_are_resized() -> None:
+    status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
+    assert requests({"initContainers": [container("1")]}, status) == {"cpu": 1000}
+    assert requests({"initContainers": [sidecar("1")]}, status) == {"cpu": 3000}
+
+
+@pytest.mark.parametrize(("reason", "cpu"), [("Deferred", 5000), ("Infeasible", 3000)])
+def test_a_resize_of_the_whole_pod(reason: str, cpu: int) -> None:
+    spec = {"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}
+    status = {
+        "conditions": [{"type": "PodResizePending", "reason": reason}],
+        "allocatedResources": {"cpu": "3"},
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}},
+    }
+    assert requests(spec, status) == {"cpu": cpu}
+
+
+def limited(cpu: str | None, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"limits": {} if cpu is None else {"cpu": cpu}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [limited("1"), limited("2")]}, {"cpu": 3000}),
+        ({"containers": [limited("1"), limited(None)]}, {}),
+        (
+            {
+                "containers": [limited("1")],
+                "initContainers": [limited("1", restartPolicy="Always")],
+            },
+            {"cpu": 2000},
+        ),
+        ({"containers": [limited("1")], "initContainers": [limited(None)]}, {"cpu": 1000}),
+        ({"containers": [limited(None)], "resources": {"limits": {"cpu": "4"}}}, {"cpu": 4000}),
+        ({"containers": [limited("1")], "overhead": {"cpu": "250m"}}, {"cpu": 1250}),
+        ({"containers": []}, {}),
+    ],
+)
+def test_limits_of_the_whole_pod(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    assert pod_limits(Fields(spec, "spec")) == expected
+
+
+@pytest.mark.parametrize(
+    ("amounts", "message"),
+    [
+        ({"cpu": "lots"}, "r.cpu: 'lots' is no quantity: expected a number like 500m, 4Gi or 2"),
+        ({"cpu": True}, "r.cpu: expected a quantity like 500m, 4Gi or 2, got true"),
+        ({"memory": None}, "r.memory: expected a quantity like 500m, 4Gi or 2, got nothing"),
+        ({"memory": "-1"}, "r.memory: expected a quantity of 0 or more, got text '-1'"),
+        ({"memory": float("nan")}, "r.memory: 'nan' is no quantity"),
+        ({"memory": 2**100_000}, "r.memory: far too large"),
+    ],
+    ids=["text", "flag", "null", "negative", "nan", "huge"],
+)
+def test_a_bad_amount_names_its_place(amounts: dict[str, Any], message: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        read_amounts(Fields(amounts, "r"))
+    assert str(caught.value).startswith(message)
+
+
+def test_numbers_are_quantities_too() -> None:
+    assert read_amounts(Fields({"cpu": 2, "memory": 1e9, "pods": 3}, "r")) == {
+        "cpu": 2000,
+        "memory": 10**9,
+        "pods": 3,
+    }

@@ -1,0 +1,71 @@
+"""Pods that demand more than real ones do are refused before they cost anything."""
+
+from random import Random
+
+import pytest
+from leadline_controller.filters import FILTERS
+from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
+from leadline_controller.framework.cycle import decide
+from leadline_controller.kubeobjects.limits import MOST_DEMANDS, MOST_VALUES, MOST_VOLUMES
+from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.strategies.kube_default import KubeDefault
+
+from tests.attack.hostile_pods import KINDS, largest, manifest
+from tests.bench.predicates import HOST
+from tests.controller.builders import node, pod, view
+
+SIZE = 300_000  # bytes, far over every limit
+VOLUMES = [kind for kind in KINDS if "claims" in kind or kind == "disks"]
+VALUES = [kind for kind in KINDS if "values" in kind or kind in ("labels", "host ports")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pod_with_too_much_is_refused_in_one_sentence(kind: str) -> None:
+    made = manifest(kind, SIZE if kind not in VALUES else 2 * SIZE)
+    read = read_pod(made)
+    limit = MOST_VOLUMES if kind in VOLUMES else MOST_VALUES if kind in VALUES else MOST_DEMANDS
+    assert read.problem is not None
+    assert read.problem.startswith(f"the pod has more than {limit} ")
+    assert read.problem.endswith(", more than Leadline evaluates")
+    demands = read.affinity, read.anti_affinity, read.spread, read.required_affinity
+    assert not any(demands)
+    decision = decide(view([node("n1")]), read, FILTERS, KubeDefault(), Random(0))
+    assert (decision.node, decision.why) == (None, read.problem)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pod_within_the_limits_is_evaluated(kind: str) -> None:
+    read = read_pod(largest(kind, 12_000))
+    assert read.problem is None
+    nodes = [node(f"n{i}", labels={HOST: f"n{i}"}) for i in range(3)]
+    decision = decide(view(nodes), read, FILTERS, KubeDefault(), Random(0))
+    assert decision.node or decision.why.startswith("0 of 3 nodes fit: ")
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    # One for the resource that every pod is: itself.
+    fits = {f"k{i}": "v" for i in range(MOST_DEMANDS)}
+    assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": fits}}).problem is None
+    over = {**fits, "one": "more"}
+    assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": over}}).problem
+
+
+def test_one_that_is_on_a_node_still_counts_and_keeps_others_out_of_its_domains() -> None:
+    made = manifest("anti-affinity terms", SIZE)
+    made["spec"]["nodeName"] = "n1"
+    requests = {"cpu": "2", "memory": "1Gi"}
+    made["spec"]["containers"] = [{"name": "c", "resources": {"requests": requests}}]
+    resident = read_pod(made)
+    assert resident.requests["cpu"] == 2000
+    assert [term.topology_key for term in resident.anti_affinity] == [HOST]
+    nodes = [node(name, labels={HOST: name}) for name in ("n1", "n2")]
+    verdict = inter_pod_affinity(view(nodes, residents=[resident]), pod("any"))
+    assert verdict.passes.tolist() == [False, True]
+
+
+def test_one_with_many_volumes_keeps_its_own_anti_affinity() -> None:
+    made = manifest("disks", SIZE)
+    made["spec"] |= manifest("anti-affinity, the same term", 1_000)["spec"] | {"nodeName": "n1"}
+    resident = read_pod(made)
+    assert len(resident.disks) > MOST_VOLUMES
+    assert resident.anti_affinity[0].selector

@@ -1,0 +1,396 @@
+from typing import Any
+
+import pytest
+from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    HostPort,
+    Node,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from leadline_controller.kubeobjects.manifest import read_node, read_pod
+from leadline_controller.parsing.fields import FieldError
+
+from tests.controller.builders import GIB, manifest
+
+NODE = {
+    "metadata": {
+        "name": "pi-1",
+        "labels": {"leadline.dev/tier": "edge", "leadline.dev/bandwidth-mbps": "100"},
+    },
+    "spec": {
+        "unschedulable": True,
+        "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}, {"key": "e", "effect": "x"}],
+    },
+    "status": {
+        "allocatable": {"cpu": "3900m", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+def test_reads_a_node() -> None:
+    assert read_node(NODE) == Node(
+        name="pi-1",
+        allocatable={CPU: 3900, MEMORY: 8 * GIB, PODS: 110},
+        labels={"leadline.dev/tier": "edge", "leadline.dev/bandwidth-mbps": "100"},
+        taints=(Taint("k", "v", "NoSchedule"), Taint("e", "", "x")),
+        unschedulable=True,
+        ready=True,
+        tier="edge",
+        bandwidth_mbps=100.0,
+    )
+
+
+def test_what_a_node_lists_of_its_images_is_known_and_no_reason_to_refuse_it() -> None:
+    names = ["docker.io/library/web@sha256:1", "docker.io/library/web:1"]
+    listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": 7}]
+    node = read_node({"metadata": {"name": "n"}, "status": {"images": listed}})
+    assert [image.name for image in node.images] == names
+    assert node.image_layers == {names[0]}
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown", None])
+def test_only_ready_true_is_ready(status: str | None) -> None:
+    conditions = [] if status is None else [{"type": "Ready", "status": status}]
+    node = read_node({"metadata": {"name": "n"}, "status": {"conditions": conditions}})
+    assert not node.ready
+
+
+@pytest.mark.parametrize("label", ["fast", "nan", "inf", "-1", ""])
+def test_a_bandwidth_label_that_is_no_number_says_nothing(label: str) -> None:
+    labels = {"leadline.dev/bandwidth-mbps": label}
+    assert read_node({"metadata": {"name": "n", "labels": labels}}).bandwidth_mbps is None
+
+
+def test_reads_a_pod() -> None:
+    found = read_pod(
+        {
+            "metadata": {
+                "name": "web-1",
+                "namespace": "shop",
+                "uid": "u1",
+                "labels": {"app": "web"},
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "annotations": {"leadline.dev/data-mb": "5"},
+            },
+            "spec": {
+                "schedulerName": "leadline",
+                "priority": -5,
+                "nodeName": "n1",
+                "nodeSelector": {"disk": "ssd"},
+                "schedulingGates": [{"name": "g"}],
+                "tolerations": [{"key": "k", "operator": ""}, {"operator": "Exists"}],
+                "containers": [
+                    {"name": "c", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}
+                ],
+            },
+            "status": {"phase": "Running"},
+        }
+    )
+    assert (found.key, found.uid, found.labels) == ("shop/web-1", "u1", {"app": "web"})
+    assert found.requests == {CPU: 1000, PODS: 1}
+    assert found.limits == {}
+    assert (found.scheduler_name, found.priority, found.node_name) == ("leadline", -5, "n1")
+    assert found.node_selector == {"disk": "ssd"}
+    assert found.tolerations == (Toleration("k", "Equal"), Toleration("", "Exists"))
+    assert found.images == ("web:1",)
+    assert found.hints.data_mb == 5.0
+    assert (found.gated, found.terminating, found.finished) == (True, True, False)
+    assert found.problem is None
+
+
+def test_a_bare_pod_has_kubernetes_defaults() -> None:
+    found = read_pod({"metadata": {"name": "p"}})
+    assert (found.key, found.scheduler_name) == ("default/p", "default-scheduler")
+    assert found.requests == {PODS: 1}
+    assert found.required_affinity is None
+    assert found.node_name is None
+
+
+@pytest.mark.parametrize(("phase", "finished"), [("Succeeded", True), ("Failed", True)])
+def test_ended_pods_are_finished(phase: str, finished: bool) -> None:
+    assert read_pod({"metadata": {"name": "p"}, "status": {"phase": phase}}).finished is finished
+
+
+def ports(**spec: Any) -> tuple[HostPort, ...]:
+    return read_pod({"metadata": {"name": "p"}, "spec": spec}).host_ports
+
+
+def port(**fields: Any) -> dict[str, Any]:
+    return {"name": "c", "ports": [fields]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [port(containerPort=80)]}, ()),
+        ({"containers": [port(hostPort=80)]}, (HostPort("0.0.0.0", "TCP", 80),)),
+        (
+            {"containers": [port(hostPort=53, protocol="UDP", hostIP="10.0.0.1")]},
+            (HostPort("10.0.0.1", "UDP", 53),),
+        ),
+        ({"containers": [port(hostPort=80, hostIP="")]}, (HostPort("0.0.0.0", "TCP", 80),)),
+        # On the host's network every container port is a host port.
+        (
+            {"hostNetwork": True, "containers": [port(containerPort=80)]},
+            (HostPort("0.0.0.0", "TCP", 80),),
+        ),
+        # An init container gives its ports back; a sidecar holds them.
+        ({"containers": [], "initContainers": [port(hostPort=80)]}, ()),
+        (
+            {
+                "containers": [],
+                "initContainers": [{**port(hostPort=80), "restartPolicy": "Always"}],
+            },
+            (HostPort("0.0.0.0", "TCP", 80),),
+        ),
+    ],
+)
+def test_host_ports(spec: dict[str, Any], expected: tuple[HostPort, ...]) -> None:
+    assert ports(**spec) == expected
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def pod_affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def expressing(operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": "app", "operator": operator, "values": list(values)}]}
+
+
+WEB = Requirement("app", "In", ("web",))
+OWN = Requirement("rev", "In", ("7",))
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        ({}, AffinityTerm("z", None, frozenset({"shop"}))),
+        ({"labelSelector": {}}, AffinityTerm("z", (), frozenset({"shop"}))),
+        ({"namespaces": ["a", "b"]}, AffinityTerm("z", None, frozenset({"a", "b"}))),
+        # A namespace selector stands in for the pod's own namespace, also an empty one.
+        ({"namespaceSelector": {}}, AffinityTerm("z", None, frozenset(), ())),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev", "none"]},
+            AffinityTerm("z", (WEB, OWN), frozenset({"shop"})),
+        ),
+        (
+            {"labelSelector": {}, "mismatchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "NotIn", ("7",)),), frozenset({"shop"})),
+        ),
+        # The API server has written the value in when the pod was made; labels change.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            AffinityTerm("z", (Requirement("rev", "In", ("6",)),), frozenset({"shop"})),
+        ),
+        ({"matchLabelKeys": ["rev"]}, AffinityTerm("z", None, frozenset({"shop"}))),
+    ],
+)
+def test_terms_of_pod_affinity(term: dict[str, Any], expected: AffinityTerm) -> None:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", **term}]
+        }
+        made = manifest(namespace="shop", labels={"rev": "7"}, affinity={kind: required})
+        found = read_pod(made)
+        terms = found.affinity if kind == "podAffinity" else found.anti_affinity
+        assert terms == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        ({}, (SpreadConstraint("z", 1, None),)),
+        ({"whenUnsatisfiable": "ScheduleAnyway"}, ()),
+        ({"maxSkew": 3, "minDomains": 2}, (SpreadConstraint("z", 3, None, min_domains=2),)),
+        (
+            {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"},
+            (SpreadConstraint("z", 1, None, honor_affinity=False, honor_taints=True),),
+        ),
+        (
+            {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (WEB, OWN)),),
+        ),
+        # Here, unlike in affinities, the label as it is now counts as well.
+        (
+            {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
+            (SpreadConstraint("z", 1, (Requirement("rev", "In", ("6",)), OWN)),),
+        ),
+    ],
+)
+def test_spread_constraints(
+    constraint: dict[str, Any], expected: tuple[SpreadConstraint, ...]
+) -> None:
+    whole = {"topologyKey": "z", "maxSkew": 1, **constraint}
+    made = manifest(labels={"rev": "7"}, topologySpreadConstraints=[whole])
+    assert read_pod(made).spread == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "claims", "disks"),
+    [
+        ({"emptyDir": {}}, (), ()),
+        ({"persistentVolumeClaim": {"claimName": "c"}}, (ClaimUse("c"),), ()),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, (ClaimUse("v", ephemeral=True),), ()),
+        (
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+            (),
+            (Disk("gcePersistentDisk", "d", read_only=True),),
+        ),
+        (
+            {"rbd": {"image": "i", "monitors": ["m"]}},
+            (),
+            (Disk("rbd", "rbd/i", frozenset({"m"})),),
+        ),
+    ],
+)
+def test_volumes(
+    source: dict[str, Any], claims: tuple[ClaimUse, ...], disks: tuple[Disk, ...]
+) -> None:
+    found = read_pod(manifest(volumes=[{"name": "v", **source}]))
+    assert (found.claims, found.disks, found.problem) == (claims, disks, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        ({}, ()),
+        (
+            {"initContainers": [{"restartPolicyRules": [{"action": "RestartAllContainers"}]}]},
+            ("RestartAllContainersOnContainerExits",),
+        ),
+        ({"initContainers": [{"restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"hostNetwork": True, "hostUsers": False}, ("UserNamespacesHostNetworkSupport",)),
+        ({"hostNetwork": True}, ()),
+        ({"hostUsers": False}, ()),
+    ],
+)
+def test_what_the_kubelet_has_to_declare(spec: dict[str, Any], features: tuple[str, ...]) -> None:
+    assert read_pod(manifest(**spec)).features == features
+
+
+def test_required_node_affinity_is_a_list_of_terms() -> None:
+    terms = affinity(
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        {},
+    )
+    assert read_pod(manifest(affinity=terms)).required_affinity == (
+        (Requirement("zone", "In", ("a", "b")),),
+        (Requirement("metadata.name", "In", ("n1",), on_name=True),),
+        (),
+    )
+
+
+def test_preferred_affinity_demands_nothing() -> None:
+    preferred: dict[str, Any] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}
+    }
+    found = read_pod(manifest(affinity=preferred))
+    assert (found.required_affinity, found.problem) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, None),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims is not supported"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "schedulingGroup is not supported"),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, None),
+        ({"volumes": [{"name": "data", "nfs": {"server": "s", "path": "/"}}]}, None),
+        (
+            {"volumes": [{"name": "d", "hologram": {}}]},
+            "volumes of kind hologram are not supported",
+        ),
+        ({"volumes": [{"name": "data", "emptyDir": {}}]}, None),
+    ],
+)
+def test_what_is_not_modelled_is_a_problem_and_never_guessed(
+    spec: dict[str, Any], problem: str | None
+) -> None:
+    found = read_pod(manifest(**spec)).problem
+    assert found is None if problem is None else problem in (found or "")
+
+
+def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
+    problem = read_pod(manifest(annotations={"data-mb": "much"})).problem
+    assert problem is not None
+    assert problem.startswith("annotation leadline.dev/data-mb: expected a number")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"containers": [{"resources": {"requests": {"cpu": "x"}}}]}, "requests.cpu: 'x' is no"),
+        ({"containers": {}}, "pod.spec.containers: expected a list"),
+        ({"priority": "high"}, "pod.spec.priority: expected a whole number"),
+        ({"containers": [port(hostPort=70000)]}, "hostPort: expected a whole number from 0"),
+        ({"containers": [port(hostPort=80.5)]}, "hostPort: expected a whole number from 0"),
+        ({"nodeSelector": {"a": 1}}, "pod.spec.nodeSelector.a: expected text, got 1"),
+        (
+            {"affinity": affinity({"matchExpressions": [{"key": "a", "operator": "Like"}]})},
+            "operator: expected one of In, NotIn, Exists, DoesNotExist, Gt, Lt, got text 'Like'",
+        ),
+        (
+            {"affinity": pod_affinity({"labelSelector": {}})},
+            "topologyKey: expected text, got nothing",
+        ),
+        (
+            {"affinity": pod_affinity({"topologyKey": ""})},
+            "topologyKey: expected the name of a node label",
+        ),
+        (
+            {
+                "affinity": pod_affinity(
+                    {"topologyKey": "z", "labelSelector": expressing("Gt", "1")}
+                )
+            },
+            "operator: expected one of In, NotIn, Exists, DoesNotExist, got text 'Gt'",
+        ),
+        (
+            {"affinity": pod_affinity({"topologyKey": "z", "labelSelector": expressing("In")})},
+            "labelSelector: expected a label selector; app In [] is none",
+        ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z"}]},
+            "maxSkew: expected a whole number",
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "Sometimes"}]},
+            "whenUnsatisfiable: expected DoNotSchedule or ScheduleAnyway",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "z", "maxSkew": 1, "nodeTaintsPolicy": "Maybe"}
+                ]
+            },
+            "nodeTaintsPolicy: expected Honor or Ignore",
+        ),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {}}]},
+            "claimName: expected text, got nothing",
+        ),
+        (
+            {"affinity": affinity({"matchFields": [{"key": "spec.x", "operator": "In"}]})},
+            "key: expected metadata.name, the only field there is",
+        ),
+    ],
+)
+def test_what_the_api_server_would_refuse_is_an_error_with_its_place(
+    spec: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(FieldError) as caught:
+        read_pod({"metadata": {"name": "p"}, "spec": spec})
+    assert str(caught.value).startswith("pod.")
+    assert message in str(caught.value)

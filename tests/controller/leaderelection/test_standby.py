@@ -1,0 +1,107 @@
+"""A scheduler that is one of several: what it does without the Lease, and when it gets it."""
+
+import asyncio
+
+from leadline_controller.framework.ports import NotLeadingError
+from leadline_controller.leaderelection.elector import Elector
+from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
+from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.snapshot.memory_lease import SimLease
+
+from tests.controller.leaderelection.test_elector import running
+from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+
+
+def candidate(cluster: CountingCluster, lease: SimLease, clock: SimClock, name: str) -> Stage:
+    return Stage(cluster, clock=clock, leadership=Elector(lease, name, clock))
+
+
+def elector(stage: Stage) -> Elector:
+    assert isinstance(stage.leadership, Elector)
+    return stage.leadership
+
+
+async def test_standing_by_it_knows_everything_and_does_nothing() -> None:
+    lease, clock = SimLease(), SimClock()
+    lease.steal("other", 10)
+    cluster = CountingCluster([node("n1"), node("n2")], [pod("a"), pod("huge", cpu=90_000)])
+    stage = candidate(cluster, lease, clock, "me")
+    async with running(clock, elector(stage)), stage.running():
+        cluster.put_pod(pod("theirs", node_name="n2"))
+        await clock.advance(9)
+        assert cluster.asked == {}
+        assert (stage.decisions.get("default/a"), stage.events("huge")) == (None, [])
+        assert stage.cpu_requested() == {"n1": 0, "n2": 500}
+        await clock.advance(4)
+    assert cluster.bound == {"default/a": 1}
+    assert [event.reason for event in stage.events("huge")] == ["FailedScheduling"]
+
+
+async def test_of_two_only_one_binds_and_the_other_takes_over() -> None:
+    lease, clock = SimLease(), SimClock()
+    cluster = CountingCluster([node("n1")])
+    first, second = (candidate(cluster, lease, clock, name) for name in ("a", "b"))
+    async with (
+        running(clock, elector(first)) as (leading,),
+        running(clock, elector(second)),
+        first.running(),
+        second.running(),
+    ):
+        for number in range(5):
+            cluster.put_pod(pod(f"early-{number}"))
+        await clock.advance(5)
+        assert first.outcome("early-0") == "bound"
+        leading.cancel()
+        await clock.advance(0)
+        cluster.put_pod(pod("late"))
+        await clock.advance(3)
+    assert (first.outcome("late"), second.outcome("late")) == (None, "bound")
+    assert second.outcome("early-0") is None
+    assert cluster.asked == cluster.bound == {pod.key: 1 for pod in cluster.pods}
+
+
+async def test_a_pod_whose_binding_came_too_late_is_kept_without_a_word() -> None:
+    """The fence closed between the decision and the request: the next leader's pod, or ours
+    again later."""
+    cluster = CountingCluster([node("n1")])
+    stage = Stage(cluster)
+    async with stage.running():
+        cluster.fail_next_bind(NotLeadingError("this controller leads no longer"))
+        cluster.put_pod(pod("a"))
+        await stage.clock.advance(0)
+        assert stage.cpu_requested() == {"n1": 0}
+        assert stage.events("a") == []
+        assert stage.outcome("a") == "failed: this controller leads no longer"
+        await stage.clock.advance(2)
+    assert cluster.bound == {"default/a": 1}
+
+
+async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
+    """Bindings that hang fill all slots; what comes free after the deadline is left alone."""
+    lease, clock = SimLease(), SimClock()
+    pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
+    cluster = CountingCluster([node("n1", cpu=90_000, pods=1000)], pods)
+    cluster.gate.clear()
+    stage = candidate(cluster, lease, clock, "me")
+    async with running(clock, elector(stage)) as (renewing,), stage.running():
+        for _ in range(10):
+            await clock.advance(0)
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
+        renewing.cancel()
+        await clock.advance(8)
+        cluster.gate.set()
+        await clock.advance(20)
+        assert len(cluster.asked) == BINDINGS_AT_ONCE
+        assert len(cluster.bound) == BINDINGS_AT_ONCE
+        assert not elector(stage).leads()
+
+
+async def test_ending_while_it_stands_by_hangs_on_nothing() -> None:
+    lease, clock = SimLease(), SimClock()
+    lease.steal("other", 1000)
+    stage = candidate(CountingCluster([node("n1")], [pod("a")]), lease, clock, "me")
+    async with running(clock, elector(stage)), stage.running() as task:
+        await clock.advance(30)
+        task.cancel()
+        await asyncio.wait({task}, timeout=10)
+        assert task.cancelled()

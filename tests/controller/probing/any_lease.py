@@ -1,0 +1,35 @@
+"""Leases of which every report is covered, for tests of what is done with reports."""
+
+from collections.abc import Container
+
+from leadline_controller.probing.grants import BandwidthResult
+
+
+class Everybody(Container[str]):
+    """Holds every name."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+class AnyLease:
+    """Allows everything, and keeps what it is told: births, and (node, lease id) of tests."""
+
+    def __init__(self) -> None:
+        self.births: list[str] = []
+        self.tests: list[tuple[str, str]] = []
+
+    def on_birth(self, node: str) -> None:
+        self.births.append(node)
+
+    def bandwidth_refusal(self, _: BandwidthResult) -> str | None:
+        return None
+
+    def on_bandwidth(self, node: str, lease_id: str) -> None:
+        self.tests.append((node, lease_id))
+
+    def rtt_refusal(self, _node: str, _measured_s: float) -> str | None:
+        return None
+
+    def pinged_by(self, _: str) -> Container[str]:
+        return Everybody()

@@ -1,0 +1,408 @@
+"""Leases of the prober: what it plans with a state, and whole with boards over mosquitto."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from leadline_controller.framework.model import Node
+from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork, ProbeLimits
+from leadline_controller.probing.scheduler import LeaseSender, Prober, Probing
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
+from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
+from leadline_wire import topics
+from leadline_wire.codec import encode, kind_of
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from tests.controller.telemetry.board_builder import CLUSTER, Board
+from tests.controller.telemetry.telemetry_builder import BOOT_ID, Fleet
+from tests.controller.telemetry.wire_client import WireClient, connected
+from tests.support.mosquitto import Broker, mosquitto
+from tests.support.ports import wait_until
+
+LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
+
+
+class Sent:
+    """The Telemetry port, kept in lists."""
+
+    def __init__(self) -> None:
+        self.pings: list[tuple[str, PingWork]] = []
+        self.tests: list[tuple[str, BandwidthWork]] = []
+
+    def send_ping_lease(self, node: str, work: PingWork) -> None:
+        self.pings.append((node, work))
+
+    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+        self.tests.append((node, work))
+
+    def pinged(self) -> list[str]:
+        nodes = [node for node, _ in self.pings]
+        self.pings.clear()
+        return nodes
+
+
+class Scene:
+    """Boards that are born, and a prober that plans for them."""
+
+    def __init__(self, *names: str, anchors: tuple[str, ...] = ()) -> None:
+        self.fleet = Fleet()
+        self.sent = Sent()
+        self.nodes: dict[str, Node] = {}
+        probing = Probing(LIMITS, anchors)
+        self.prober = Prober(self.fleet.state, self.sent, probing, lambda: self.nodes)
+        for name in names:
+            self.born(name)
+
+    def born(
+        self, name: str, address: str = "192.0.2.1", probes: tuple[str, ...] = ("iperf3",)
+    ) -> None:
+        self.nodes[name] = Node(name, addresses=(address,))
+        agent = Agent(name, address=address, probes=probes)
+        self.fleet.state.birth(agent, self.fleet.stamp(name))
+        self.prober.on_birth(name)
+
+
+def test_a_lease_travels_no_longer_than_the_plan_allows() -> None:
+    assert topics.DELIVERY[topics.Kind.LEASE].expiry_s == DELIVERY_S
+
+
+def test_ping_leases_are_renewed_well_before_they_end() -> None:
+    scene = Scene("n1", "n2", "n3")
+    assert scene.sent.pinged() == []
+    scene.prober.tick(0.0)
+    assert scene.sent.pinged() == ["n1", "n2", "n3"]
+    scene.prober.tick(19.9)
+    assert scene.sent.pinged() == []
+    scene.prober.tick(20.0)
+    assert scene.sent.pinged() == ["n1", "n2", "n3"]
+
+
+def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
+    scene = Scene("n1", "n2")
+    scene.prober.tick(0.0)
+    scene.sent.pinged()
+    scene.born("n2")
+    scene.prober.tick(1.0)
+    assert scene.sent.pinged() == ["n2"]
+
+
+def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end() -> None:
+    scene = Scene("n1", "n2")
+    scene.prober.tick(0.0)
+    scene.prober.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
+    scene.sent.pinged()
+    scene.sent.tests.clear()
+    scene.prober.take_over(100.0)
+    scene.prober.tick(100.0)
+    assert scene.sent.pinged() == ["n1", "n2"]
+    assert scene.sent.tests == []
+    scene.prober.tick(100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1)
+    assert len(scene.sent.tests) == 2
+
+
+def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
+    scene = Scene("n1", "n2", "n3")
+    scene.born("nowhere", address="")
+    scene.fleet.state.birth(
+        Agent("kept", address="192.0.2.9", probes=("iperf3",)),
+        scene.fleet.stamp("kept", retained=True),
+    )
+    scene.fleet.state.status("n3", BOOT_ID, 1, online=False)
+    scene.prober.tick(0.0)
+    assert [(node, [p.node for p in work.peers]) for node, work in scene.sent.pings] == [
+        ("n1", ["n2"]),
+        ("n2", ["n1"]),
+    ]
+    assert {node for node, _ in scene.sent.tests} == {"n1", "n2"}
+
+
+def test_only_boards_with_iperf3_are_tested() -> None:
+    scene = Scene("n1", "n3")
+    scene.born("n2", probes=("icmp",))
+    scene.prober.tick(0.0)
+    assert [node for node, _ in scene.sent.tests] == ["n3", "n1"]
+    assert scene.sent.pinged() == ["n1", "n2", "n3"]
+
+
+def test_one_test_at_a_time_and_only_its_client_ends_it() -> None:
+    scene = Scene("n1", "n2", "n3", anchors=("n3",))
+    scene.prober.tick(0.0)
+    (server, serving), (client, _) = scene.sent.tests
+    assert (server, client) == ("n3", "n1")
+    scene.prober.tick(10.0)
+    scene.prober.on_bandwidth(server, serving.lease_id)
+    scene.prober.on_bandwidth("n2", serving.lease_id)
+    scene.prober.on_bandwidth(client, "another-1")
+    scene.prober.tick(11.0)
+    assert len(scene.sent.tests) == 2
+    scene.prober.on_bandwidth(client, serving.lease_id)
+    scene.prober.tick(12.0)
+    assert [node for node, _ in scene.sent.tests[2:]] == ["n3", "n2"]
+
+
+def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
+    first, second = Scene("n1", "n2"), Scene("n1", "n2")
+    for scene in (first, second):
+        scene.prober.tick(0.0)
+    assert first.sent.tests[0][1].lease_id != second.sent.tests[0][1].lease_id
+
+
+# Where leases lead.
+
+
+def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("n1", "n2", "liar")
+    scene.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
+    for now_s in range(0, 300, 10):
+        scene.prober.tick(float(now_s))
+    assert {node for node, _ in (*scene.sent.pings, *scene.sent.tests)} == {"n1", "n2"}
+    peers = {peer.node for _, work in scene.sent.pings for peer in work.peers}
+    assert peers == {"n1", "n2"}
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "node liar is not probed: its agent's address 192.0.2.1 is neither an address of the node "
+        "object (10.0.0.9) nor in probe.networks; set probe.address on the board, or "
+        "probe.networks here"
+    )
+
+
+def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene("n1")
+    for turn in range(100):
+        scene.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
+        scene.prober.tick(float(turn))
+    assert len(caplog.records) == 1
+
+
+def test_only_nodes_of_the_cluster_are_probed() -> None:
+    scene = Scene("n1", "n2", "phantom")
+    del scene.nodes["phantom"]
+    scene.prober.tick(0.0)
+    assert scene.sent.pinged() == ["n1", "n2"]
+
+
+def test_nothing_is_probed_while_nobody_knows_the_nodes() -> None:
+    fleet, sent = Fleet("n1", "n2"), Sent()
+    Prober(fleet.state, sent, Probing(LIMITS), lambda: None).tick(0.0)
+    assert (sent.pings, sent.tests) == ([], [])
+
+
+def test_thousands_of_ping_leases_do_not_go_out_at_once() -> None:
+    scene = Scene(*(f"n{i:04}" for i in range(2000)))
+    sent = []
+    for tick in range(60):
+        scene.prober.tick(tick / 2)
+        sent.append(len(scene.sent.pinged()))
+    assert max(sent) == 100
+    assert sum(sent[:40]) >= 2000  # all have one before the first is due again
+    assert sum(sent[40:]) >= 1000
+
+
+# What answers a lease.
+
+
+class Answers:
+    """A prober and the folder that asks it, and two boards."""
+
+    def __init__(self) -> None:
+        self.scene = Scene("n1", "n2")
+        self.state = self.scene.fleet.state
+        self.folder = Folder(CLUSTER, self.state, self.scene.prober)
+        self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
+        self.scene.prober.tick(100.0)
+        self.lease = next(work for _, work in self.scene.sent.tests if work.role == "client")
+
+    def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
+        topic = self.boards[node].topic(kind_of(message))
+        self.folder.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
+
+    def known(self) -> list[tuple[float | None, float | None]]:
+        return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
+
+
+def test_a_bandwidth_counts_under_its_lease_once() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    for mbps in (90.0, 91.0):
+        answers.take("n1", n1.bandwidth("n2", mbps, lease_id=answers.lease.lease_id))
+    assert answers.known() == [(None, 90.0)]
+    assert answers.state.refused == {"not_leased": 1}
+
+
+def test_a_bandwidth_over_its_lease_leaves_it_open_and_no_message_counts_as_lost() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.bandwidth("n2", 900_000.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == []
+    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == [(None, 90.0)]
+    assert answers.state.refused == {"over_lease": 1}
+    assert answers.state.lost_messages("n1") == 0
+
+
+def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() -> None:
+    before, after = Answers(), Answers()
+    n1 = after.boards["n1"]
+    after.take("n1", n1.bandwidth("n2", 90.0, lease_id=before.lease.lease_id))
+    assert after.known() == []
+    assert after.state.refused == {"not_leased": 1}
+
+
+def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
+    answers = Answers()
+    answers.scene.prober.stand_by(150.0)
+    assert answers.scene.prober.pinged_by("n1") == {"n2"}
+    answers.scene.prober.stand_by(1000.0)
+    assert answers.scene.prober.pinged_by("n1") == set()
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
+    assert answers.known() == []
+
+
+def test_round_trips_count_for_leased_peers_only() -> None:
+    answers = Answers()
+    answers.scene.fleet.birth("n3")
+    n1 = answers.boards["n1"]
+    answers.take("n1", n1.rtt(("n2", 1.5), ("n3", 0.1)))
+    assert [(x.a, x.b, x.rtt_ms) for x in answers.state.links(101.0)] == [("n1", "n2", 1.5)]
+    assert answers.state.refused == {"not_leased": 1}
+    stranger = Board("n3", session=2)
+    topic = stranger.topic(topics.Kind.RTT)
+    answers.folder.fold(
+        topic, encode(stranger.rtt(("n1", 0.1))), topics.SCHEMA, 101.0, retained=False
+    )
+    assert answers.state.refused == {"not_leased": 2}
+
+
+def test_round_trips_that_come_too_often_are_refused() -> None:
+    answers = Answers()
+    n1 = answers.boards["n1"]
+    for _ in range(100):
+        answers.take("n1", n1.rtt(("n2", 1.5)))
+    assert 90 <= answers.state.refused["too_often"] < 100
+    assert answers.state.lost_messages("n1") == 0
+
+
+# Whole: boards that speak the wire over a real broker.
+
+QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
+
+
+class Bench:
+    """A controller's ingest and prober, ticking, and boards that do what they are told.
+
+    `overlaps` counts how often two boards that were clients were at work at once.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self.state = TelemetryState(TimesToLive())
+
+        def publish(topic: str, kind: topics.Kind, payload: bytes) -> None:
+            self.session.publish(topic, kind, payload)
+
+        nodes = {name: Node(name, addresses=("192.0.2.1",)) for name in ("n1", "n2", "n3")}
+        sender = LeaseSender(CLUSTER, publish)
+        self.prober = Prober(self.state, sender, Probing(QUICK), lambda: nodes)
+        folder = Folder(CLUSTER, self.state, self.prober)
+        settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
+        self.session = BrokerSession(settings, folder)
+        self.pings: Counter[str] = Counter()
+        self.tested: list[tuple[str, str, str]] = []
+        self.served: list[str] = []
+        self.at_work = threading.Semaphore(1)
+        self.overlaps = 0
+        self._over = threading.Event()
+        self._ticking = threading.Thread(target=self._tick)
+
+    def __enter__(self) -> "Bench":
+        self.session.start()
+        self._ticking.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._ticking.join()
+        self.session.stop()
+
+    def _tick(self) -> None:
+        while not self._over.wait(0.05):
+            self.prober.tick(time.monotonic())
+
+    @contextmanager
+    def board(self, broker: Broker, name: str) -> Iterator[WireClient]:
+        board = Board(name)
+        with connected(broker, will=board) as client:
+
+            def work(lease: pb.Lease) -> None:
+                if lease.WhichOneof("work") == "ping":
+                    self.pings[name] += 1
+                    client.send_soon(board, board.rtt(*[(p.node, 1.5) for p in lease.ping.peers]))
+                elif lease.bandwidth.role == pb.BandwidthLease.SERVER:
+                    self.served.append(lease.bandwidth.lease_id)
+                else:
+                    threading.Thread(
+                        target=self._test, args=(client, board, lease.bandwidth)
+                    ).start()
+
+            client.listen(board, work)
+            client.send(board, board.status(online=True))
+            client.send(board, board.birth())
+            yield client
+
+    def _test(self, client: WireClient, board: Board, lease: pb.BandwidthLease) -> None:
+        alone = self.at_work.acquire(blocking=False)
+        self.overlaps += not alone
+        time.sleep(0.05)
+        self.tested.append((board.node, lease.peer.node, lease.lease_id))
+        if alone:
+            self.at_work.release()
+        client.send_soon(board, board.bandwidth(lease.peer.node, 90.0, lease_id=lease.lease_id))
+
+
+@pytest.mark.broker
+def test_a_cluster_sounds_itself_under_leases() -> None:
+    with mosquitto() as broker, Bench(broker) as bench, ExitStack() as boards:
+        for name in ("n1", "n2", "n3"):
+            boards.enter_context(bench.board(broker, name))
+        wait_until(lambda: len({test[:2] for test in bench.tested}) == 3, "each pair is tested")
+        enough = len(bench.tested) + 6
+        wait_until(lambda: len(bench.tested) >= enough, "and again")
+        wait_until(lambda: min(bench.pings[n] for n in ("n1", "n2", "n3")) >= 3, "pings go on")
+        ids = {lease_id for _, _, lease_id in bench.tested}
+        wait_until(lambda: ids <= set(bench.served), "each test had a server")
+        now_s = time.monotonic()
+        known = {(link.a, link.b): link for link in bench.state.links(now_s)}
+    assert set(known) == {("n1", "n2"), ("n1", "n3"), ("n2", "n3")}
+    assert {link.rtt_ms for link in known.values()} == {1.5}
+    assert {link.bandwidth_mbps for link in known.values()} == {90.0}
+    assert bench.overlaps == 0
+    order = [test[:2] for test in bench.tested]
+    assert order[-3:] == order[-6:-3]
+    assert len(set(order[-3:])) == 3
+
+
+@pytest.mark.broker
+def test_a_client_that_dies_under_its_lease_holds_nobody_up_for_ever() -> None:
+    with (
+        mosquitto() as broker,
+        Bench(broker) as bench,
+        bench.board(broker, "n1"),
+        bench.board(broker, "n2") as client,
+        bench.board(broker, "n3"),
+    ):
+        wait_until(lambda: bench.tested, "tests begin")
+        client.drop()
+        wait_until(
+            lambda: [pair[:2] for pair in bench.tested[-3:]] == [("n1", "n3")] * 3,
+            "the others are tested on",
+            timeout_s=40,
+        )
+    assert bench.overlaps == 0

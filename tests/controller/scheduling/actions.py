@@ -1,0 +1,80 @@
+"""What can happen to a cluster while a pod waits for a place, and what pods can want."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from leadline_controller.framework.demands import AffinityTerm, Disk, SpreadConstraint
+from leadline_controller.framework.model import HostPort, Node, Taint
+from leadline_controller.framework.resources import (
+    Claim,
+    Resource,
+    Volume,
+)
+from leadline_controller.framework.selectors import Requirement
+
+from tests.controller.scheduling.harness import Stage, node
+from tests.controller.telemetry.telemetry_builder import Fleet
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+PORT = HostPort("0.0.0.0", "TCP", 80)
+DISK = Disk("awsElasticBlockStore", "vol-1")
+TAINT, OTHER_TAINT = (Taint(key, "", "NoSchedule") for key in "ab")
+BACKED_OFF_S = 10.0
+
+Deed = Callable[[Stage], Any]
+
+
+def selecting(label: str, value: str) -> Requirement:
+    return Requirement(label, "In", (value,))
+
+
+def term(app: str, key: str = HOST, **fields: Any) -> AffinityTerm:
+    spaces = fields.pop("namespaces", frozenset({"default"}))
+    return AffinityTerm(key, (selecting("app", app),), spaces, **fields)
+
+
+def spread(key: str, **fields: Any) -> SpreadConstraint:
+    return SpreadConstraint(key, 1, (selecting("app", "web"),), **fields)
+
+
+def hosts(**fields: Any) -> list[Node]:
+    return [node(name, labels={HOST: name, ZONE: name}, **fields) for name in ("n1", "n2")]
+
+
+def bound(name: str = "c", **fields: Any) -> Claim:
+    return Claim("default", name, f"uid-{name}", "made", volume="v", bound=True, **fields)
+
+
+def volume(**fields: Any) -> Volume:
+    told: dict[str, Any] = {"driver": "csi.test", "handle": "h", "claim": "default/c", **fields}
+    return Volume("v", "made", Fraction(2**30), **told)
+
+
+def measured(stage: Stage, mbps: float) -> None:
+    """A test between the two boards ended."""
+    fleet = Fleet()
+    fleet.state = stage.telemetry
+    for name in ("n1", "n2"):
+        fleet.birth(name)
+    assert fleet.bandwidth("n1", "n2", mbps, stage.clock.now_s())
+
+
+def the_node(**changed: Any) -> Deed:
+    return lambda stage: stage.cluster.put_node(replace(stage.cluster.nodes[0], **changed))
+
+
+def the_pod(name: str, **changed: Any) -> Deed:
+    def change(stage: Stage) -> None:
+        stage.cluster.put_pod(replace(stage.cluster.pod(f"default/{name}"), **changed))
+
+    return change
+
+
+def gone(name: str) -> Deed:
+    return lambda stage: stage.cluster.remove_pod(f"default/{name}")
+
+
+def there(resource: Resource) -> Deed:
+    return lambda stage: stage.cluster.put_resource(resource)

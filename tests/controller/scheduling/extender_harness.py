@@ -1,0 +1,112 @@
+"""What kube-scheduler sends an extender, and a Leadline that answers it in memory."""
+
+import json
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+from leadline_controller.api.extender_protocol import Question, read_question
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.filters import AT_BINDING, FILTERS, OWN
+from leadline_controller.framework.cycle import Filter, Strategy
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import Listed
+from leadline_controller.scheduling.extender_service import Adviser, Advising
+from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+from tests.kube.objects import Object, node, pod
+
+BANDWIDTH = "leadline.dev/bandwidth-mbps"
+OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in OWN}
+
+
+def wide(name: str, mbps: float, cpu: str = "4", **fields: Any) -> Object:
+    """A node whose link has this capacity."""
+    return node(name, cpu=cpu, labels={BANDWIDTH: f"{mbps:g}"}, **fields)
+
+
+def wants(name: str, mbps: float | str | None = None, **annotations: str) -> Object:
+    """A pod as kube-scheduler has it; `annotations` without their prefix, - written as _."""
+    named = {f"leadline.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    if mbps is not None:
+        named[BANDWIDTH] = mbps if isinstance(mbps, str) else f"{mbps:g}"
+    made = pod(name, cpu="100m", annotations=named, scheduler="default-scheduler")
+    made["metadata"] |= {"namespace": "default", "uid": f"uid-{name}"}
+    return made
+
+
+def args(
+    pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
+) -> bytes:
+    """ExtenderArgs, as Go writes them."""
+    whole = None if nodes is None else {"metadata": {}, "items": list(nodes)}
+    named = None if names is None else list(names)
+    return json.dumps({"Pod": pod, "Nodes": whole, "NodeNames": named}).encode()
+
+
+def asked(
+    pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
+) -> Question:
+    return read_question(args(pod, names, nodes))
+
+
+class Scene:
+    """An adviser over a cluster in memory, whose watch is passed on by `hear`."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        *,
+        strategy: Strategy | None = None,
+        every_filter: bool = False,
+        warm_up_s: float = 0.0,
+        expected_s: float = 60.0,
+        unsure_s: float = 0.05,
+        cluster: SimCluster | None = None,
+    ) -> None:
+        self.cluster = cluster or SimCluster(nodes)
+        self.clock = SimClock()
+        self.state = ClusterState()
+        self.telemetry = TelemetryState(TimesToLive())
+        self.decisions = DecisionLog()
+        how = Advising(
+            strategy or Dacs(alpha=0.0),
+            FILTERS if every_filter else OWN_FILTERS,
+            OWN_FILTERS,
+            FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
+            Random(7),
+            whole=every_filter,
+            warm_up_s=warm_up_s,
+        )
+        self.adviser = Adviser(
+            *(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock),
+            expected_s=expected_s,
+            unsure_s=unsure_s,
+        )
+
+    def list(self) -> None:
+        """What the watch begins with."""
+        self.hear(Listed(tuple(self.cluster.nodes), tuple(self.cluster.pods)))
+
+    def hear(self, change: Any) -> None:
+        """A change comes over the watch."""
+        self.state.apply(change)
+        self.adviser.heard(change)
+
+    def outcome(self, name: str) -> tuple[str | None, str]:
+        record = self.decisions.get(f"default/{name}")
+        assert record is not None
+        return record.decision.node, record.outcome
+
+    def free_mbps(self) -> dict[str, float]:
+        view = self.state.view(self.telemetry, self.clock.now_s())
+        return dict(zip(view.table.names, view.bandwidth_free_mbps().tolist(), strict=True))
+
+
+def pending(pod: Object) -> Pod:
+    """The pod as our own watch has it."""
+    return asked(pod, []).pod

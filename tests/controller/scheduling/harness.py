@@ -1,0 +1,103 @@
+"""A scheduler at work on a cluster in memory, on a clock that moves only when told to."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
+from leadline_controller.framework.ports import Leadership, PodEvent
+from leadline_controller.leaderelection.lease import ALONE
+from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+
+class CountingCluster(SimCluster):
+    """Also counts the bindings that took effect, and can hold them back or lose the answer."""
+
+    def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
+        super().__init__(nodes, pods)
+        self.asked: Counter[str] = Counter()
+        self.bound: Counter[str] = Counter()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.lost_answers: list[Exception] = []
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        self.asked[pod.key] += 1
+        await self.gate.wait()
+        await super().bind(pod, node)
+        self.bound[pod.key] += 1
+        if self.lost_answers:
+            raise self.lost_answers.pop()
+
+    def lose_pod(self, key: str) -> None:
+        """Remove it while no watch is there to tell."""
+        del self._pods[key]
+
+
+class Stage:
+    """What a scheduler needs, and what a test looks at."""
+
+    def __init__(self, cluster: CountingCluster, **placing: Any) -> None:
+        self.cluster = cluster
+        self.clock = placing.pop("clock", None) or SimClock()
+        self.telemetry = TelemetryState(TimesToLive())
+        self.state = ClusterState()
+        self.decisions = DecisionLog()
+        strategy: Strategy = placing.pop("strategy", KubeDefault())
+        filters = placing.pop("filters", FILTERS)
+        self.leadership: Leadership = placing.pop("leadership", ALONE)
+        self.placing = Placing(strategy, filters, Random(7), **placing)
+        self.scheduler = Scheduler(
+            cluster,
+            self.state,
+            self.telemetry,
+            self.decisions,
+            self.placing,
+            self.clock,
+            self.leadership,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["asyncio.Task[None]"]:
+        task = asyncio.create_task(self.scheduler.run())
+        try:
+            await self.clock.advance(0)
+            yield task
+        finally:
+            self.cluster.gate.set()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def where(self) -> dict[str, str | None]:
+        return {pod.name: pod.node_name for pod in self.cluster.pods}
+
+    def events(self, name: str) -> list[PodEvent]:
+        return [seen.event for seen in self.cluster.events if seen.pod.name == name]
+
+    def outcome(self, name: str) -> str | None:
+        record = self.decisions.get(f"default/{name}")
+        return record.outcome if record else None
+
+    def cpu_requested(self) -> dict[str, int]:
+        view = self.state.view(self.telemetry, self.clock.now_s())
+        return dict(zip(view.table.names, map(int, view.requested_of(CPU)), strict=True))
+
+
+def node(name: str, cpu: int = 4000, pods: int = 110, **fields: Any) -> Node:
+    return Node(name, allocatable={CPU: cpu, MEMORY: 2**33, PODS: pods}, **fields)
+
+
+def pod(name: str, cpu: int = 500, **fields: Any) -> Pod:
+    requests = {CPU: cpu, MEMORY: 2**20, PODS: 1}
+    return Pod("default", name, uid=f"uid-{name}", requests=requests, **fields)

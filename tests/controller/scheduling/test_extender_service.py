@@ -1,0 +1,684 @@
+"""What is said of a pod, what is assumed of it meanwhile, and what is learnt afterwards."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
+from leadline_controller.api.extender_protocol import Binding, Question
+from leadline_controller.decisions.log import BOUND, PENDING
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    AlreadyBoundError,
+    Listed,
+    NodeChanged,
+    PodChanged,
+    PodGone,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.scheduling import extender_service as extender_adviser
+from leadline_controller.scheduling.extender_service import AdviceError
+from leadline_controller.snapshot.memory_cluster import SimCluster
+
+from tests.controller.scheduling.extender_harness import Scene, asked, pending, wants, wide
+from tests.kube.objects import Object, node
+
+PATIENCE_S = 20.0
+NAMES = ["n1", "n2", "n3"]
+
+
+def boards(*mbps: float) -> list[Node]:
+    return [read_node(wide(f"n{i}", each)) for i, each in enumerate(mbps, 1)]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Three nodes, the third with the widest link and so the best for much data."""
+    made = Scene(boards(10, 100, 1000))
+    made.list()
+    return made
+
+
+def put(scene: Scene, name: str, mbps: float | None = None) -> Pod:
+    """A pod that our watch knows as well."""
+    pod = scene.cluster.put_pod(pending(wants(name, mbps)))
+    scene.hear(PodChanged(pod))
+    return pod
+
+
+def binding(pod: Pod, node: str) -> Binding:
+    return Binding(pod.namespace, pod.name, pod.uid, node)
+
+
+async def test_the_filter_runs_what_kube_scheduler_has_nothing_like(scene: Scene) -> None:
+    passing, failed = scene.adviser.filter(asked(wants("web", 50), ["n3", "n1", "n2"]))
+    assert passing == ["n3", "n2"]
+    assert failed == {
+        "n1": "Leadline NodeBandwidthFit: insufficient bandwidth: needs 50 Mbit/s, has 10"
+    }
+    huge = wants("huge")
+    huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    assert scene.adviser.filter(asked(huge, NAMES)) == (NAMES, {})
+
+
+async def test_every_filter_runs_where_that_is_asked_for() -> None:
+    scene = Scene(boards(10, 100), every_filter=True)
+    scene.list()
+    huge = wants("huge")
+    huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
+    passing, failed = scene.adviser.filter(asked(huge, ["n1", "n2"]))
+    assert passing == []
+    assert failed["n1"].startswith("Leadline NodeResourcesFit: insufficient cpu")
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    with pytest.raises(AdviceError, match="resourceClaims"):
+        scene.adviser.filter(asked(claiming, ["n1"]))
+
+
+async def test_demands_that_kube_scheduler_looks_after_are_no_obstacle(scene: Scene) -> None:
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    assert scene.adviser.filter(asked(claiming, NAMES)) == (NAMES, {})
+    assert scene.adviser.prioritize(asked(claiming, NAMES))["n3"] == 10
+
+
+async def test_the_strategys_choice_has_10_and_the_worst_0(scene: Scene) -> None:
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    assert ranks == {"n1": 0, "n2": 9, "n3": 10}
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), ["n1", "n2"]))
+    assert ranks == {"n1": 0, "n2": 10}
+
+
+async def test_a_node_that_we_do_not_know_is_refused_and_not_scored(scene: Scene) -> None:
+    passing, failed = scene.adviser.filter(asked(wants("web"), ["n1", "new"]))
+    assert (passing, failed) == (["n1"], {"new": "Leadline does not know this node"})
+    assert scene.adviser.prioritize(asked(wants("web"), ["n1", "new"])) == {"n1": 10}
+
+
+async def test_none_that_we_know_is_an_error(scene: Scene) -> None:
+    question = asked(wants("web"), ["x", "y"])
+    for ask in (scene.adviser.filter, scene.adviser.prioritize):
+        with pytest.raises(AdviceError, match="none of these nodes is known to Leadline, as 'x'"):
+            ask(question)
+
+
+async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
+    sent = [wide("n1", 500), wide("new", 700), wide("n3", 5)]
+    passing, failed = scene.adviser.filter(asked(wants("web", 50), nodes=sent))
+    assert passing == ["n1", "new"]
+    assert failed.keys() == {"n3"}
+    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), nodes=sent))
+    assert ranks.keys() == {"n1", "new", "n3"}
+    assert ranks["new"] == 10
+
+
+async def test_a_whole_node_that_cannot_be_read_is_refused(scene: Scene) -> None:
+    odd = node("n2")
+    odd["status"]["allocatable"]["cpu"] = "lots"
+    passing, failed = scene.adviser.filter(asked(wants("web"), nodes=[odd, wide("n1", 10)]))
+    assert passing == ["n1"]
+    assert "allocatable.cpu" in failed["n2"]
+
+
+async def test_over_many_nodes_equal_refusals_have_equal_words() -> None:
+    scene = Scene(boards(*range(1, 31)))
+    scene.list()
+    names = [f"n{i}" for i in range(1, 31)]
+    _, failed = scene.adviser.filter(asked(wants("web", 50), names))
+    assert set(failed.values()) == {"Leadline NodeBandwidthFit"}
+    assert failed.keys() == set(names)
+
+
+async def test_a_user_whose_node_there_is_not_is_an_error_and_explained(scene: Scene) -> None:
+    with pytest.raises(AdviceError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
+        scene.adviser.filter(asked(wants("web", user_node="mars"), NAMES))
+    assert scene.outcome("web") == (None, PENDING)
+
+
+async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: Scene) -> None:
+    scene.adviser.filter(asked(wants("web", 50), ["n1", "n3", "n2"]))
+    assert scene.decisions.get("default/web") is None  # it asks again, for the scores
+    scene.adviser.prioritize(asked(wants("web", 50), ["n3", "n2"]))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.strategy, record.outcome) == ("dacs", PENDING)
+    assert record.decision.rejected()["n1"][0] == (
+        "kube-scheduler: not among the nodes that it asked about"
+    )
+
+
+@pytest.mark.parametrize("mbps", [500, 5000])
+async def test_where_one_node_or_none_is_left_nobody_asks_again(scene: Scene, mbps: float) -> None:
+    scene.adviser.filter(asked(wants("web", mbps), NAMES))
+    assert scene.outcome("web") == ("n3" if mbps == 500 else None, PENDING)
+
+
+async def test_no_nodes_make_no_decision(scene: Scene) -> None:
+    assert scene.adviser.filter(asked(wants("web"), [])) == ([], {})
+
+
+async def test_a_pod_counts_where_we_want_it_until_the_watch_tells(scene: Scene) -> None:
+    pod = put(scene, "web", 60)
+    question = asked(wants("web", 60, data_mb="100"), NAMES)
+    scene.adviser.filter(question)
+    scene.adviser.prioritize(question)
+    assert scene.free_mbps() == {"n1": 10, "n2": 100, "n3": 940}
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+    await scene.adviser.close()
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+
+
+async def test_a_burst_does_not_pile_up_on_one_link(scene: Scene) -> None:
+    best = []
+    for name in ("a", "b", "c"):
+        put(scene, name, 600)
+        question = asked(wants(name, 600), NAMES)
+        best.append(scene.adviser.filter(question)[0])
+    assert best == [["n3"], [], []]
+
+
+@asynccontextmanager
+async def asking_after(scene: Scene, question: Question) -> AsyncIterator["asyncio.Task[None]"]:
+    """Somebody who waits to learn where the pods before this one went."""
+    waiting = asyncio.create_task(scene.adviser.settled(question))
+    try:
+        await asyncio.sleep(0)
+        yield waiting
+        async with asyncio.timeout(PATIENCE_S):
+            await waiting
+    finally:
+        waiting.cancel()
+
+
+@pytest.mark.parametrize("bound_by_us", [True, False])
+async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
+    bound_by_us: bool,
+) -> None:
+    """It goes on to the next pod before anybody can know which node it took."""
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    first, _ = put(scene, "a", 60), put(scene, "b", 60)
+    question = asked(wants("a", 60, data_mb="100"), NAMES[:2])
+    assert scene.adviser.filter(question)[0] == ["n1", "n2"]
+    assert scene.adviser.prioritize(question)["n2"] == 10
+    following = asked(wants("b", 60, data_mb="100"), NAMES[:2])
+    async with asking_after(scene, following) as waiting:
+        assert not waiting.done()
+        if bound_by_us:
+            await scene.adviser.bind(binding(first, "n1"))
+        else:
+            scene.hear(PodChanged(replace(first, node_name="n1")))
+    assert scene.adviser.filter(following)[0] == ["n2"]
+
+
+async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -> None:
+    scene = Scene(boards(100, 1000), unsure_s=0.05)
+    scene.list()
+    put(scene, "a", 60)
+    put(scene, "b", 60)
+    scene.adviser.prioritize(asked(wants("a", 60), NAMES[:2]))
+    for _ in range(2):
+        async with asking_after(scene, asked(wants("b", 60), NAMES[:2])):
+            pass
+    assert scene.free_mbps() in ({"n1": 40, "n2": 1000}, {"n1": 100, "n2": 940})
+
+
+async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
+    scene = Scene(boards(100), unsure_s=PATIENCE_S)
+    scene.list()
+    async with asking_after(scene, asked(wants("new", 60), ["n1"])) as waiting:
+        assert not waiting.done()
+        put(scene, "new", 60)
+    scene.adviser.filter(asked(wants("new", 60), ["n1"]))
+    assert scene.free_mbps() == {"n1": 40}
+
+
+async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> None:
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    for name, mbps in (("any", None), ("wide", 500), ("next", 60), ("last", None)):
+        put(scene, name, mbps)
+    scene.adviser.prioritize(asked(wants("any"), NAMES[:2]))
+    scene.adviser.filter(asked(wants("wide", 500), NAMES[:2]))  # one node only
+    async with asking_after(scene, asked(wants("next", 60), NAMES[:2])) as waiting:
+        assert waiting.done()
+    scene.adviser.prioritize(asked(wants("next", 60), NAMES[:2]))
+    for name, mbps in (("last", None), ("next", 60)):  # itself again
+        async with asking_after(scene, asked(wants(name, mbps), NAMES[:2])) as waiting:
+            assert waiting.done()
+
+
+@pytest.mark.parametrize(("mbps", "waits"), [(4, False), (50, True), (100, True), (170, False)])
+async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
+    mbps: float, waits: bool
+) -> None:
+    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene.list()
+    first, _ = put(scene, "first", 60), put(scene, "second", mbps)
+    scene.adviser.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
+    async with asking_after(scene, asked(wants("second", mbps), NAMES[:2])) as waiting:
+        assert waiting.done() != waits
+        scene.hear(PodChanged(replace(first, node_name="n1")))
+
+
+async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:
+    put(scene, "web", 600)
+    for _ in range(3):
+        assert scene.adviser.filter(asked(wants("web", 600), NAMES))[0] == ["n3"]
+
+
+async def test_what_never_came_true_is_forgotten() -> None:
+    scene = Scene(boards(1000), expected_s=0.05)
+    scene.list()
+    put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), ["n1"]))
+    assert scene.free_mbps() == {"n1": 400}
+    for _ in range(100):
+        await asyncio.sleep(0.02)
+        if scene.free_mbps() == {"n1": 1000}:
+            break
+    assert scene.free_mbps() == {"n1": 1000}
+
+
+async def test_closing_takes_back_what_was_only_expected(scene: Scene) -> None:
+    put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), NAMES))
+    await scene.adviser.close()
+    assert scene.free_mbps()["n3"] == 1000
+
+
+async def test_a_deleted_pod_leaves_nothing_behind(scene: Scene) -> None:
+    pod = put(scene, "web", 600)
+    scene.adviser.filter(asked(wants("web", 600), NAMES))
+    scene.hear(PodGone(pod))
+    assert scene.free_mbps()["n3"] == 1000
+    again = Pod("default", "web", uid="another", node_name="n1")
+    scene.hear(PodChanged(again))
+    assert scene.outcome("web") == ("n3", PENDING)
+
+
+async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.hear(PodChanged(replace(pod, node_name="n3")))
+    assert scene.outcome("web") == ("n3", BOUND)
+    await scene.adviser.close()
+    (seen,) = scene.cluster.events
+    assert (seen.event.type, seen.event.reason) == ("Normal", "Advised")
+    assert seen.event.message.startswith("n3 by dacs: ")
+
+
+async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.hear(Listed(tuple(scene.cluster.nodes), (replace(pod, node_name="n2"),)))
+    assert scene.outcome("web") == ("n2", BOUND)
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert record.decision.why.startswith("kube-scheduler chose it, which has 9 of 10, over n3: ")
+    assert record.decision.scores().keys() == set(NAMES)
+    await scene.adviser.close()
+    assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
+
+
+async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene) -> None:
+    pods = [put(scene, f"web-{i}") for i in range(40)]
+    for pod in pods:
+        scene.adviser.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
+    detailed = [uid for uid, each in scene.adviser._open.items() if each.has_basis]
+    assert detailed == [pod.uid for pod in pods[-32:]]
+    scene.hear(PodChanged(replace(pods[0], node_name="n2")))
+    record = scene.decisions.get("default/web-0")
+    assert record is not None
+    assert record.decision.why.startswith("kube-scheduler chose it over n3: ")
+    await scene.adviser.close()
+
+
+async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> None:
+    pod = put(scene, "web", 5000)
+    scene.adviser.filter(asked(wants("web", 5000), NAMES))
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.node, record.outcome) == ("n2", BOUND)
+    assert record.decision.why.startswith("kube-scheduler chose it without Leadline")
+
+
+async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.prioritize(asked(wants("web"), NAMES))
+    scene.cluster.fail_next_event(UnavailableError("503"))
+    scene.hear(PodChanged(replace(pod, node_name="n3")))
+    await scene.adviser.close()
+    assert scene.cluster.events == ()
+    assert scene.outcome("web")[1] == BOUND
+
+
+async def test_bind_binds_this_very_pod(scene: Scene) -> None:
+    pod = put(scene, "web", 60)
+    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
+    await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.cluster.pod("default/web").node_name == "n2"
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+    assert scene.outcome("web") == ("n2", BOUND)
+
+
+async def test_bind_waits_a_moment_for_our_own_watch() -> None:
+    """The filters look at the pod as the API server has it, not as anybody says that it is."""
+    scene = Scene(boards(10), unsure_s=PATIENCE_S)
+    scene.list()
+    pod = scene.cluster.put_pod(pending(wants("new")))
+    scene.adviser.filter(asked(wants("new"), ["n1"]))
+    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    scene.hear(PodChanged(pod))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
+    assert scene.cluster.pod("default/new").node_name == "n1"
+
+
+async def test_a_pod_that_the_watch_never_shows_is_not_bound(scene: Scene) -> None:
+    pod = scene.cluster.put_pod(pending(wants("new")))
+    scene.adviser.filter(asked(wants("new"), NAMES))
+    with pytest.raises(AdviceError, match="the API server does not show pod default/new"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/new").node_name is None
+
+
+async def test_bind_refuses_pods_that_nobody_asked_about(scene: Scene) -> None:
+    pod, other = put(scene, "web"), put(scene, "other")
+    scene.adviser.prioritize(asked(wants("other"), NAMES))
+    with pytest.raises(AdviceError, match="uid uid-web: nobody asked about such a pod within 900"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    await scene.clock.advance(899.0)
+    await scene.adviser.bind(binding(other, "n1"))
+
+
+async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) -> None:
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), NAMES))
+    await scene.clock.advance(901.0)
+    with pytest.raises(AdviceError, match="nobody asked about"):
+        await scene.adviser.bind(binding(pod, "n1"))
+    scene.hear(PodGone(pod))
+    assert not scene.adviser._asked_s
+
+
+async def test_pods_that_are_asked_about_are_bounded(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extender_adviser, "_MOST_ASKED", 100)
+    for number in range(200):
+        scene.adviser.filter(asked(wants(f"p{number}"), []))
+    assert len(scene.adviser._asked_s) == 100
+    scene.adviser.filter(asked({**wants("web"), "metadata": {"name": "w", "uid": "x" * 999}}, []))
+    assert not any(len(uid) > 253 for uid in scene.adviser._asked_s)
+    assert not any(len(uid) > 253 for uid in scene.adviser._open)
+
+
+TAINT = {"key": "for", "value": "nobody", "effect": "NoSchedule"}
+UNFIT: Mapping[str, tuple[Object, Object, str]] = {
+    "a taint": (wide("n1", 10, taints=[TAINT]), {}, "n1: Leadline TaintToleration: "),
+    "a cordon": (wide("n1", 10, unschedulable=True), {}, "n1: Leadline NodeUnschedulable: "),
+    "no room": (wide("n1", 10, cpu="50m"), {}, "n1: Leadline NodeResourcesFit: insufficient cpu"),
+    "no label": (wide("n1", 10), {"nodeSelector": {"disk": "fast"}}, "n1: Leadline NodeAffinity: "),
+}
+
+
+@pytest.mark.parametrize(("node", "spec", "told"), UNFIT.values(), ids=UNFIT.keys())
+async def test_bind_refuses_what_kube_scheduler_itself_would_refuse(
+    node: Object, spec: Object, told: str
+) -> None:
+    scene = Scene([read_node(node)])
+    scene.list()
+    made = wants("web")
+    made["spec"] |= spec
+    pod = scene.cluster.put_pod(pending(made))
+    scene.hear(PodChanged(pod))
+    assert scene.adviser.filter(asked(made, ["n1"])) == (["n1"], {})  # kube-scheduler's to say
+    with pytest.raises(AdviceError, match=told):
+        await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/web").node_name is None
+
+
+async def test_bind_takes_what_kube_scheduler_knows_and_leadline_does_not_model() -> None:
+    """A DaemonSet's pod goes to a node that is not ready; resource claims and kinds of volumes
+    that no filter of ours knows are kube-scheduler's to judge."""
+    scene = Scene([read_node(wide("n1", 10, ready=False))])
+    scene.list()
+    made = wants("web")
+    made["spec"] |= {
+        "resourceClaims": [{"name": "gpu"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "unheard-of"}}],
+    }
+    pod = scene.cluster.put_pod(pending(made))
+    scene.hear(PodChanged(pod))
+    scene.adviser.filter(asked(made, ["n1"]))
+    await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_where_every_filter_runs_bind_refuses_what_leadline_does_not_model() -> None:
+    scene = Scene([read_node(wide("n1", 10, ready=False))], every_filter=True)
+    scene.list()
+    claiming = wants("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    for made, told in ((wants("web"), "NodeReady"), (claiming, "resourceClaims")):
+        pod = scene.cluster.put_pod(pending(made))
+        scene.hear(PodChanged(pod))
+        with suppress(AdviceError):
+            scene.adviser.filter(asked(made, ["n1"]))
+        with pytest.raises(AdviceError, match=told):
+            await scene.adviser.bind(binding(pod, "n1"))
+
+
+async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
+    scene = Scene([read_node(wide("n1", 10, cpu="100m")), read_node(wide("n2", 10, cpu="100m"))])
+    scene.list()
+    first, second = put(scene, "a"), put(scene, "b")
+    for name in ("a", "b"):
+        scene.adviser.prioritize(asked(wants(name), ["n1"]))
+    await scene.adviser.bind(binding(first, "n1"))
+    with pytest.raises(AdviceError, match="NodeResourcesFit"):
+        await scene.adviser.bind(binding(second, "n1"))
+    await scene.adviser.bind(binding(second, "n2"))
+
+
+async def test_bind_looks_again_while_our_watch_is_behind() -> None:
+    scene = Scene([read_node(wide("n1", 10, cpu="100m"))], unsure_s=PATIENCE_S)
+    there = replace(pending(wants("there")), node_name="n1")
+    scene.cluster.put_pod(there)
+    scene.list()
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), ["n1"]))
+    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    scene.hear(PodGone(there))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
+    assert scene.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
+    made = wants("web")
+    made["metadata"]["labels"] = {f"k{i}": "v" for i in range(9000)}
+    scene.adviser.prioritize(asked(made, NAMES))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert (record.decision.pod.labels, record.decision.has_basis) == ({}, False)
+    known = put(scene, "web")
+    scene.adviser.prioritize(asked(made, NAMES))
+    record = scene.decisions.get("default/web")
+    assert record is not None
+    assert record.decision.pod is known
+
+
+async def test_open_decisions_are_kept_in_detail_only_for_the_last_few(scene: Scene) -> None:
+    for number in range(100):
+        scene.adviser.prioritize(asked(wants(f"p{number}"), NAMES))
+    assert sum(decision.has_basis for decision in scene.adviser._open.values()) == 32
+    assert scene.adviser._open["uid-p99"].has_basis
+
+
+async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
+    first, second = put(scene, "a", 60), put(scene, "b", 60)
+    scene.adviser.prioritize(asked(wants("a", 60), ["n2", "n3"]))
+    scene.adviser.prioritize(asked(wants("b", 60), ["n2"]))  # where b is expected is no matter
+    await scene.adviser.bind(binding(first, "n2"))
+    assert scene.free_mbps()["n2"] == -20
+    with pytest.raises(AdviceError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):
+        await scene.adviser.bind(binding(second, "n2"))
+    assert scene.cluster.pod("default/b").node_name is None
+    await scene.adviser.bind(binding(second, "n3"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"node": "mars"}, "the cluster has no node mars"),
+        ({"name": "other"}, "uid uid-web is of pod default/web, not other"),
+        ({"uid": "uid-of-before"}, "uid uid-of-before: nobody asked about such a pod"),
+        ({"name": "gone", "uid": "uid-gone"}, "the API server does not show pod default/gone"),
+    ],
+)
+async def test_bind_refuses_what_is_not_there(
+    scene: Scene, wrong: dict[str, str], told: str
+) -> None:
+    pod = put(scene, "web")
+    for name in ("web", "gone"):
+        scene.adviser.filter(asked(wants(name), NAMES))
+    with pytest.raises(AdviceError, match=told):
+        await scene.adviser.bind(replace(binding(pod, "n1"), **wrong))
+    assert scene.cluster.pod("default/web").node_name is None
+
+
+async def test_a_pod_that_was_made_again_meanwhile_is_not_bound(scene: Scene) -> None:
+    """Our watch still shows the one before; the API server knows its uid no more."""
+    pod = put(scene, "web")
+    scene.adviser.filter(asked(wants("web"), NAMES))
+    scene.cluster.put_pod(replace(pod, uid="another"))
+    with pytest.raises(AdviceError, match="has another uid"):
+        await scene.adviser.bind(binding(pod, "n1"))
+
+
+@pytest.mark.parametrize("error", [RefusedError("403: no"), UnavailableError("503: later")])
+async def test_a_binding_that_failed_is_told_and_takes_nothing(
+    scene: Scene, error: Exception
+) -> None:
+    pod = put(scene, "web", 60)
+    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
+    assert isinstance(error, RefusedError | UnavailableError)
+    scene.cluster.fail_next_bind(error)
+    with pytest.raises(AdviceError, match=str(error)):
+        await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.free_mbps()["n2"] == 100
+    assert scene.outcome("web")[1] == f"failed: {error}"
+    await scene.adviser.bind(binding(pod, "n2"))
+    assert scene.outcome("web") == ("n2", BOUND)
+
+
+async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
+    scene: Scene,
+) -> None:
+    pod = put(scene, "web", 60)
+    scene.adviser.filter(asked(wants("web", 60), NAMES))
+    scene.hear(PodChanged(replace(pod, node_name="n2")))
+    await scene.adviser.bind(binding(pod, "n2"))
+    with pytest.raises(AdviceError, match="pod default/web is on n2 already"):
+        await scene.adviser.bind(binding(pod, "n3"))
+    assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+
+
+async def test_a_binding_that_the_watch_shows_while_it_fails_has_worked() -> None:
+    class Late(SimCluster):
+        async def bind(self, pod: Pod, node: str) -> None:
+            late.hear(PodChanged(replace(pod, node_name="n1")))
+            raise AlreadyBoundError("409: is already assigned")
+
+    late = Scene(cluster=Late(boards(100, 100)))
+    late.list()
+    pod, other = put(late, "web", 60), put(late, "other", 60)
+    for name in ("web", "other"):
+        late.adviser.filter(asked(wants(name, 60), NAMES[:2]))
+    await late.adviser.bind(binding(pod, "n1"))
+    with pytest.raises(AdviceError, match="409"):
+        await late.adviser.bind(binding(other, "n2"))
+    assert late.free_mbps() == {"n1": -20, "n2": 100}
+
+
+class Stuck(SimCluster):
+    async def bind(self, pod: Pod, node: str) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_binding_that_is_given_up_takes_nothing() -> None:
+    scene = Scene(cluster=Stuck(boards(100)))
+    scene.list()
+    pod = put(scene, "web", 60)
+    scene.adviser.filter(asked(wants("web", 60), ["n1"]))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.free_mbps() == {"n1": 100}
+
+
+async def test_before_the_first_list_nothing_is_judged() -> None:
+    scene = Scene(boards(10))
+    assert "has not yet told which nodes" in str(scene.adviser.not_ready())
+    with pytest.raises(AdviceError, match="has not yet told"):
+        await scene.adviser.bind(Binding("default", "web", "u", "n1"))
+    scene.list()
+    assert scene.adviser.not_ready() is None
+
+
+async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
+    scene = Scene(boards(10, 20), warm_up_s=15.0)
+    scene.list()
+    assert "the agents of 2 nodes, for 15 s at most" in str(scene.adviser.not_ready())
+    await scene.clock.advance(14.0)
+    assert scene.adviser.not_ready()
+    await scene.clock.advance(1.0)
+    assert scene.adviser.not_ready() is None
+    scene.hear(NodeChanged(read_node(wide("late", 1))))
+    assert scene.adviser.not_ready() is None
+
+
+async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extender_adviser, "_MOST_OPEN", 100)
+    for number in range(200):
+        scene.adviser.filter(asked(wants(f"p{number}", 5000), ["n1"]))
+    assert len(scene.adviser._open) == 100
+
+
+async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:
+    scene = Scene(boards(10, 20), every_filter=True)
+    resident = replace(pending(wants("there")), labels={"app": "web"}, node_name="n2")
+    scene.cluster.put_pod(resident)
+    scene.list()
+    made = wants("web")
+    made["metadata"]["labels"] = {"app": "web"}
+    hostname, mine = "kubernetes.io/hostname", {"matchLabels": {"app": "web"}}
+    required = [{"topologyKey": hostname, "labelSelector": mine}]
+    made["spec"]["affinity"] = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    made["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": hostname,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": mine,
+        }
+    ]
+    sent = [wide("new", 30), wide("n1", 10), wide("n2", 20)]
+    passing, failed = scene.adviser.filter(asked(made, nodes=sent))
+    assert passing == ["new", "n1"]
+    assert "InterPodAffinity" in failed["n2"]

@@ -1,0 +1,62 @@
+"""Time in a simulation moves when it is told to, and everybody wakes at the right moment."""
+
+import asyncio
+
+from leadline_controller.snapshot.manual_clock import SimClock
+
+
+async def test_time_stands_still_until_it_is_moved() -> None:
+    clock = SimClock(now_s=100)
+    sleeping = asyncio.create_task(clock.sleep(10))
+
+    await clock.advance(9)
+    assert (clock.now_s(), sleeping.done()) == (109, False)
+    await clock.advance(1)
+
+    assert (clock.now_s(), sleeping.done()) == (110, True)
+
+
+async def test_sleepers_wake_in_the_order_of_time_and_see_their_own_moment() -> None:
+    clock = SimClock()
+    woken: list[tuple[str, float]] = []
+
+    async def sleep(name: str, duration_s: float) -> None:
+        await clock.sleep(duration_s)
+        woken.append((name, clock.now_s()))
+
+    async with asyncio.TaskGroup() as group:
+        for name, duration_s in (("late", 3.0), ("early", 1.0), ("also late", 3.0)):
+            group.create_task(sleep(name, duration_s))
+        await clock.advance(10)
+
+    assert woken == [("early", 1), ("late", 3), ("also late", 3)]
+
+
+async def test_who_sleeps_again_is_woken_again_on_the_way() -> None:
+    clock = SimClock()
+    ticks: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            await clock.sleep(2)
+            ticks.append(clock.now_s())
+
+    ticking = asyncio.create_task(tick())
+    await clock.advance(7)
+    ticking.cancel()
+
+    assert ticks == [2, 4, 6]
+    assert clock.now_s() == 7
+
+
+async def test_a_cancelled_sleeper_holds_up_nobody() -> None:
+    clock = SimClock()
+    cancelled = asyncio.create_task(clock.sleep(1))
+    other = asyncio.create_task(clock.sleep(2))
+    await clock.advance(0)
+    cancelled.cancel()
+
+    await clock.advance(2)
+
+    assert other.done()
+    assert cancelled.cancelled()

@@ -1,0 +1,73 @@
+"""What only the simulated cluster can do: fail on command and list again."""
+
+from contextlib import aclosing
+
+import pytest
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    ClusterError,
+    Listed,
+    PodEvent,
+    RefusedError,
+    UnavailableError,
+)
+from leadline_controller.snapshot.memory_cluster import SimCluster
+
+
+async def test_binds_fail_as_often_and_as_told() -> None:
+    cluster = SimCluster([Node("n")], [Pod("default", "p")])
+    (pod,) = cluster.pods
+    errors: list[ClusterError] = [UnavailableError("no connection"), RefusedError("quota")]
+    for error in errors:
+        cluster.fail_next_bind(error)
+
+    for error in errors:
+        with pytest.raises(type(error), match=str(error)):
+            await cluster.bind(pod, "n")
+        assert cluster.pod("default/p").node_name is None
+    await cluster.bind(pod, "n")
+
+    assert cluster.pod("default/p").node_name == "n"
+
+
+async def test_an_event_that_fails_is_not_recorded() -> None:
+    cluster = SimCluster(pods=[Pod("default", "p")])
+    (pod,) = cluster.pods
+    event = PodEvent("Normal", "Scheduled", "on n")
+    cluster.fail_next_event(UnavailableError("no connection"))
+
+    with pytest.raises(UnavailableError):
+        await cluster.record_event(pod, event)
+    assert [e.count for e in cluster.events] == []
+    await cluster.record_event(pod, event)
+
+    assert [(e.event, e.count) for e in cluster.events] == [(event, 1)]
+
+
+async def test_a_relist_gives_the_whole_state_again() -> None:
+    cluster = SimCluster([Node("n")])
+    async with aclosing(cluster.watch()) as changes:
+        assert await anext(changes) == Listed((Node("n"),), ())
+        pod = cluster.put_pod(Pod("default", "p"))
+        await anext(changes)
+
+        cluster.relist()
+
+        assert await anext(changes) == Listed((Node("n"),), (pod,))
+
+
+async def test_a_closed_watch_is_told_nothing_more() -> None:
+    cluster = SimCluster()
+    async with aclosing(cluster.watch()) as changes:
+        await anext(changes)
+    cluster.put_node(Node("n"))
+
+    with pytest.raises(StopAsyncIteration):
+        await anext(changes)
+
+
+def test_every_pod_has_a_uid_of_its_own() -> None:
+    cluster = SimCluster(pods=[Pod("default", "a"), Pod("default", "b"), Pod("x", "a", uid="mine")])
+
+    assert len({pod.uid for pod in cluster.pods}) == 3
+    assert cluster.pod("x/a").uid == "mine"

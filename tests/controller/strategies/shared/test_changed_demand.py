@@ -1,0 +1,109 @@
+"""DACS Section 6.2, case by case, with residuals worked by hand."""
+
+from random import Random
+
+import pytest
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.model import CPU, MEMORY, Pod, Taint
+from leadline_controller.framework.view import ClusterView
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.shared.changed_demand import Settled, settle
+
+from tests.controller.builders import GIB, node, pod, view
+
+MASTER = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
+
+
+def demand(cpu: str, gib: int = 1, mbps: int = 10) -> Pod:
+    return pod(
+        requests={"cpu": cpu, "memory": f"{gib}Gi"},
+        annotations={"bandwidth-mbps": str(mbps)},
+        nodeName="n1",
+    )
+
+
+def cluster(n2_cores: float = 4, n3_cores: float = 4) -> ClusterView:
+    """n1 has 4 cores, 4 GiB and 100 Mbit/s; the pod with (1, 1, 10) is on it, beside others
+    that leave (1, 2, 50)."""
+    empty = view(
+        [
+            node("n1", cores=4, gib=4, bandwidth_mbps=100.0),
+            node("n2", cores=n2_cores, gib=4, bandwidth_mbps=100.0),
+            node("n3", cores=n3_cores, gib=4, bandwidth_mbps=100.0),
+            node("m", cores=64, gib=64, bandwidth_mbps=1000.0, taints=(MASTER,)),
+        ],
+        requested={CPU: [2000, 0, 0, 0], MEMORY: [GIB, 0, 0, 0]},
+        bandwidth_requested_mbps=[40.0, 0.0, 0.0, 0.0],
+    )
+    return empty.with_placement(demand("1"), 0)
+
+
+def settled(changed: Pod, before: ClusterView | None = None) -> Settled:
+    return settle(
+        cluster() if before is None else before,
+        *(demand("1"), changed, FILTERS, KubeDefault(), Random(0)),
+    )
+
+
+def left(found: Settled, at: int) -> tuple[int, float, float]:
+    free = found.view
+    return (
+        int(free.free(CPU)[at]),
+        float(free.free(MEMORY)[at] / GIB),
+        float(free.bandwidth_free_mbps()[at]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (demand("2", 3, 60), (0, 0.0, 0.0)),  # exactly what is left: 1, 2, 50 more
+        (demand("1500m"), (500, 2.0, 50.0)),
+        (demand("500m", 1, 5), (1500, 2.0, 55.0)),  # less is given back
+    ],
+)
+def test_it_stays_where_there_is_room_for_the_difference(
+    changed: Pod, expected: tuple[int, float, float]
+) -> None:
+    found = settled(changed)
+    assert (found.case, found.node) == ("stay", "n1")
+    assert left(found, 0) == expected
+
+
+@pytest.mark.parametrize("changed", [demand("2001m"), demand("1", 4), demand("1", 1, 61)])
+def test_it_migrates_when_any_resource_is_short(changed: Pod) -> None:
+    found = settled(changed, cluster(n2_cores=0.5))
+    assert (found.case, found.node) == ("migrate", "n3")
+    # n1 gets all that it gave back, n3 gives all that is asked for now.
+    assert left(found, 0) == (2000, 3.0, 60.0)
+    wanted_mbps = changed.hints.bandwidth_mbps or 0
+    assert left(found, 2) == (
+        4000 - changed.requests[CPU],
+        4 - changed.requests[MEMORY] / GIB,
+        100 - wanted_mbps,
+    )
+
+
+def test_of_several_nodes_with_room_the_strategy_takes_one() -> None:
+    before = cluster().with_placement(pod("other", requests={"cpu": "1"}), 1)
+    assert settled(demand("3"), before).node == "n3"
+
+
+@pytest.mark.parametrize(
+    ("n2_cores", "n3_cores", "expected"),
+    # Without the pod n1 has min{2, 3} left; n2 and n3 have min{cores, 4}. The master is out.
+    [(4, 3, "n2"), (3, 4, "n3"), (1, 1.5, "n1"), (2, 2, "n1")],
+)
+def test_if_it_fits_nowhere_it_goes_where_the_most_is_left(
+    n2_cores: float, n3_cores: float, expected: str
+) -> None:
+    found = settled(demand("5"), cluster(n2_cores, n3_cores))
+    assert (found.case, found.node) == ("most left", expected)
+    at = found.view.table.index[expected]
+    assert found.view.requested_of(CPU)[at] == (7000 if expected == "n1" else 5000)
+
+
+def test_a_link_of_unknown_bandwidth_has_room_for_no_more_but_keeps_what_it_has() -> None:
+    blind = view([node("n1")]).with_placement(demand("1"), 0)
+    assert settled(demand("2"), blind).case == "stay"
+    assert settled(demand("1", 1, 11), blind).case == "most left"

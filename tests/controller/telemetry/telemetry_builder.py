@@ -1,0 +1,61 @@
+"""Boards that talk to a TelemetryState, each message numbered as an agent would."""
+
+from collections import Counter
+from typing import Any
+
+from leadline_controller.framework.view import NodeTable
+from leadline_controller.telemetry.sequence import Stamp
+from leadline_controller.telemetry.state import (
+    Agent,
+    BandwidthReading,
+    BoardReading,
+    RttReading,
+    TelemetryState,
+    TimesToLive,
+)
+
+from tests.controller.builders import node
+
+NAN = float("nan")
+BOOT_ID = bytes(16)
+TTL = TimesToLive(report_s=60.0, rtt_s=180.0, bandwidth_s=1800.0)
+
+
+class Fleet:
+    """A state, and the next message of every board."""
+
+    def __init__(self, *names: str) -> None:
+        self.state = TelemetryState(TTL)
+        self._sent: Counter[str] = Counter()
+        for name in names:
+            self.birth(name)
+
+    def stamp(self, name: str, **changed: Any) -> Stamp:
+        self._sent[name] += 1
+        fields = {
+            "boot_id": BOOT_ID,
+            "session": 1,
+            "sequence": self._sent[name],
+            "measured_boot_ms": self._sent[name] * 1000,
+        }
+        return Stamp(**{**fields, **changed})
+
+    def birth(self, name: str, address: str = "192.0.2.1", **stamp: Any) -> bool:
+        return self.state.birth(Agent(name, address=address), self.stamp(name, **stamp))
+
+    def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
+        padded = (*values, *[NAN] * (5 - len(values)))
+        return self.state.report(name, self.stamp(name, **stamp), BoardReading(padded), at_s)
+
+    def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
+        return self.state.rtts(name, self.stamp(name), [RttReading(peer, rtt_ms)], at_s)
+
+    def bandwidth(
+        self, name: str, peer: str, mbps: float | None, at_s: float, *, lower_bound: bool = False
+    ) -> bool:
+        reading = BandwidthReading(peer, mbps, lower_bound)
+        return self.state.bandwidth(name, self.stamp(name), reading, at_s)
+
+
+def table(*names: str) -> NodeTable:
+    return NodeTable([node(name) for name in names])

@@ -1,0 +1,498 @@
+import logging
+from collections.abc import Callable
+from math import inf, isnan, nan
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from leadline_controller.framework.view import NodeTable
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from tests.controller.builders import node
+from tests.controller.probing.any_lease import AnyLease
+from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, Board, payload
+
+NOW_S = 1000.0
+SCHEMA = topics.SCHEMA
+
+
+class Ingest:
+    """A folder over a state, and whom it told what."""
+
+    def __init__(self) -> None:
+        self.state = TelemetryState(TimesToLive())
+        self.leases = AnyLease()
+        self.births, self.tests = self.leases.births, self.leases.tests
+        self.folder = Folder(CLUSTER, self.state, self.leases)
+
+    def take(
+        self,
+        board: Board,
+        message: codec.TelemetryMessage,
+        *,
+        sent_s: float = NOW_S,
+        retained: bool = False,
+    ) -> None:
+        topic = board.topic(codec.kind_of(message))
+        self.folder.fold(topic, payload(message), SCHEMA, sent_s, retained=retained)
+
+    def snapshot(self) -> Any:
+        """All that anybody can read out of the state but the count of refusals."""
+        names = sorted(self.state.agents())
+        return (
+            self.state.agents(),
+            self.state.accepted,
+            self.state.links(NOW_S),
+            [self.state.measurements(name, NOW_S) for name in names],
+            [self.state.board(name, NOW_S) for name in names],
+        )
+
+
+@pytest.fixture
+def ingest() -> Ingest:
+    return Ingest()
+
+
+@pytest.fixture
+def board(ingest: Ingest) -> Board:
+    """A board that was heard already, so that there is a state to spoil."""
+    n1, n2 = Board("n1"), Board("n2")
+    for one in (n1, n2):
+        ingest.take(one, one.birth())
+        ingest.take(one, one.report())
+    ingest.take(n1, n1.rtt(("n2", 1.5)))
+    ingest.take(n1, n1.bandwidth("n2", 90.0))
+    return n1
+
+
+# What is believed.
+
+
+def test_a_report_becomes_the_metrics_of_the_papers(ingest: Ingest) -> None:
+    board = Board("n1")
+    interfaces = [
+        pb.NetworkInterface(name=name, packets_sent_per_s=sent, packets_received_per_s=received)
+        for name, sent, received in (("eth0", 100, 50), ("wlan0", 20, 30))
+    ]
+    report = board.report(
+        age_ms=2500,
+        cpu=pb.Cpu(busy_percent=12.5, throttled=True, under_voltage=False),
+        memory=pb.Memory(total_bytes=4000, available_bytes=3000),
+        disk=pb.Disk(read_bytes_per_s=1000, written_bytes_per_s=500),
+        network=interfaces,
+        temperature=pb.Temperature(cpu_celsius=-3.5),
+    )
+    ingest.take(board, report)
+    assert ingest.state.measurements("n1", NOW_S) == {
+        "cpu_percent": (12.5, 2.5),
+        "memory_percent": (25.0, 2.5),
+        "packets_sent_per_s": (120.0, 2.5),
+        "packets_received_per_s": (80.0, 2.5),
+        "disk_bytes_per_s": (1500.0, 2.5),
+    }
+    seen = ingest.state.board("n1", NOW_S)
+    assert seen is not None
+    assert (seen.throttled, seen.under_voltage, seen.cpu_celsius) == (True, False, -3.5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "unknown"),
+    [
+        ({"cpu": pb.Cpu(load_1m=1)}, "cpu_percent"),
+        ({"memory": pb.Memory(available_bytes=0)}, "memory_percent"),
+        ({"memory": pb.Memory(total_bytes=4000)}, "memory_percent"),
+        ({"memory": pb.Memory(total_bytes=0, available_bytes=0)}, "memory_percent"),
+        ({"disk": pb.Disk(read_bytes_per_s=5)}, "disk_bytes_per_s"),
+        ({"disk": pb.Disk(written_bytes_per_s=5)}, "disk_bytes_per_s"),
+        ({"temperature": pb.Temperature()}, "packets_sent_per_s"),
+        (
+            {"network": [pb.NetworkInterface(packets_sent_per_s=5)]},
+            "packets_received_per_s",
+        ),
+        (
+            {"network": [pb.NetworkInterface(packets_received_per_s=5)]},
+            "packets_sent_per_s",
+        ),
+        (
+            {
+                "network": [
+                    pb.NetworkInterface(packets_sent_per_s=5, packets_received_per_s=5),
+                    pb.NetworkInterface(name="new", packets_sent_per_s=5),
+                ]
+            },
+            "packets_received_per_s",
+        ),
+    ],
+)
+def test_what_the_board_cant_tell_is_unknown_and_not_zero(
+    ingest: Ingest, fields: dict[str, Any], unknown: str
+) -> None:
+    board = Board("n1")
+    ingest.take(board, board.report(**fields))
+    assert ingest.state.accepted == 1
+    assert unknown not in ingest.state.measurements("n1", NOW_S)
+    column = getattr(ingest.state.metrics(NodeTable([node("n1")]), NOW_S), unknown)
+    assert isnan(column[0])
+
+
+def test_what_was_sent_of_a_half_known_interface_is_still_known(ingest: Ingest) -> None:
+    board = Board("n1")
+    ingest.take(board, board.report(network=[pb.NetworkInterface(packets_sent_per_s=5)]))
+    assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
+
+
+def test_births_and_finished_tests_are_told_on(ingest: Ingest, board: Board) -> None:
+    assert ingest.births == ["n1", "n2"]
+    assert ingest.tests == [("n1", "x-1")]
+    agent = ingest.state.agents()["n1"]
+    assert (agent.address, agent.probes, agent.online) == ("192.0.2.1", ("icmp", "iperf3"), True)
+
+
+def test_what_a_birth_says_is_cut_to_a_readable_length(ingest: Ingest) -> None:
+    board = Board("n1")
+    birth = board.birth("a" * 500, ["p" * 500] * 50, agent_version="v" * 500)
+    ingest.take(board, birth)
+    agent = ingest.state.agents()["n1"]
+    assert (len(agent.address), len(agent.version), len(agent.probes)) == (120, 120, 16)
+    assert {len(probe) for probe in agent.probes} == {120}
+
+
+def test_what_a_birth_says_gives_no_orders_to_a_terminal(ingest: Ingest) -> None:
+    board = Board("n1")
+    ingest.take(board, board.birth("a\nb", hardware_model="\x1b[2JPi 5", agent_version="1\r2"))
+    agent = ingest.state.agents()["n1"]
+    assert (agent.address, agent.hardware_model, agent.version) == ("ab", "[2JPi 5", "12")
+
+
+def test_the_last_will_says_offline(ingest: Ingest, board: Board) -> None:
+    ingest.take(board, board.status(online=False), retained=True)
+    assert ingest.state.agents()["n1"].online is False
+    ingest.take(board, board.status(online=True))
+    assert ingest.state.agents()["n1"].online is True
+
+
+@pytest.mark.parametrize("kind", [topics.Kind.BIRTH, topics.Kind.STATUS])
+def test_a_retained_message_that_is_cleared_is_no_fault(
+    ingest: Ingest, board: Board, kind: topics.Kind
+) -> None:
+    before = ingest.snapshot()
+    ingest.folder.fold(board.topic(kind), b"", None, NOW_S, retained=False)
+    assert ingest.snapshot() == before
+    assert ingest.state.refused == {}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "mbps"),
+    [
+        (pb.BandwidthReport.REFUSED, None),
+        (pb.BandwidthReport.FAILED, 55.0),
+        (pb.BandwidthReport.ABSENT, None),
+        (pb.BandwidthReport.DONE, None),
+        (99, 55.0),
+    ],
+)
+def test_a_test_that_measured_nothing_ends_its_lease_and_is_told_in_one_line(
+    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture, outcome: int, mbps: float | None
+) -> None:
+    with caplog.at_level(logging.INFO):
+        message = board.bandwidth("n2", mbps, outcome=outcome, lease_id="x-2", detail="no\nway")
+        ingest.take(board, message)
+    assert ingest.tests[-1] == ("n1", "x-2")
+    assert ingest.state.measurements("n1", NOW_S)["bandwidth_mbps"][0] == 90.0
+    (record,) = caplog.records
+    assert "'no\\nway'" in record.getMessage()
+    assert "\n" not in record.getMessage()
+    assert ingest.state.refused == {}
+
+
+# Ages.
+
+
+def test_the_age_is_that_on_the_board_and_that_in_the_broker(ingest: Ingest) -> None:
+    board = Board("n1")
+    ingest.take(board, board.report(age_ms=3000), sent_s=NOW_S - 7)
+    assert ingest.state.measurements("n1", NOW_S) == {"cpu_percent": (12.5, 10.0)}
+
+
+def test_links_have_ages_too(ingest: Ingest, board: Board) -> None:
+    ingest.take(board, board.rtt(("n2", 2.5), age_ms=1000), sent_s=NOW_S + 8)
+    ingest.take(board, board.bandwidth("n2", 80.0, age_ms=2000), sent_s=NOW_S + 8)
+    (link,) = ingest.state.links(NOW_S + 10)
+    assert (link.rtt_ms, link.rtt_at_s) == (2.5, NOW_S + 7)
+    assert (link.bandwidth_mbps, link.bandwidth_at_s) == (80.0, NOW_S + 6)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "sent_s"), [(None, NOW_S), (0, -inf)], ids=["not sent in this boot", "kept"]
+)
+def test_what_has_no_known_age_does_not_become_current(
+    ingest: Ingest, board: Board, age_ms: int | None, sent_s: float
+) -> None:
+    before = ingest.snapshot()
+    ingest.take(board, board.report(age_ms, cpu=pb.Cpu(busy_percent=99)), sent_s=sent_s)
+    ingest.take(board, board.rtt(("n2", 99.0), age_ms=age_ms), sent_s=sent_s)
+    ingest.take(board, board.bandwidth("n2", 99.0, age_ms), sent_s=sent_s)
+    assert ingest.snapshot() == before
+    assert ingest.state.refused == {"late": 3}
+
+
+def test_the_buffer_of_an_earlier_boot_is_history(ingest: Ingest, board: Board) -> None:
+    before = ingest.snapshot()
+    old = {"boot_id": bytes(16), "session": 9, "sequence": 77}
+    ingest.take(board, board.report(None, origin=old, cpu=pb.Cpu(busy_percent=99)))
+    assert ingest.snapshot() == before
+    ingest.take(board, board.report())
+    assert ingest.state.accepted == before[1] + 1
+
+
+# What is not believed: counted by its kind, the state untouched.
+
+Bad = Callable[[Board], codec.TelemetryMessage]
+BAD: dict[str, tuple[str, Bad]] = {
+    "nan": ("not_finite", lambda b: b.report(cpu=pb.Cpu(busy_percent=nan))),
+    "infinite": ("not_finite", lambda b: b.report(disk=pb.Disk(read_bytes_per_s=inf))),
+    "nan celsius": ("not_finite", lambda b: b.report(temperature=pb.Temperature(cpu_celsius=nan))),
+    "nan among interfaces": (
+        "not_finite",
+        lambda b: b.report(network=[pb.NetworkInterface(bytes_sent_per_s=nan)]),
+    ),
+    "nan rtt": ("not_finite", lambda b: b.rtt(("n2", nan))),
+    "infinite rtt": ("not_finite", lambda b: b.rtt(("n2", 1.0), ("n3", inf))),
+    "nan bandwidth": ("not_finite", lambda b: b.bandwidth("n2", nan)),
+    "negative": ("out_of_range", lambda b: b.report(cpu=pb.Cpu(load_1m=-1))),
+    "negative packets": (
+        "out_of_range",
+        lambda b: b.report(network=[pb.NetworkInterface(packets_sent_per_s=-1)]),
+    ),
+    "negative rtt": ("out_of_range", lambda b: b.rtt(("n2", -0.1))),
+    "negative bandwidth": ("out_of_range", lambda b: b.bandwidth("n2", -1.0)),
+    "over 100 %": ("out_of_range", lambda b: b.report(cpu=pb.Cpu(busy_percent=100.5))),
+    "more memory than there is": (
+        "out_of_range",
+        lambda b: b.report(memory=pb.Memory(total_bytes=1, available_bytes=2)),
+    ),
+    "more replies than requests": (
+        "out_of_range",
+        lambda b: pb.RttReport(
+            origin=b.origin(), timing=b.timing(), peers=[pb.Rtt(peer="n2", sent=1, received=2)]
+        ),
+    ),
+    "future": (
+        "future_dated",
+        lambda b: pb.Report(
+            origin=b.origin(),
+            timing=pb.Timing(measured_boot_ms=5001, sent_boot_ms=5000),
+            cpu=pb.Cpu(busy_percent=1),
+        ),
+    ),
+    "of another node": ("wrong_node", lambda b: b.report(origin={"node": "n2"})),
+    "of nobody": ("wrong_node", lambda b: b.report(origin={"node": ""})),
+    "status of another node": (
+        "wrong_node",
+        lambda b: pb.Status(origin=pb.Origin(node="n2", boot_id=BOOT_ID, session=1)),
+    ),
+    "boot id": ("broken", lambda b: b.report(origin={"boot_id": b"short"})),
+    "no number": ("broken", lambda b: b.report(origin={"sequence": 0})),
+    "duplicate": ("duplicate", lambda b: b.report(origin={"sequence": 4})),
+    "out of order": ("out_of_order", lambda b: b.report(origin={"sequence": 2})),
+    "earlier session": ("late", lambda b: b.report(origin={"session": 0})),
+}
+
+
+@pytest.mark.parametrize(("kind", "make"), BAD.values(), ids=BAD.keys())
+def test_a_bad_message_is_counted_and_changes_nothing(
+    ingest: Ingest, board: Board, kind: str, make: Bad
+) -> None:
+    before = ingest.snapshot()
+    ingest.take(board, make(board))
+    assert ingest.snapshot() == before
+    assert ingest.state.refused == {kind: 1}
+    told = (list(ingest.births), list(ingest.tests))
+    assert told == (["n1", "n2"], [("n1", "x-1")])
+
+
+GOOD = payload(Board("n1").report(origin={"sequence": 50}))
+RAW: dict[str, tuple[str, str, bytes, str | None]] = {
+    "broken": ("broken", "leadline/v1/lab/n1/report", b"\xff\xff\xff", SCHEMA),
+    "cut off": ("broken", "leadline/v1/lab/n1/report", GOOD[:-1], SCHEMA),
+    "empty": ("broken", "leadline/v1/lab/n1/report", b"", SCHEMA),
+    "oversized": ("oversized", "leadline/v1/lab/n1/report", b"x" * 65_537, SCHEMA),
+    "no schema": ("unknown_schema", "leadline/v1/lab/n1/report", GOOD, None),
+    "later schema": ("unknown_schema", "leadline/v1/lab/n1/report", GOOD, "leadline.v2"),
+    "huge schema": ("unknown_schema", "leadline/v1/lab/n1/report", GOOD, "x" * 60_000),
+    "wrong cluster": ("topic", "leadline/v1/home/n1/report", GOOD, SCHEMA),
+    "wrong node": ("wrong_node", "leadline/v1/lab/n2/report", GOOD, SCHEMA),
+    "unknown kind": ("topic", "leadline/v1/lab/n1/gossip", GOOD, SCHEMA),
+    "not for us": ("topic", "leadline/v1/lab/n1/lease", GOOD, SCHEMA),
+    "other version": ("topic", "leadline/v2/lab/n1/report", GOOD, SCHEMA),
+    "too short": ("topic", "leadline/v1", GOOD, SCHEMA),
+    "no text": ("topic", "leadline/v1/lab/\ufffd/report", GOOD, SCHEMA),
+    "nothing": ("topic", "", GOOD, SCHEMA),
+}
+
+
+@pytest.mark.parametrize(("kind", "topic", "sent", "schema"), RAW.values(), ids=RAW.keys())
+def test_bad_bytes_are_counted_and_change_nothing(
+    ingest: Ingest, board: Board, kind: str, topic: str, sent: bytes, schema: str | None
+) -> None:
+    before = ingest.snapshot()
+    ingest.folder.fold(topic, sent, schema, NOW_S, retained=False)
+    assert ingest.snapshot() == before
+    assert ingest.state.refused == {kind: 1}
+
+
+def test_a_bug_of_our_own_is_counted_and_told(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Careless(AnyLease):
+        def on_birth(self, node: str) -> None:
+            raise RuntimeError("a bug\nof two lines")
+
+    state = TelemetryState(TimesToLive())
+    folder = Folder(CLUSTER, state, Careless())
+    folder.fold(
+        board.topic(topics.Kind.BIRTH), payload(board.birth()), SCHEMA, NOW_S, retained=False
+    )
+    assert state.refused == {"unexpected": 1}
+    assert "a bug\\nof two lines" in caplog.records[0].getMessage()
+
+
+# Logs.
+
+
+def test_a_broken_fleet_does_not_fill_the_journal(
+    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3000):
+        ingest.folder.fold(board.topic(topics.Kind.REPORT), b"\xff", SCHEMA, NOW_S, retained=False)
+    assert ingest.state.refused == {"broken": 3000}
+    assert len(caplog.records) == 5 + 3
+    assert "(3000 of this kind)" in caplog.records[-1].getMessage()
+
+
+def test_failed_tests_do_not_fill_it_either(
+    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(1000):
+            failed = board.bandwidth("n2", None, outcome=pb.BandwidthReport.FAILED)
+            ingest.take(board, failed)
+    assert len(caplog.records) == 5 + 1
+
+
+def test_a_refusal_is_one_readable_line(
+    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    liar = board.report(origin={"node": "x\n2026-01-01 forged line"})
+    ingest.take(board, liar)
+    ingest.folder.fold("leadline/v1/lab\nforged/" + "y" * 900, GOOD, SCHEMA, NOW_S, retained=False)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert all("\n" not in line and len(line) < 400 for line in lines)
+    assert "leadline/v1/lab/n1/report" in lines[0]
+
+
+# Anything at all.
+
+texts = st.text(max_size=40) | st.sampled_from(
+    [f"leadline/v1/lab/n1/{kind}" for kind in topics.Kind] + ["leadline/v1/lab/n2/report"]
+)
+numbers = st.floats(width=32) | st.none()
+uints = st.integers(0, 2**64 - 1) | st.none()
+origins = st.builds(
+    pb.Origin,
+    node=st.sampled_from(["n1", "n1", "n1", "n2", ""]),
+    boot_id=st.sampled_from([BOOT_ID, BOOT_ID, bytes(16), b""]),
+    session=st.integers(0, 3) | uints,
+    sequence=st.integers(0, 30) | uints,
+)
+timings = st.builds(pb.Timing, measured_boot_ms=uints, sent_boot_ms=uints)
+interfaces = st.lists(
+    st.builds(pb.NetworkInterface, packets_sent_per_s=numbers, packets_received_per_s=numbers),
+    max_size=3,
+)
+stamped = {"origin": origins, "timing": timings}
+drawn_messages = st.one_of(
+    st.builds(
+        pb.Report,
+        **stamped,
+        cpu=st.builds(pb.Cpu, busy_percent=numbers, throttled=st.booleans() | st.none()),
+        memory=st.builds(pb.Memory, total_bytes=uints, available_bytes=uints),
+        disk=st.builds(pb.Disk, read_bytes_per_s=numbers, written_bytes_per_s=numbers),
+        network=interfaces,
+    ),
+    st.builds(
+        pb.RttReport,
+        **stamped,
+        peers=st.lists(
+            st.builds(pb.Rtt, peer=st.sampled_from(["n1", "n2", "@broker", ""]), rtt_ms=numbers),
+            max_size=3,
+        ),
+    ),
+    st.builds(
+        pb.BandwidthReport,
+        **stamped,
+        peer=st.sampled_from(["n2", "", "\n"]),
+        outcome=st.integers(-(2**31), 2**31 - 1) | st.integers(0, 4),
+        bandwidth_mbps=numbers,
+        detail=st.text(max_size=5),
+    ),
+    st.builds(
+        pb.Birth, **stamped, address=st.text(max_size=5), interval_s=st.integers(0, 2**32 - 1)
+    ),
+    st.builds(pb.Status, origin=origins, online=st.booleans()),
+)
+some_fuzz = settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+@some_fuzz
+@given(
+    topic=texts,
+    sent=st.binary(max_size=200),
+    schema=st.none() | st.just(SCHEMA),
+    kept=st.booleans(),
+)
+@example(topic="leadline/v1/lab/n1/report", sent=GOOD, schema=SCHEMA, kept=True)
+def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool) -> None:
+    ingest = Ingest()
+    ingest.folder.fold(topic, sent, schema, NOW_S, retained=kept)
+    state = ingest.state
+    assert "unexpected" not in state.refused
+    assert state.refused.total() + state.accepted <= 1
+
+
+@some_fuzz
+@given(
+    st.lists(
+        st.tuples(drawn_messages, st.booleans(), st.sampled_from([NOW_S, NOW_S - 50, -inf])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_series_of_messages_raises_or_spoils_what_is_read(
+    series: list[tuple[codec.TelemetryMessage, bool, float]],
+) -> None:
+    ingest = Ingest()
+    table = NodeTable([node("n1"), node("n2"), node("n3")])
+    for message, kept, sent_s in series:
+        topic = topics.topic(CLUSTER, "n1", codec.kind_of(message))
+        ingest.folder.fold(topic, payload(message), SCHEMA, sent_s, retained=kept)
+        assert "unexpected" not in ingest.state.refused
+        for value, age_s in ingest.state.measurements("n1", NOW_S).values():
+            assert 0 <= value < inf
+            assert 0 <= age_s <= TimesToLive().bandwidth_s
+        seen = ingest.state.metrics(table, NOW_S)
+        assert isnan(seen.cpu_percent[2])
+        for link in ingest.state.links(NOW_S):
+            assert link.rtt_ms is None or link.rtt_ms >= 0
+        assert ingest.state.link_table(table, NOW_S).worst_rtt_ms != inf
+        assert 0 <= ingest.state.lost_messages("n1") <= 2**63

@@ -1,0 +1,387 @@
+"""The controller's session with a real mosquitto."""
+
+import logging
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leadline_controller.probing.planning import BandwidthWork, Peer, PingWork
+from leadline_controller.probing.scheduler import LeaseSender
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+from leadline_wire import topics
+from leadline_wire.v1 import telemetry_pb2 as pb
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.reasoncodes import ReasonCode
+
+from tests.controller.probing.any_lease import AnyLease
+from tests.controller.telemetry.board_builder import CLUSTER, Board
+from tests.controller.telemetry.wire_client import connected, properties_of
+from tests.support.certificates import Authority, Certificate
+from tests.support.mosquitto import Broker, mosquitto
+from tests.support.ports import free_port, wait_until
+
+pytestmark = pytest.mark.broker
+
+
+def test_what_the_broker_keeps_of_a_node_can_be_fetched_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    n1 = Board("n1")
+    with mosquitto() as broker, connected(broker) as client:
+        client.send(n1, n1.status(online=True))
+        client.send(n1, n1.birth())
+        with connected_ears(broker, caplog) as ears:
+            wait_until(lambda: ears.state.agents().get("n1"), "it comes with the connection")
+            ears.state.keep(frozenset({"n2"}), 1000.0)
+            ears.state.keep(frozenset({"n2"}), 2000.0)  # it was silent for long
+            assert ears.state.agents() == {}
+            assert ears.state.keep(frozenset({"n1", "n2"}), 2001.0) == ["n1"]
+            ears.session.fetch(["n1", "never-heard"])
+            wait_until(lambda: ears.state.agents().get("n1"), "it is sent again")
+            wait_until(lambda: ears.state.agents()["n1"].address, "with its address")
+            assert ears.online() is True
+            client.send(n1, n1.report())
+            wait_until(lambda: ears.cpu(), "what it says later comes")
+            time.sleep(0.2)
+            assert ears.state.refused == {}  # nothing comes twice
+
+
+class Ears:
+    """A session, and what came in through it."""
+
+    def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
+        self.now_s = 1000.0
+        self.state = TelemetryState(TimesToLive())
+        leases = AnyLease()
+        self.births = leases.births
+        folder = Folder(CLUSTER, self.state, leases)
+        settings = BrokerSettings(host, port, CLUSTER, "controller", tls)
+        self.session = BrokerSession(settings, folder, lambda: self.now_s)
+
+    def cpu(self, node: str = "n1") -> tuple[float, float] | None:
+        return self.state.measurements(node, self.now_s).get("cpu_percent")
+
+    def online(self, node: str = "n1") -> bool | None:
+        agent = self.state.agents().get(node)
+        return agent.online if agent else None
+
+
+@contextmanager
+def listening(host: str, port: int, tls: BrokerTls | None = None) -> Iterator[Ears]:
+    ears = Ears(host, port, tls)
+    ears.session.start()
+    try:
+        yield ears
+    finally:
+        ears.session.stop()
+
+
+@contextmanager
+def connected_ears(
+    broker: Broker, caplog: pytest.LogCaptureFixture, tls: BrokerTls | None = None
+) -> Iterator[Ears]:
+    caplog.set_level(logging.INFO)
+    with listening(broker.host, broker.port, tls) as ears:
+        wait_until(lambda: "connected to the broker" in caplog.text, "the session connects")
+        yield ears
+
+
+def down(caplog: pytest.LogCaptureFixture) -> list[str]:
+    messages = [record.getMessage() for record in caplog.records]
+    return [message for message in messages if message.startswith("no broker at")]
+
+
+def keep_sending(client: Any, board: Board, ears: Ears, busy_percent: float) -> None:
+    """Send reports until one has arrived: who subscribes late misses what went before."""
+
+    def arrived() -> bool:
+        client.send(board, board.report(cpu=pb.Cpu(busy_percent=busy_percent)))
+        known = ears.cpu(board.node)
+        return known is not None and known[0] == busy_percent
+
+    wait_until(arrived, "a report arrives")
+
+
+def test_reports_arrive_with_their_properties(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("n1")
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
+        keep_sending(client, board, ears, 12.5)
+        client.send(board, board.report(age_ms=3000, cpu=pb.Cpu(busy_percent=25)))
+        wait_until(lambda: ears.cpu() == (25.0, 3.0), "the report's age arrives")
+        client.send(board, board.report(), schema="leadline.v2")
+        wait_until(lambda: ears.state.refused == {"unknown_schema": 1}, "another schema is refused")
+        client.publish(board.topic(topics.Kind.REPORT), b"\xff", topics.Kind.REPORT)
+        wait_until(lambda: ears.state.refused["broken"] == 1, "broken bytes are refused")
+        client.publish(board.topic(topics.Kind.REPORT), b"x" * 70_000, topics.Kind.REPORT)
+        wait_until(lambda: ears.state.refused["oversized"] == 1, "big ones are refused")
+        client.publish(board.topic(topics.Kind.REPORT), b"x" * 500_000, topics.Kind.REPORT)
+        keep_sending(client, board, ears, 50.0)
+    assert down(caplog) == []
+
+
+def test_how_long_the_broker_held_a_message_is_part_of_its_age(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A retained report is held; agents do not retain them, but this shows what is counted."""
+    kept, endless = Board("n1"), Board("n2")
+    with mosquitto() as broker, connected(broker) as client:
+        client.send(kept, kept.report(age_ms=5000), retain=True, expiry_s=3580)
+        how = topics.Delivery(qos=1, retain=True)
+        client._client.publish(
+            endless.topic(topics.Kind.REPORT),
+            endless.report().SerializeToString(),
+            *(how.qos, how.retain, properties_of(how)),
+        ).wait_for_publish(20)
+        with connected_ears(broker, caplog) as ears:
+            wait_until(lambda: ears.cpu("n1"), "the report that was kept arrives")
+            wait_until(lambda: "n2" in ears.state.agents(), "and the one without an expiry")
+            known = ears.cpu("n1")
+            assert known is not None
+            # 20 s of its 3600 are gone, or one or two more on a slow machine.
+            assert 25.0 <= known[1] <= 40.0
+            assert ears.cpu("n2") is None  # nobody knows for how long it was held
+
+
+def test_without_a_broker_it_waits_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    port = free_port()
+    board = Board("n1")
+    with listening("127.0.0.1", port) as ears:
+        wait_until(lambda: down(caplog), "it says that there is no broker")
+        ears.session.publish("x", topics.Kind.LEASE, b"dropped")
+        with mosquitto(port=port) as broker, connected(broker) as client:
+            wait_until(lambda: "connected to the broker" in caplog.text, "it connects late", 40)
+            keep_sending(client, board, ears, 12.5)
+            assert down(caplog) == [
+                f"no broker at 127.0.0.1:{port} (Connection refused); "
+                "measurements stay unknown, trying on"
+            ]
+
+
+def test_it_comes_back_when_the_broker_does(caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    board = Board("n1")
+    with mosquitto(port=port) as broker:
+        ears = Ears(broker.host, broker.port)
+        caplog.set_level(logging.INFO)
+        ears.session.start()
+        with connected(broker) as client:
+            keep_sending(client, board, ears, 12.5)
+    try:
+        wait_until(lambda: len(down(caplog)) == 1, "it says that the broker is gone")
+        with mosquitto(port=port) as broker, connected(broker) as client:
+            keep_sending(client, board, ears, 25.0)
+            ears.session.stop()
+    finally:
+        ears.session.stop()
+    assert len(down(caplog)) == 1
+    assert "the connection was lost" in down(caplog)[0]
+    assert caplog.text.count("connected to the broker") == 2
+
+
+def test_retained_births_are_seen_however_many(caplog: pytest.LogCaptureFixture) -> None:
+    """mosquitto with its defaults delivers 1,020 of them to a subscriber of QoS 1."""
+    count = 2000
+    how = topics.DELIVERY[topics.Kind.BIRTH]
+    with mosquitto(["max_queued_messages 1000"]) as broker, connected(broker) as client:
+        births = []
+        for i in range(count):
+            board = Board(f"n{i:04}")
+            births.append(
+                client._client.publish(
+                    board.topic(topics.Kind.BIRTH),
+                    board.birth().SerializeToString(),
+                    *(how.qos, how.retain, properties_of(how)),
+                )
+            )
+        for birth in births:
+            birth.wait_for_publish(20)
+        with connected_ears(broker, caplog) as ears:
+            wait_until(lambda: len(ears.state.agents()) == count, "all births arrive")
+            assert len(ears.births) == count
+            # A copy that the broker kept does not say that the agent lives.
+            assert {agent.online for agent in ears.state.agents().values()} == {None}
+
+
+def test_life_and_death_of_a_board(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("n1")
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears:
+        with connected(broker, will=board) as client:
+            client.send(board, board.status(online=True))
+            client.send(board, board.birth())
+            wait_until(lambda: ears.online() is True, "the board is born")
+            client.drop()
+            wait_until(lambda: ears.online() is False, "its last will is seen")
+        with listening(broker.host, broker.port) as later:
+            wait_until(lambda: later.online() is False, "who comes later sees it too")
+            assert later.state.agents()["n1"].address == "192.0.2.1"
+
+
+def test_clearing_what_is_retained_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board("n1")
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
+        client.send(board, board.birth())
+        keep_sending(client, board, ears, 12.5)
+        for kind in (topics.Kind.BIRTH, topics.Kind.STATUS):
+            client.publish(board.topic(kind), b"", kind)
+        keep_sending(client, board, ears, 25.0)
+        assert ears.state.refused == {}
+
+
+def test_one_poisoned_retained_message_does_not_cut_it_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """paho drops the connection over a byte order mark that mosquitto lets pass, and a
+    retained message comes again with every connection."""
+    poisoned, board = Board("n1"), Board("n2")
+    how = topics.Delivery(qos=1, retain=True)
+    properties = properties_of(how)
+    properties.UserProperty = ("poisoned", "\ufeff")
+    with mosquitto() as broker, connected(broker) as client:
+        client._client.publish(
+            poisoned.topic(topics.Kind.BIRTH),
+            poisoned.birth().SerializeToString(),
+            *(how.qos, how.retain, properties),
+        ).wait_for_publish(20)
+        with connected_ears(broker, caplog) as ears:
+            wait_until(lambda: ears.births == ["n1"], "the birth is taken")
+            keep_sending(client, board, ears, 12.5)
+        assert down(caplog) == []
+
+
+def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
+    board, other = Board("n1"), Board("n2")
+    ping = PingWork((Peer("n2", "192.0.2.2"),), interval_s=10, count=3, ttl_s=60)
+    test = BandwidthWork("x-1", "client", Peer("n2", "192.0.2.2"), 5201, 2000, 30_000_000, 5000)
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
+        client.listen(board)
+        sender = LeaseSender(CLUSTER, ears.session.publish)
+        sender.send_ping_lease(other.node, ping)
+        sender.send_ping_lease(board.node, ping)
+        sender.send_bandwidth_lease(board.node, test)
+        wait_until(lambda: len(client.leases) == 2, "both leases arrive")
+    first, second = client.leases
+    assert first.ping == pb.PingLease(
+        peers=[pb.Peer(node="n2", address="192.0.2.2")], interval_s=10, count=3, ttl_s=60
+    )
+    assert second.bandwidth == pb.BandwidthLease(
+        lease_id="x-1",
+        role=pb.BandwidthLease.CLIENT,
+        peer=pb.Peer(node="n2", address="192.0.2.2"),
+        port=5201,
+        duration_ms=2000,
+        max_bytes=30_000_000,
+        ttl_ms=5000,
+    )
+
+
+def test_a_refused_subscription_is_told_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    """Called by hand: mosquitto's ACL file refuses no subscription, it only delivers nothing."""
+    session = Ears("broker.example", 8883).session
+    refused = ReasonCode(PacketTypes.SUBACK, "Not authorized")
+    granted = ReasonCode(PacketTypes.SUBACK, "Granted QoS 0")
+    session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, [granted] * 5, None)
+    assert caplog.text == ""
+    reasons = [granted, refused, refused, granted, granted]
+    session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, reasons, None)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "the broker at broker.example:8883 lets us not read birth, report of cluster lab; "
+        "allow it in its ACL"
+    )
+
+
+# TLS.
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+def shown(certificate: Certificate) -> BrokerTls:
+    return BrokerTls(certificate.ca_file, certificate.cert_file, certificate.key_file)
+
+
+def test_tls_with_client_certificates(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    board = Board("n1")
+    with (
+        mosquitto(tls=authority.server("127.0.0.1")) as broker,
+        connected_ears(broker, caplog, shown(authority.client("controller"))) as ears,
+        connected(broker, tls=authority.client("n1")) as client,
+    ):
+        keep_sending(client, board, ears, 12.5)
+        # More than one TLS record at once, so that some of it waits inside the TLS layer.
+        client.publish(board.topic(topics.Kind.REPORT), b"\xff" * 60_000, topics.Kind.REPORT)
+        keep_sending(client, board, ears, 25.0)
+        assert ears.state.refused == {"broken": 1}
+
+
+def test_a_broker_of_another_authority_is_refused(
+    authority: Authority, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    ours, theirs = authority.client("controller"), Authority(tmp_path, "Another CA")
+    with (
+        mosquitto(tls=theirs.server("127.0.0.1")) as broker,
+        listening(broker.host, broker.port, shown(ours)),
+    ):
+        wait_until(lambda: down(caplog), "the broker is refused")
+    assert "self-signed certificate in certificate chain" in down(caplog)[0]
+    assert "connected to the broker" not in caplog.text
+
+
+def test_a_broker_of_another_name_is_refused(
+    authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        mosquitto(tls=authority.server("broker.example")) as broker,
+        listening(broker.host, broker.port, shown(authority.client("controller"))),
+    ):
+        wait_until(lambda: down(caplog), "the broker is refused")
+    assert "IP address mismatch" in down(caplog)[0]
+
+
+def test_a_broker_that_does_not_know_our_authority_refuses_us(
+    authority: Authority, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    stranger = Authority(tmp_path, "Another CA").client("controller")
+    mixed = BrokerTls(authority.ca_file, stranger.cert_file, stranger.key_file)
+    with (
+        mosquitto(tls=authority.server("127.0.0.1")) as broker,
+        listening(broker.host, broker.port, mixed),
+    ):
+        wait_until(lambda: down(caplog), "we are refused")
+    assert "connected to the broker" not in caplog.text
+
+
+def test_a_key_with_a_passphrase_fails_at_once(authority: Authority, tmp_path: Path) -> None:
+    ours = authority.client("controller")
+    locked = tmp_path / "locked.key"
+    subprocess.run(
+        [
+            *("openssl", "pkcs8", "-topk8", "-in", str(ours.key_file), "-out", str(locked)),
+            *("-passout", "pass:secret"),
+        ],
+        check=True,
+    )
+    with pytest.raises(OSError, match=r".+"):
+        Ears("127.0.0.1", 1, BrokerTls(ours.ca_file, ours.cert_file, locked))
+
+
+def test_a_session_says_whether_its_thread_is_there() -> None:
+    ears = Ears("127.0.0.1", free_port())
+    assert not ears.session.lives()
+    ears.session.start()
+    assert ears.session.lives()
+    ears.session.stop()
+    assert not ears.session.lives()

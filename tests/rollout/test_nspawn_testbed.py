@@ -1,0 +1,77 @@
+"""Whoever runs these tests, and however the run ends, nothing of a yard is left on the machine."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.rollout.nspawn_testbed import REPOSITORY, Recap, finished
+from tests.support.ports import wait_until
+
+# A yard without its machines: a program that stands in for one, and a second one that it starts.
+OWNER = """
+import sys, time
+from pathlib import Path
+from tests.rollout.spaces import Spaces
+
+folder = Path(sys.argv[1])
+spaces = Spaces(folder, "10.77.0.1/24")
+spaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
+while spaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
+    time.sleep(0.05)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def of_the_yard(folder: Path) -> list[str]:
+    """What still belongs to a yard: processes that see its disks, and control groups."""
+    seen = []
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            if str(folder) in mounts.read_text():
+                seen.append(str(mounts))
+        except OSError:
+            continue  # it ended meanwhile
+    return seen
+
+
+@pytest.mark.timeout(60)
+def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+        text=True,
+    ) as owner:
+        groups = f"leadline-rollout-{owner.pid}"
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline() == "ready\n"
+            assert of_the_yard(tmp_path)
+            assert list(Path("/sys/fs/cgroup").rglob(groups))
+        finally:
+            owner.send_signal(signal.SIGKILL)
+    wait_until(lambda: not of_the_yard(tmp_path), "every process of the yard ended")
+    assert not list(Path("/sys/fs/cgroup").rglob(groups))
+
+
+def test_a_recap_is_read_as_ansible_prints_it() -> None:
+    clock = "TASK [x] ****\nMonday 2 March 2026  10:00:00 +0000 (0:00:00.1)    0:00:0%.1f ****\n"
+    printed = (
+        f"PLAY [Agents] ****\n{clock % 1.5}"
+        "PLAY RECAP *****\n"
+        "pi-1    : ok=12   changed=3    unreachable=0    failed=1    skipped=4    rescued=1    "
+        "ignored=0   \n\n"
+    )
+    run = finished(
+        subprocess.CompletedProcess([], 2, f"PLAY [Look] ****\n{clock % 0}{printed}", ""), 2.0
+    )
+    assert (run.code, run.seconds) == (2, 2.0)
+    assert run.plays() == [("Look", 1.5), ("Agents", 0.5)]
+    assert run.recap == {"pi-1": Recap(12, 3, 0, 1, 4, 1)}
+    assert run.recap_lines().startswith("pi-1    : ok=12")
