@@ -21,9 +21,9 @@ from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.environment import overlay
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
+from leadline_controller.parsing.addresses import Network, read_network
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.toml import parse_toml
-from leadline_controller.probing.addresses import Network, read_network
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster

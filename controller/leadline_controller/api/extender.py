@@ -18,10 +18,12 @@ from typing import TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender_connections import Connections
 from leadline_controller.api.extender_room import Room
 from leadline_controller.api.settings import ExtenderSettings, ServeError
+from leadline_controller.scheduling.extender_args import Question
 from leadline_controller.scheduling.extender_service import AdviceError, Adviser
 
 log = logging.getLogger(__name__)
@@ -166,7 +168,7 @@ class ExtenderServer:
         told = protocol.error_answer(f"leadline: {_NO_BIND}")
         return web.Response(status=404, body=told, content_type="application/json")
 
-    async def _question(self, body: Body) -> protocol.Question:
+    async def _question(self, body: Body) -> Question:
         nodes = self._adviser.nodes() if self._is_large(body) else None
         return await self._read(body, protocol.read_question, body, nodes)
 

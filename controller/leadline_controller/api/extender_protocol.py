@@ -16,6 +16,7 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.annotations import HintError, read_hints
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.scheduling.extender_args import Binding, Question
 
 # Kubernetes itself is tested with 5,000.
 MOST_NODES = 20_000
@@ -24,40 +25,6 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 class ProtocolError(Exception):
     """A question that can't be answered; str() is one line that says where and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """ExtenderArgs: a pod, and the nodes that passed so far.
-
-    names: in the caller's order. nodes: by name where the caller sent them whole
-    (nodeCacheCapable: false), else None. unreadable: name -> what is wrong with a node that
-    was sent whole. pod.problem: what is not modelled; never an annotation. pod_bytes: how long
-    the pod's JSON is.
-    """
-
-    pod: Pod
-    names: tuple[str, ...]
-    nodes: Mapping[str, Node] | None = None
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    pod_bytes: int = 0
-    _body: bytes | bytearray = field(default=b"", repr=False)
-    _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
-
-    def raw(self, name: str) -> memoryview:
-        """The JSON of a node that was sent whole; no copy of it."""
-        start, end = self._spans[name]
-        return memoryview(self._body)[start:end]
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """ExtenderBindingArgs: what is to be bound, and where."""
-
-    namespace: str
-    name: str
-    uid: str
-    node: str
 
 
 def _never() -> bool:

@@ -20,6 +20,9 @@ import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from leadline_wire.v1 import control_pb2 as pb
+from leadline_wire.v1 import control_pb2_grpc
+
 from leadline_controller.api import gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
@@ -32,8 +35,6 @@ from leadline_controller.api.settings import (
 )
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.api.watch import Changes, Sight, sight
-from leadline_wire.v1 import control_pb2 as pb
-from leadline_wire.v1 import control_pb2_grpc
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]

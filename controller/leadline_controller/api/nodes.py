@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from leadline_wire.v1 import control_pb2 as pb
+
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.links import LinkReading
 from leadline_controller.telemetry.state import Agent, BoardReading
-from leadline_wire.v1 import control_pb2 as pb
 
 BANDWIDTH = "bandwidth_mbps"
 TEMPERATURE = "cpu_celsius"

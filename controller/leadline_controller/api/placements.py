@@ -5,6 +5,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from leadline_wire.v1 import control_pb2 as pb
+
 from leadline_controller.api.nodes import in_order
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Account
@@ -12,7 +14,6 @@ from leadline_controller.decisions.log import Told
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
-from leadline_wire.v1 import control_pb2 as pb
 
 # Fields of NodeScore; a file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)

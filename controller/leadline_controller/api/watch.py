@@ -8,10 +8,11 @@ size.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from leadline_wire.v1 import control_pb2 as pb
+
 from leadline_controller.api.placements import placement
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.decisions.log import Told
-from leadline_wire.v1 import control_pb2 as pb
 
 
 class Sight(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.telemetry.state import TelemetryState

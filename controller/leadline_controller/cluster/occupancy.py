@@ -5,6 +5,7 @@ pods are in.
 """
 
 import numpy as np
+
 from leadline_controller.framework.assigned_pods import Aversions, Kinds, Residents
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable

@@ -8,6 +8,7 @@ watch shows the pod, or when the binding failed.
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+
 from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.resources import ResourceState
 from leadline_controller.framework import queueing_hints as news

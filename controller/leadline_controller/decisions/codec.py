@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
 from leadline_controller.decisions.explanation import KEPT, Account, in_kept_digits
 from leadline_controller.parsing.fields import valid_text
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
+
 from leadline_controller.framework.cycle import Better, Decision, Scores, Verdict
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
+
 from leadline_controller.framework.demands import AffinityTerm
 from leadline_controller.framework.labels import LabelIndex, Numbers
 from leadline_controller.framework.model import Pod

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+
 from leadline_controller.framework.cycle import (
     Decision,
     Filter,

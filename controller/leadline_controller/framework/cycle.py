@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
+
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.normalize import priorities
 from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News

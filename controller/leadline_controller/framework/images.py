@@ -11,6 +11,7 @@ from itertools import islice
 from math import fsum
 
 import numpy as np
+
 from leadline_controller.framework.model import Image, Layer, Pod
 from leadline_controller.framework.node_table import Bools, Floats, NodeTable
 from leadline_controller.parsing.fields import valid_text

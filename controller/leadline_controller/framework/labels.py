@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Requirement, Selector
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
+
 from leadline_controller.framework.model import Layer, Node, Pod, Taint, Toleration
 from leadline_controller.framework.selectors import Requirement, Selector, Terms, integer_of
-from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

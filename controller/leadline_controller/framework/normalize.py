@@ -5,6 +5,7 @@ kept apart from it.
 """
 
 import numpy as np
+
 from leadline_controller.framework.view import Floats, Ints
 
 # k8s.io/kube-scheduler/extender/v1: MinExtenderPriority, MaxExtenderPriority.

@@ -1,7 +1,6 @@
-"""What the core's surroundings implement: the only ways out of the pure rooms.
+"""The ports: what the framework needs of a clock, a cluster and a lease.
 
-`sim` and `kube` implement Cluster, `ingest` and tests implement Telemetry; the same
-contract tests run over all of them.
+`snapshot` and `kube` implement Cluster and LeaseStore; the same contract tests run over both.
 """
 
 from collections.abc import AsyncGenerator
@@ -11,7 +10,6 @@ from typing import Literal, Protocol
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.resources import Resource
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.probing.planning import BandwidthWork, PingWork
 
 
 class Clock(Protocol):
@@ -209,16 +207,4 @@ class Cluster(Protocol):
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Write an event on a pod. Repeats are folded into one. Raises ClusterError's kinds."""
-        ...
-
-
-class Telemetry(Protocol):
-    """The way to the agents."""
-
-    def send_ping_lease(self, node: str, work: PingWork) -> None:
-        """Tell a node whom to ping."""
-        ...
-
-    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
-        """Let a node take one end of a bandwidth test."""
         ...

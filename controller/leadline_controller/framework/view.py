@@ -11,6 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
+
 from leadline_controller.framework.assigned_pods import Namespaces, Residents
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import HostPort, Link, Node, Pod

@@ -1,8 +1,8 @@
-"""API objects -> the core's Node, Pod and Resource, whatever the objects are like.
+"""API objects -> the framework's Node, Pod and Resource, whatever the objects are like.
 
-kubeobjects/manifest.py and kubeobjects/resources.py read them. What they can't read must neither end the
-watch nor be used: such a node takes no pods, such a pod says what is wrong in its `problem`, and
-a pod that needs such a claim or volume finds it missing.
+kubeobjects/ reads them. What cannot be read must neither end the watch nor be used: such a node
+takes no pods, such a pod says what is wrong in its `problem`, and a pod that needs such a claim
+or volume finds it missing.
 """
 
 import logging

@@ -33,8 +33,8 @@ from leadline_controller.kubeobjects.demands import (
 )
 from leadline_controller.kubeobjects.limits import excess, excess_volumes, read_aversions
 from leadline_controller.kubeobjects.selectors import read_terms
+from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
-from leadline_controller.probing.addresses import read_unicast
 
 _IP_ADDRESSES = ("InternalIP", "ExternalIP")
 # Demands that only a scheduler that knows more than the filters do can meet.

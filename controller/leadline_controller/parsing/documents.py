@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from leadline_controller.parsing.fields import FieldError, shown
 
 MAX_BYTES = 16 * 1024 * 1024

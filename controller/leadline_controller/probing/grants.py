@@ -8,11 +8,13 @@ made up, or answers a controller that led before.
 from dataclasses import dataclass
 
 from leadline_controller.probing.planning import DELIVERY_S, PingWork, ProbeLimits, RunningLease
+from leadline_controller.telemetry.ingestor import (
+    NOT_LEASED,
+    OVER_LEASE,
+    TOO_OFTEN,
+    BandwidthResult,
+)
 
-# Why a result does not count.
-NOT_LEASED = "not_leased"
-OVER_LEASE = "over_lease"
-TOO_OFTEN = "too_often"
 # iperf3 writes in blocks of this size and finishes the one that it has begun.
 BLOCK_BYTES = 128 * 1024
 # For so long after a lease a result may be on its way: a broker restarts meanwhile.
@@ -23,18 +25,6 @@ _SHORTEST_SHARE = 0.9
 _BOUND_SHARE, _EXACT_SHARE = 0.9, 1.05
 # Rounds are as long as their slowest peer, so that two may end shortly after each other.
 _MOST_ROUNDS = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthResult:
-    """What a node reports of one bandwidth lease. mbps: None when nothing was measured."""
-
-    node: str
-    lease_id: str
-    peer: str
-    mbps: float | None
-    lower_bound: bool
-    transferred_bytes: int
 
 
 class BandwidthGrants:

@@ -9,11 +9,15 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Protocol
+
+from leadline_wire import topics
+from leadline_wire.codec import encode
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.ports import Telemetry
 from leadline_controller.probing.addresses import Addressing
-from leadline_controller.probing.grants import BandwidthGrants, BandwidthResult, PingGrants
+from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import (
     BandwidthWork,
     Peer,
@@ -23,10 +27,8 @@ from leadline_controller.probing.planning import (
     RoundRobin,
     pairs,
 )
+from leadline_controller.telemetry.ingestor import BandwidthResult
 from leadline_controller.telemetry.state import Agent, TelemetryState
-from leadline_wire import topics
-from leadline_wire.codec import encode
-from leadline_wire.v1 import telemetry_pb2 as pb
 
 Publish = Callable[[str, topics.Kind, bytes], None]
 log = logging.getLogger(__name__)
@@ -45,8 +47,20 @@ class Probing:
     addressing: Addressing = field(default_factory=Addressing)
 
 
+class LeaseTransport(Protocol):
+    """Sends leases to agents."""
+
+    def send_ping_lease(self, node: str, work: PingWork) -> None:
+        """Tell a node whom to ping."""
+        ...
+
+    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+        """Let a node take one end of a bandwidth test."""
+        ...
+
+
 class LeaseSender:
-    """The Telemetry port over MQTT."""
+    """The LeaseTransport over MQTT."""
 
     def __init__(self, cluster: str, publish: Publish) -> None:
         self._cluster = cluster
@@ -91,7 +105,7 @@ class Prober:
     def __init__(
         self,
         telemetry: TelemetryState,
-        sender: Telemetry,
+        sender: LeaseTransport,
         probing: Probing,
         nodes: Callable[[], Mapping[str, Node] | None],
     ) -> None:

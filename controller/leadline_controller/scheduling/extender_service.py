@@ -17,7 +17,6 @@ from random import Random
 
 import numpy as np
 
-from leadline_controller.api.extender_protocol import Binding, Question
 from leadline_controller.cluster.given_nodes import view_over
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
@@ -43,6 +42,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.scheduling.expected_pods import Expected
+from leadline_controller.scheduling.extender_args import Binding, Question
 from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+
 from leadline_controller.framework.assigned_pods import Residents
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.images import ImageTable, full_name

@@ -42,8 +42,8 @@ class ResponseTime:
     """prediction = ping + profiling, in ms; the least one wins (Algorithm 1).
 
     A pod's further replicas go to the least one among the nodes without a pod of the same
-    service (same namespace and labels, see strategies/shared/services.py), and when each that fits has
-    one, to the least one of all, as the algorithm has it; the text's "second round" could
+    service (same namespace and labels, strategies/shared/services.py), and when each that fits
+    has one, to the least one of all, as the algorithm has it; the text's "second round" could
     also mean node after node. Pods without labels stand alone and are never spread.
 
     Nodes whose prediction is over `leadline.dev/response-time-ms` are turned down by a filter

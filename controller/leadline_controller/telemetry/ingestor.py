@@ -3,11 +3,15 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, nan
 from typing import Any, Protocol
 
-from leadline_controller.probing.grants import NOT_LEASED, OVER_LEASE, TOO_OFTEN, BandwidthResult
+from leadline_wire import topics
+from leadline_wire.codec import MessageError, decode
+from leadline_wire.v1 import telemetry_pb2 as pb
+
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     BROKER,
@@ -17,17 +21,30 @@ from leadline_controller.telemetry.state import (
     RttReading,
     TelemetryState,
 )
-from leadline_wire import topics
-from leadline_wire.codec import MessageError, decode
-from leadline_wire.v1 import telemetry_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+# Why a result does not count.
+NOT_LEASED = "not_leased"
+OVER_LEASE = "over_lease"
+TOO_OFTEN = "too_often"
 # A broken fleet must not fill the journal.
 _LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
 # Five of each of 5,000 nodes; who may publish may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthResult:
+    """What a node reports of one bandwidth lease. mbps: None when nothing was measured."""
+
+    node: str
+    lease_id: str
+    peer: str
+    mbps: float | None
+    lower_bound: bool
+    transferred_bytes: int
 
 
 class Leases(Protocol):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
 from numpy.typing import NDArray
+
+from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
 
 _MAX_LINKS = 200_000
 _FEW_LINKS = 1000  # not worth the work

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_controller.telemetry.ingestor import Folder
-from leadline_controller.telemetry.reader import Carried, ReadingClient
 from leadline_wire import topics
 from leadline_wire.codec import MAX_BYTES
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
@@ -22,6 +20,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.reader import Carried, ReadingClient
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,11 @@ from math import isnan
 from threading import RLock
 
 import numpy as np
+from numpy.typing import NDArray
+
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.sequence import SequenceTracker, Stamp, Standing
-from numpy.typing import NDArray
 
 # While nobody knows the nodes of the cluster.
 _MAX_NODES = 20_000

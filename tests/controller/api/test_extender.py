@@ -18,11 +18,11 @@ from leadline_controller.api import extender_connections
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender import Body, ExtenderServer, Limits
 from leadline_controller.api.extender_json import StoppedError
-from leadline_controller.api.extender_protocol import Question
 from leadline_controller.api.settings import ExtenderSettings, ServeError, TlsFiles
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged
 from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.scheduling.extender_args import Question
 from leadline_controller.snapshot.memory_cluster import SimCluster
 
 from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.api.extender_protocol import (
-    Binding,
     ProtocolError,
     bind_answer,
     error_answer,
@@ -17,6 +16,7 @@ from leadline_controller.api.extender_protocol import (
     read_binding,
     read_question,
 )
+from leadline_controller.scheduling.extender_args import Binding
 
 from tests.controller.scheduling.extender_harness import args, asked, wants, wide
 from tests.kube.objects import node

@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from leadline_controller.probing.grants import BandwidthResult
+from leadline_controller.telemetry.ingestor import BandwidthResult
 
 
 class Everybody(Container[str]):

@@ -1,7 +1,8 @@
 import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.probing.addresses import Addressing, read_network, read_unicast
+from leadline_controller.parsing.addresses import read_network, read_unicast
+from leadline_controller.probing.addresses import Addressing
 
 NODE = Node("pi-1", addresses=("10.0.0.5", "fd00::5"))
 

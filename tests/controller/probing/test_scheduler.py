@@ -27,7 +27,7 @@ LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
 
 
 class Sent:
-    """The Telemetry port, kept in lists."""
+    """A LeaseTransport that keeps leases in lists."""
 
     def __init__(self) -> None:
         self.pings: list[tuple[str, PingWork]] = []

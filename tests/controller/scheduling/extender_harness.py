@@ -5,13 +5,14 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from leadline_controller.api.extender_protocol import Question, read_question
+from leadline_controller.api.extender_protocol import read_question
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import Listed
+from leadline_controller.scheduling.extender_args import Question
 from leadline_controller.scheduling.extender_service import Adviser, Advising
 from leadline_controller.snapshot.manual_clock import SimClock
 from leadline_controller.snapshot.memory_cluster import SimCluster

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from leadline_controller.api.extender_protocol import Binding, Question
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
@@ -20,6 +19,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling import extender_service as extender_adviser
+from leadline_controller.scheduling.extender_args import Binding, Question
 from leadline_controller.scheduling.extender_service import AdviceError
 from leadline_controller.snapshot.memory_cluster import SimCluster
 

@@ -12,6 +12,7 @@ from math import inf, isfinite
 
 import numpy as np
 import simpy
+
 from leadline_controller.framework.view import Floats, Ints
 
 _SAME_MOMENT_S = 1e-9

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import fsum
 
 import simpy
+
 from leadline_controller.experiments.models.network import Network
 from leadline_controller.framework.model import Layer
 

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import simpy
+
 from leadline_controller.experiments.models.cpu import Processors
 
 

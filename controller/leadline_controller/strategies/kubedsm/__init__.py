@@ -1,7 +1,7 @@
 """kubedsm: batches placed for the edge, and running pods moved between edge and cloud.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters". Its algorithms are in core/edge/: in decision.py 1 immediateSchedule, 2 suggest,
+Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedule, 2 suggest,
 3 makeDecision (without migration in subset.py), 4 bestFit, 5 freeEdgeAsNeeded and
 7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
 """
@@ -37,9 +37,9 @@ class KubeDsm:
     Nodes of tier "cloud" are the cloud, all others the edge. The paper has one cloud node
     without bounds; here a pod that goes to the cloud gets the node there with the most
     room, and the filters have the last word on every step. All resources that pods ask for
-    must fit; size (Eq. 11) and fragmentation look at CPU and memory. Replicas are told by their
-    labels, see strategies/shared/services.py. Q of a service is the largest `leadline.dev/qos-edge-ratio`
-    of its pods, or `qos_target`.
+    must fit; size (Eq. 11) and fragmentation look at CPU and memory. Pods with the same labels are
+    replicas of one service (strategies/shared/services.py). Q of a service is the largest
+    `leadline.dev/qos-edge-ratio` of its pods, or `qos_target`.
 
     A suggestion goes by the sum of what is free, and match may then leave out pods for which
     others were sent away. The paper's program goes through with it; here one that would lower

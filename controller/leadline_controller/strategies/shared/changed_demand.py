@@ -10,6 +10,7 @@ from random import Random
 from typing import Literal
 
 import numpy as np
+
 from leadline_controller.framework.cycle import Filter, Strategy, decide
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import Bools, ClusterView

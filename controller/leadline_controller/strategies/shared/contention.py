@@ -5,6 +5,7 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Section 6.1.
 """
 
 import numpy as np
+
 from leadline_controller.framework.node_table import Floats, Ints
 
 _MAX_EXPONENT = 1000

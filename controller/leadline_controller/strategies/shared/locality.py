@@ -5,6 +5,7 @@ swamped for being the only one ("node heating"), and what is small counts for no
 """
 
 import numpy as np
+
 from leadline_controller.framework.cycle import Scores, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints

@@ -4,6 +4,7 @@ or by class of node."""
 from collections.abc import Mapping
 
 import numpy as np
+
 from leadline_controller.framework.node_table import Floats, NodeTable
 
 

@@ -4,6 +4,7 @@ A priority to which other strategies add theirs, as kube-scheduler adds its own.
 """
 
 import numpy as np
+
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 

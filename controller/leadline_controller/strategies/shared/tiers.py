@@ -1,6 +1,7 @@
 """Edge and cloud: which nodes are which, and how big they are beside each other."""
 
 import numpy as np
+
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 

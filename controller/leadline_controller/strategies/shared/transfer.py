@@ -2,6 +2,7 @@
 transfers share this."""
 
 import numpy as np
+
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
