@@ -1,16 +1,14 @@
 from dataclasses import replace
 
 import pytest
-from leadline_controller.probing.grants import (
-    LATE_S,
+from leadline_controller.probing.grants import LATE_S, BandwidthGrants, PingGrants
+from leadline_controller.probing.planning import Peer, PingWork, ProbeLimits, RunningLease
+from leadline_controller.telemetry.ingestor import (
     NOT_LEASED,
     OVER_LEASE,
     TOO_OFTEN,
-    BandwidthGrants,
     BandwidthResult,
-    PingGrants,
 )
-from leadline_controller.probing.planning import Peer, PingWork, ProbeLimits, RunningLease
 
 # 10 MB in 2 s: a pace of 39.5 Mbit/s.
 LIMITS = ProbeLimits(duration_ms=2000, max_bytes=10_000_000)

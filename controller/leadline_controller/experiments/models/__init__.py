@@ -1,0 +1,1 @@
+"""Simulation models that several experiments use: links, CPUs, registries, users, autoscalers."""

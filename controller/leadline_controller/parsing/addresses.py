@@ -1,0 +1,34 @@
+"""Reads IP addresses and networks that agents, manifests and settings name."""
+
+from functools import lru_cache
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+@lru_cache(8192)
+def read_unicast(text: str) -> Address | None:
+    """The address, if `text` is the literal of one that reaches a single machine."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if address.is_multicast or address.is_unspecified:
+        return None
+    if isinstance(address, IPv6Address):
+        # A scope names an interface of one machine; a mapped address hides an IPv4 address.
+        return None if address.scope_id or address.ipv4_mapped else address
+    return None if address.is_reserved else address  # 240.0.0.0/4 with the broadcast address
+
+
+def read_network(text: str) -> Network:
+    """A network in CIDR notation. Raises ValueError."""
+    return ip_network(text)

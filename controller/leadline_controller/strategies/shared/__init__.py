@@ -1,0 +1,1 @@
+"""What several strategies compute alike. Strategies import from here, never each other."""
