@@ -23,7 +23,7 @@ SAMPLE_S = 1.0
 MAX_LINE = 500  # characters of a line of the log, or of standard error
 
 
-class Quiet(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets only so many lines through in a period; the SD card holds the journal.
 
     at_most: of the same line. per_template: of the same template, whatever is put into it, because
@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _set_up_logging() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(Quiet())
+    handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", handlers=[handler])
     threading.excepthook = _on_thread_end
 

@@ -19,7 +19,7 @@ from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
 from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
-from leadline_agent.probes import Probes, Surroundings
+from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish import (
     Arrived,
     Endpoint,
@@ -57,7 +57,7 @@ class Order(Enum):
 Message = Event | Result | Order
 
 
-class Every:
+class PeriodicTimer:
     """Something that is due again and again, on a grid: being late once shifts nothing."""
 
     def __init__(self, period_s: float, first_s: float) -> None:
@@ -91,10 +91,10 @@ class Agent:
             raise
         now_s = time.monotonic()
         first_s = random.uniform(*(min(bound, settings.interval_s) for bound in FIRST_REPORT_S))  # noqa: S311 - a jitter, no secret
-        self._report = Every(settings.interval_s, now_s + first_s)
-        self._flush = Every(FLUSH_S, now_s + FLUSH_S)
+        self._report = PeriodicTimer(settings.interval_s, now_s + first_s)
+        self._flush = PeriodicTimer(FLUSH_S, now_s + FLUSH_S)
         period_s = (notify.watchdog_s or float("inf")) / 2
-        self._watchdog = Every(period_s, now_s + period_s)
+        self._watchdog = PeriodicTimer(period_s, now_s + period_s)
         self._collected_s = self._progress_s = now_s
         self._is_ready = False
         self._has_failed = False  # the last tick
@@ -209,9 +209,9 @@ class Agent:
             self._orders.append(message)  # a signal during the goodbye must not be lost
         return None if isinstance(message, RttRound | BandwidthResult | Order) else message
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> ProbeContext:
         caps = self._settings.probe
-        return Surroundings(
+        return ProbeContext(
             max_ping_peers=caps.max_ping_peers,
             max_bandwidth_bytes=caps.max_bandwidth_bytes,
             max_bandwidth_duration_ms=caps.max_bandwidth_duration_ms,
@@ -227,7 +227,7 @@ class Agent:
             __version__,
             settings.probe.address,
             settings.interval_s,
-            self._probes.abilities,
+            self._probes.capabilities,
         )
         return Session(
             endpoint,

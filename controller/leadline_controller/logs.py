@@ -14,7 +14,7 @@ _MOST_KEYS = 256
 _NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+")
 
 
-class Rationed(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets so many records of the same template through in `per_s` seconds, and six times as many
     of the same logger; the first one of the next period says how many were left out."""
 
@@ -66,7 +66,7 @@ def set_up(level: int = logging.INFO) -> None:
     """Write the records of this level and above to standard error."""
     handler = logging.StreamHandler()
     if level > logging.DEBUG:
-        handler.addFilter(Rationed())
+        handler.addFilter(RateLimitFilter())
     logging.basicConfig(level=level, format=_FORMAT, handlers=[handler])
 
 

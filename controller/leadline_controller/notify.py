@@ -51,7 +51,7 @@ class Notifier:
                 return  # systemd is restarting, or its socket is full: it will ask again
 
 
-class Rounds:
+class Heartbeats:
     """When each part last came round. A part that has not begun is not waited for."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -61,11 +61,11 @@ class Rounds:
     def part(self, name: str) -> Callable[[], None]:
         """What the part of this name calls each time that it comes round; it begins now."""
 
-        def came_round() -> None:
+        def beat() -> None:
             self._last_s[name] = self._now_s()
 
-        came_round()
-        return came_round
+        beat()
+        return beat
 
     def late(self) -> list[str]:
         """The parts that have not come round for LATE_S."""
@@ -73,7 +73,7 @@ class Rounds:
         return sorted(name for name, last_s in self._last_s.items() if last_s < before_s)
 
 
-async def feed(notifier: Notifier, rounds: Rounds) -> None:
+async def feed(notifier: Notifier, rounds: Heartbeats) -> None:
     """Feed the watchdog, if there is one, while no part is late, until cancelled."""
     said: list[str] = []
     while notifier.watchdog_s:

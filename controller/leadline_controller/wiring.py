@@ -28,15 +28,15 @@ from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
-from leadline_controller.leaderelection.elector import Elector
-from leadline_controller.leaderelection.lease import ALONE
-from leadline_controller.notify import Notifier, Rounds, feed
+from leadline_controller.leaderelection.elector import LeaderElector
+from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import Addressing
-from leadline_controller.probing.scheduler import LeaseSender, Prober, Probing
-from leadline_controller.scheduling.extender_service import Adviser, Advising
-from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
+from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -54,12 +54,12 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     return built
 
 
-def advising(settings: Settings, how: Placing) -> Advising:
+def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
     """How the settings want kube-scheduler advised about the pods that it places."""
     own = filters_with({name: FILTERS[name] for name in OWN}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
     at_binding = FILTERS if every else AT_BINDING
-    return Advising(
+    return ExtenderProfile(
         strategy=how.strategy,
         filters=filters_with(FILTERS, how.strategy) if every else own,
         own=own,
@@ -70,9 +70,9 @@ def advising(settings: Settings, how: Placing) -> Advising:
     )
 
 
-def placing(settings: Settings) -> Placing:
+def placing(settings: Settings) -> SchedulingProfile:
     """How the settings want pods placed. Raises OptionError."""
-    return Placing(
+    return SchedulingProfile(
         strategy=strategy(settings.strategy, settings.options),
         filters=FILTERS,
         random=Random(settings.seed),  # noqa: S311  # breaks ties, no secret
@@ -88,10 +88,10 @@ class Controller:
 
     settings: Settings
     cluster: Cluster
-    leadership: Leadership = ALONE
+    leadership: Leadership = SOLE_LEADER
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    rounds: Rounds = field(default_factory=lambda: Rounds(time.monotonic))
+    rounds: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     telemetry: TelemetryState = field(init=False)
     history: Recorder = field(init=False)
     decisions: DecisionLog = field(init=False)
@@ -102,7 +102,7 @@ class Controller:
         self.history = Recorder(self.settings.decisions)
         self.decisions = DecisionLog(keeper=self.history)
 
-    def scheduler(self, how: Placing) -> Scheduler:
+    def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """A loop that places this cluster's pods."""
         return Scheduler(
             self.cluster,
@@ -132,9 +132,9 @@ class Controller:
             session.publish(*message)
 
         sender = LeaseSender(settings.cluster, publish)
-        probing = Probing(settings.limits, settings.anchors, Addressing(settings.networks))
-        prober = Prober(self.telemetry, sender, probing, self._nodes)
-        folder = Folder(settings.cluster, self.telemetry, prober)
+        probing = ProbeSettings(settings.limits, settings.anchors, Addressing(settings.networks))
+        probe_scheduler = ProbeScheduler(self.telemetry, sender, probing, self._nodes)
+        ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(
             BrokerSettings(
                 host=settings.broker_host,
@@ -144,10 +144,10 @@ class Controller:
                 client_id=f"leadline-controller-{socket.gethostname()}-{secrets.token_hex(8)}",
                 tls=settings.broker_tls,
             ),
-            folder,
+            ingestor,
         )
         session.start()
-        ticking = asyncio.create_task(self._tick(prober, session.lives, session.fetch))
+        ticking = asyncio.create_task(self._tick(probe_scheduler, session.lives, session.fetch))
         try:
             yield
         finally:
@@ -192,7 +192,9 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
-    async def extending(self, how: Placing, cluster: Cluster) -> AsyncIterator[str | None]:
+    async def extending(
+        self, how: SchedulingProfile, cluster: Cluster
+    ) -> AsyncIterator[str | None]:
         """Answer kube-scheduler for as long as the context lasts; yields the address, None where
         it is not asked for."""
         extender = self.settings.extender
@@ -201,7 +203,7 @@ class Controller:
             return
         from leadline_controller.api.extender import ExtenderServer
 
-        adviser = Adviser(
+        extender_service = ExtenderService(
             cluster,
             self.state,
             self.telemetry,
@@ -209,16 +211,16 @@ class Controller:
             advising(self.settings, how),
             self.clock,
         )
-        server = ExtenderServer(extender, adviser)
-        self._listeners.append(adviser.heard)
+        server = ExtenderServer(extender, extender_service)
+        self._listeners.append(extender_service.heard)
         try:
             address = await server.start()
             log.info("answering kube-scheduler at %s", address)
             yield address
         finally:
             await server.stop()
-            self._listeners.remove(adviser.heard)
-            await adviser.close()
+            self._listeners.remove(extender_service.heard)
+            await extender_service.close()
 
     def _tell(self, change: ClusterChange) -> None:
         for listener in self._listeners:
@@ -229,28 +231,28 @@ class Controller:
 
     async def _tick(
         self,
-        prober: Prober,
+        probe_scheduler: ProbeScheduler,
         hears: Callable[[], bool] = lambda: True,
         fetch: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> None:
         """Keep a place for what the nodes of the cluster report, and while we lead, have what is
         due sent. A fault in it must not end the measuring."""
-        led, said = self.leadership is ALONE, ""
-        came_round = self.rounds.part("measuring")
+        led, said = self.leadership is SOLE_LEADER, ""
+        beat = self.rounds.part("measuring")
         while True:
             if hears():
-                came_round()
+                beat()
             leads, now_s = self.leadership.leads(), self.clock.now_s()
             try:
                 nodes = self._nodes()
                 fetch(self.telemetry.keep(None if nodes is None else nodes.keys(), now_s))
                 if leads and not led:
-                    prober.take_over(now_s)
+                    probe_scheduler.take_over(now_s)
                 led = leads
                 if leads:
-                    prober.tick(now_s)
+                    probe_scheduler.tick(now_s)
                 else:
-                    prober.stand_by(now_s)
+                    probe_scheduler.stand_by(now_s)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is said once
                 if repr(error) != said:
                     said = repr(error)
@@ -285,11 +287,11 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     # Else a few hundred new pods, which are there to stay, have it look for garbage again.
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
-    notifier, rounds = Notifier(os.environ), Rounds(time.monotonic)
+    notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
     async with KubeCluster(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        came_round = rounds.part("the election")
-        elector = Elector(cluster.lease, identity, LeaseClock(), came_round=came_round)
+        beat = rounds.part("the election")
+        elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
         controller = Controller(settings, cluster.fenced(elector), elector, rounds=rounds)
         async with (
             controller.remembering(),

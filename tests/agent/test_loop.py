@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.loop import MAX_WAITING, Agent, Every, Message, endpoint_of
+from leadline_agent.loop import MAX_WAITING, Agent, Message, PeriodicTimer, endpoint_of
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
 from leadline_agent.publish import Arrived, Session
@@ -24,21 +24,21 @@ from tests.support.ports import free_port, wait_until
 
 
 def test_nothing_is_due_before_its_time() -> None:
-    every = Every(period_s=10.0, first_s=103.0)
+    every = PeriodicTimer(period_s=10.0, first_s=103.0)
     assert not every.take(102.9)
     assert every.take(103.0)
     assert every.due_s == 113.0
 
 
 def test_being_late_shifts_nothing_and_repeats_nothing() -> None:
-    every = Every(period_s=10.0, first_s=100.0)
+    every = PeriodicTimer(period_s=10.0, first_s=100.0)
     assert every.take(137.0)
     assert every.due_s == 140.0
     assert not every.take(137.0)
 
 
 def test_what_never_is_due_stays_so() -> None:
-    assert not Every(float("inf"), float("inf")).take(1e12)
+    assert not PeriodicTimer(float("inf"), float("inf")).take(1e12)
 
 
 def tls(certificate: Certificate) -> Broker:

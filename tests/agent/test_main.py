@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from leadline_agent import __version__
-from leadline_agent.__main__ import Quiet
+from leadline_agent.__main__ import RateLimitFilter
 from leadline_agent.collectors import COLLECTORS
 
 
@@ -77,23 +77,23 @@ def test_a_reader_that_goes_away_gets_no_traceback(config: Path) -> None:
     assert "Exception ignored" not in done.stderr
 
 
-def said(quiet: Quiet, text: str) -> bool:
+def said(quiet: RateLimitFilter, text: str) -> bool:
     return quiet.filter(logging.LogRecord("x", logging.WARNING, "f", 1, text, None, None))
 
 
 def test_the_same_complaint_is_not_repeated_for_ever() -> None:
-    quiet = Quiet(at_most=2, per_s=600.0)
+    quiet = RateLimitFilter(at_most=2, per_s=600.0)
     assert [said(quiet, text) for text in "aaab"] == [True, True, False, True]
 
 
-def logged(quiet: Quiet, template: str, *values: object) -> str:
+def logged(quiet: RateLimitFilter, template: str, *values: object) -> str:
     """What is written of a record; "" if nothing is."""
     record = logging.LogRecord("x", logging.WARNING, "f", 1, template, values, None)
     return record.getMessage() if quiet.filter(record) else ""
 
 
 def test_one_template_with_other_values_each_time_is_rationed() -> None:
-    quiet = Quiet(per_template=6)
+    quiet = RateLimitFilter(per_template=6)
     lines = [logged(quiet, "lease: not followed: %s", f"odd {number}") for number in range(1000)]
     assert len([line for line in lines if line]) == 6
     assert "more like it are held back" in lines[5]
@@ -101,12 +101,12 @@ def test_one_template_with_other_values_each_time_is_rationed() -> None:
 
 
 def test_all_templates_together_are_rationed() -> None:
-    quiet = Quiet(overall=60)
+    quiet = RateLimitFilter(overall=60)
     assert len([n for n in range(1000) if logged(quiet, f"template {n}")]) == 60
 
 
 def test_how_many_were_held_back_is_written_later() -> None:
-    quiet = Quiet(at_most=1)
+    quiet = RateLimitFilter(at_most=1)
     assert logged(quiet, "a")
     assert not logged(quiet, "a")
     quiet._start_s -= 601
@@ -114,11 +114,11 @@ def test_how_many_were_held_back_is_written_later() -> None:
 
 
 def test_a_line_of_the_log_is_short_and_printable() -> None:
-    line = logged(Quiet(), "lease: %s", "a\nERROR forged\x1b[2J" + "x" * 100_000)
+    line = logged(RateLimitFilter(), "lease: %s", "a\nERROR forged\x1b[2J" + "x" * 100_000)
     assert line.isprintable()
     assert len(line) <= 500
 
 
 def test_a_complaint_returns_after_its_time() -> None:
-    quiet = Quiet(at_most=1, per_s=-1.0)
+    quiet = RateLimitFilter(at_most=1, per_s=-1.0)
     assert [said(quiet, "a") for _ in range(3)] == [True, True, True]

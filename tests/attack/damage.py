@@ -30,7 +30,7 @@ from tests.controller.decisions.decision_builder import Machine
 PAGE = 4096
 ROWS = 60
 PATIENCE_S = 90.0
-USED, ASIDE, ALONE = "used", "put aside", "left alone"
+USED, ASIDE, SOLE_LEADER = "used", "put aside", "left alone"
 HUNG, FORGETS = "hung", "forgets"
 Make = Callable[[Path], None]
 
@@ -71,7 +71,7 @@ def flips(whole: bytes, every: int) -> Iterator[Case]:
         flipped[place] ^= 1 << bit
         right = {USED, ASIDE}
         if 60 <= place < 64:
-            right.add(ALONE)  # a version may become a newer Leadline's
+            right.add(SOLE_LEADER)  # a version may become a newer Leadline's
         yield Case(f"bit {place}.{bit}", partial(written, bytes(flipped)), frozenset(right))
 
 
@@ -123,7 +123,7 @@ def files(whole: bytes) -> Iterator[Case]:
     for name in ("-wal", "-shm", "-journal"):
         for junk in (b"\xaa" * 9999, b"", whole):
             yield Case(f"{len(junk)} bytes as {name}", partial(beside, whole, name, junk))
-    right = frozenset((ALONE,))
+    right = frozenset((SOLE_LEADER,))
     yield Case("a folder in its place", Path.mkdir, right)
     yield Case("a pipe in its place", os.mkfifo, right)
     yield Case("another program's", partial(executed, "CREATE TABLE theirs (x)", fresh=True), right)
@@ -232,7 +232,7 @@ def _start(make: Make, folder: Path) -> str:
     if path.with_name("d.db.corrupt").exists():
         return ASIDE
     if not path.is_file() or path.read_bytes() == before:
-        return ALONE
+        return SOLE_LEADER
     return USED
 
 

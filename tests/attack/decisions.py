@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from leadline_controller.api.extender_protocol import ProtocolError, read_question
+from leadline_controller.api.extender_protocol import ProtocolError, read_extender_args
 from leadline_controller.api.placements import placement
-from leadline_controller.decisions.log import PENDING, DecisionLog, Told
+from leadline_controller.decisions.log import PENDING, DecisionLog, DecisionView
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.cycle import Decision
@@ -267,7 +267,7 @@ def _is_refused(manifest: dict[str, Any]) -> bool:
     else:
         return False
     try:
-        asked = read_question(json.dumps({"Pod": manifest, "NodeNames": ["n1"]}).encode()).pod
+        asked = read_extender_args(json.dumps({"Pod": manifest, "NodeNames": ["n1"]}).encode()).pod
     except ProtocolError as error:
         str(error).encode()
     else:  # this door puts U+FFFD in the place of half a character
@@ -292,5 +292,7 @@ async def _noted(count: int) -> tuple[int, int]:
             told, _ = await recorder.since(None)
         finally:
             await recorder.stop()
-        watched = [placement(Told.brief(record, 1.0)).SerializeToString() for record in log.all()]
+        watched = [
+            placement(DecisionView.brief(record, 1.0)).SerializeToString() for record in log.all()
+        ]
     return len(told), len(watched)

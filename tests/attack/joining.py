@@ -26,9 +26,9 @@ from leadline_controller.decisions.times import Now
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.framework.ports import Listed, NodeChanged, PodEvent
-from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.framework.ports import NodeChanged, PodEvent, Relisted
+from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -81,7 +81,7 @@ def slow_disk(each_write_s: float) -> None:
     setattr(Database, "write", slowly)  # noqa: B010  # what the class has is typed
 
 
-class _Cluster(SimCluster):
+class _Cluster(MemoryCluster):
     """Keeps no events, as the API server is elsewhere."""
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
@@ -92,7 +92,7 @@ def decisions_over(count: int, nodes: int) -> Iterator[Decision]:
     """Decisions about as many pods that fit. A node changes before each, so none shares its view
     of the nodes with another."""
     state, telemetry = ClusterState(), TelemetryState(TimesToLive())
-    state.apply(Listed(tuple(_node(number) for number in range(nodes)), (), ()))
+    state.apply(Relisted(tuple(_node(number) for number in range(nodes)), (), ()))
     for number in range(count):
         changed = replace(_node(0), labels={"turn": str(number)})
         state.apply(NodeChanged(changed))
@@ -122,7 +122,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
             controller.state,
             controller.telemetry,
             controller.decisions,
-            Placing(KubeDefault(), FILTERS, Random(1)),
+            SchedulingProfile(KubeDefault(), FILTERS, Random(1)),
             controller.clock,
         )
         if disk_s:
@@ -154,7 +154,7 @@ def _highest_mib() -> float:
 def _kept(path: Path) -> tuple[int, int]:
     database = Database(path, 1024 * MIB, float("inf"))
     try:
-        counts = [(row.times, len(row.account) > 0) for row in database.all()]
+        counts = [(row.times, len(row.explanation) > 0) for row in database.all()]
     finally:
         database.close()
     return sum(times for times, _ in counts), sum(detailed for _, detailed in counts)

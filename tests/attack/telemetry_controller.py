@@ -21,7 +21,7 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
 
 _TICK_S = 0.02
@@ -75,7 +75,7 @@ async def main() -> None:
         limits=replace(ProbeLimits(), **asked.get("limits", {})),
         serve=ServeSettings(asked["grpc"]),
     )
-    controller, stalls = Controller(settings, SimCluster(nodes)), Stalls()
+    controller, stalls = Controller(settings, MemoryCluster(nodes)), Stalls()
     following = asyncio.create_task(controller.follow())
     watching = asyncio.create_task(stalls.watch())
     async with controller.measuring(), controller.serving("attacked"):

@@ -20,7 +20,7 @@ import numpy as np
 from leadline_controller.decisions import times
 from leadline_controller.decisions.codec import encode
 from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.explanation import account
+from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import KEPT_NODES, Recorder
 from leadline_controller.decisions.rows import Row, rule
@@ -107,17 +107,17 @@ def thread_ms(size: int) -> float:
     for _ in range(100):
         decision = next(made)
         start = time.perf_counter()
-        encode(account(decision, 60.0, KEPT_NODES))
+        encode(explanation(decision, 60.0, KEPT_NODES))
         spent.append(time.perf_counter() - start)
     return median(spent) * 1e3
 
 
 def sizes(folder: Path) -> None:
     """Bytes of an account, and of the whole file, a decision."""
-    print(f"\n{'nodes':8}{'account, B':>12}{'file, B':>12}{'in 64 MiB':>12}")
+    print(f"\n{'nodes':8}{'explanation, B':>12}{'file, B':>12}{'in 64 MiB':>12}")
     for size in SIZES:
         made = decisions(size)
-        accounts = [len(encode(account(next(made), 60.0, KEPT_NODES))) for _ in range(200)]
+        accounts = [len(encode(explanation(next(made), 60.0, KEPT_NODES))) for _ in range(200)]
         path = folder / f"{size}.db"
         with closing(sqlite3.connect(path)) as connection:
             (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
@@ -132,7 +132,7 @@ def pruning(folder: Path) -> None:
     some = [next(made) for _ in range(500)]
     rows = [
         Row(d.pod.key, d.pod.uid, d.node, d.why, BOUND, 1, rule(d.strategy, d.better, options),
-            moment, moment, encode(account(d, 60.0, KEPT_NODES)))
+            moment, moment, encode(explanation(d, 60.0, KEPT_NODES)))
         for d in some
     ]  # fmt: skip
     print(f"\n{'a batch of 64, ms':24}{'median':>10}{'p99':>10}{'largest':>10}")

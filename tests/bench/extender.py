@@ -25,7 +25,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from statistics import quantiles
 
-from leadline_controller.framework.ports import Listed, PodChanged
+from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.kube.api import BulkApi
@@ -40,7 +40,7 @@ NODES = 1000
 PODS = 200
 WARM_UP = 20
 ASKED = 420  # so many of 1,000 nodes kube-scheduler looks at by default
-ALONE = "kube-scheduler alone"
+SOLE_LEADER = "kube-scheduler alone"
 ROUNDS = 2
 LIFTED = 10_000
 PATH = "/api/v1/namespaces/default/pods"
@@ -73,7 +73,7 @@ async def bindings(plane: ControlPlane) -> AsyncIterator["asyncio.Queue[tuple[st
     async def watch(cluster: KubeCluster) -> None:
         async with aclosing(cluster.watch()) as changes:
             async for change in changes:
-                if isinstance(change, Listed):
+                if isinstance(change, Relisted):
                     listed.set()
                 elif isinstance(change, PodChanged) and change.pod.node_name:
                     seen.put_nowait((change.pod.name, time.perf_counter()))
@@ -140,7 +140,9 @@ async def measure() -> dict[str, list[float]]:
     with scene() as (plane, extended):
         found |= answers_ms(extended)
         limits = {"qps": LIFTED, "burst": LIFTED}
-        ways: dict[str, Running] = {ALONE: partial(kube_scheduler, plane, qps=LIFTED, burst=LIFTED)}
+        ways: dict[str, Running] = {
+            SOLE_LEADER: partial(kube_scheduler, plane, qps=LIFTED, burst=LIFTED)
+        }
         for name, options in WAYS.items():
             ways[name] = partial(extended.scheduler, *options, **limits)
         for number in range(ROUNDS):
@@ -155,12 +157,12 @@ def main() -> None:
     """Print the table."""
     gc.freeze()  # so that this process does not stop and measure itself
     found = asyncio.run(measure())
-    alone = found[ALONE]
+    alone = found[SOLE_LEADER]
     print(
         f"from creation to binding, ms, {NODES:,} nodes, {PODS * ROUNDS} pods each, one at a time"
     )
     print(f"{'':32}{'p50':>9}{'p99':>9}{'added':>9}{'added':>9}")
-    for what in (ALONE, *WAYS):
+    for what in (SOLE_LEADER, *WAYS):
         print(row(what, found.pop(what), alone))
     print("of that the controller's own answers, over TLS, nobody else at work")
     for what, times in found.items():

@@ -20,7 +20,7 @@ from multiprocessing.synchronize import Event
 from typing import Any
 
 from leadline_agent.publish.encode import Encoder
-from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import codec, topics
@@ -118,7 +118,7 @@ def _text(text: str) -> bytes:
 def into_state(broker: Broker, expected: int, told: Connection) -> None:
     """The controller's own way: session, folder, state."""
     state = TelemetryState(TimesToLive())
-    folder = Folder(CLUSTER, state, AnyLease())
+    folder = TelemetryIngestor(CLUSTER, state, AnyLease())
     session = BrokerSession(BrokerSettings(broker.host, broker.port, CLUSTER, "ingest"), folder)
     session.start()
     _measure(lambda: state.accepted, expected, told)
@@ -229,7 +229,7 @@ def _told(ours: Connection) -> object:
 def fold_alone(each: int) -> Rate:
     """What of it all is decoding, checking and folding."""
     state = TelemetryState(TimesToLive())
-    folder = Folder(CLUSTER, state, AnyLease())
+    folder = TelemetryIngestor(CLUSTER, state, AnyLease())
     messages = list(reports([f"rpi-kitchen-{number:02}" for number in range(BOARDS)], each))
     begin_s, begin_cpu_s = time.monotonic(), time.process_time()
     for topic, payload in messages:

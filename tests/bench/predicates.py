@@ -15,7 +15,7 @@ from typing import Any
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import Listed, PodChanged
+from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.framework.resources import Resource
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
@@ -100,7 +100,7 @@ def cluster(size: int) -> ClusterState:
             shy = _requiring("podAntiAffinity", f"set-{i // 40}", HOST)
             pods.append(_pod(f"set-{i // 40}", **where, **own, **shy))
     state = ClusterState()
-    state.apply(Listed(nodes, tuple(pods), tuple(_storage(size))))
+    state.apply(Relisted(nodes, tuple(pods), tuple(_storage(size))))
     return state
 
 

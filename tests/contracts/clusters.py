@@ -104,7 +104,7 @@ def _cluster(random: Random, count: int) -> ClusterView:
         bandwidth_requested_mbps=column([0.0, 5.0, 50.0]),
         placed=column([0, 1, 2, 3]),
         ports={i: PORTS for i in range(count) if random.random() < 0.4},
-        residents=[_resident(random, f"r{i}", count) for i in range(random.randrange(4))],
+        assigned_pods=[_resident(random, f"r{i}", count) for i in range(random.randrange(4))],
         resources=STORAGE,
     )
     queued = {layer.digest: frozenset({random.randrange(count)}) for layer in LAYERS}
@@ -186,9 +186,9 @@ def fingerprint(cluster: ClusterView) -> list[Any]:
         "placed": cluster.placed_in_run,
     }
     known = {name: np.nan_to_num(column, nan=-1.0).tolist() for name, column in columns.items()}
-    residents = cluster.residents.rows.tolist()
+    assigned_pods = cluster.assigned_pods.rows.tolist()
     storage = [cluster.storage.claims, cluster.storage.volumes, cluster.storage.classes]
-    held = [dict(cluster.host_ports), dict(cluster.mounts), residents]
+    held = [dict(cluster.host_ports), dict(cluster.mounts), assigned_pods]
     images = [dict(cluster.images.queued), dict(cluster.images.queue_mb)]
     return [table.nodes, known, held, [dict(part) for part in storage], images]
 
@@ -203,7 +203,7 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
         for b, rtt in enumerate(cluster.links.rtt_ms_from(a))
         if b < a and not np.isnan(rtt)
     ]
-    rows = cluster.residents.rows.copy()
+    rows = cluster.assigned_pods.rows.copy()
     rows[0] = np.argsort(order)[rows[0]]
     return replace(
         cluster,
@@ -215,7 +215,7 @@ def reordered(cluster: ClusterView, order: list[int]) -> ClusterView:
         placed_in_run=cluster.placed_in_run[order],
         host_ports={order.index(at): held for at, held in cluster.host_ports.items()},
         mounts={order.index(at): held for at, held in cluster.mounts.items()},
-        residents=replace(cluster.residents, rows=rows),
+        assigned_pods=replace(cluster.assigned_pods, rows=rows),
         images=replace(
             cluster.images,
             queued={

@@ -12,7 +12,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import Cluster, ClusterChange
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import Object
@@ -58,7 +58,7 @@ class Scene(Protocol):
 
 class SimScene:
     def __init__(self) -> None:
-        self.cluster = SimCluster()
+        self.cluster = MemoryCluster()
         self._nodes: dict[str, Object] = {}
         self._pods: dict[str, Object] = {}
         self._resources: dict[tuple[str, str], Object] = {}

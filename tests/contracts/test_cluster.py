@@ -13,16 +13,16 @@ from itertools import count
 import pytest
 from leadline_controller.framework.model import Pod, Taint
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
-    Listed,
+    ConflictError,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
+    NotFoundError,
     PodChanged,
+    PodDeleted,
     PodEvent,
-    PodGone,
-    PodGoneError,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
     StorageChangedError,
 )
 from leadline_controller.framework.resources import Claim, Volume
@@ -73,7 +73,7 @@ def name() -> str:
     return f"contract-{next(_numbers)}"
 
 
-def of(wanted: Pod) -> Callable[[PodChanged | PodGone], bool]:
+def of(wanted: Pod) -> Callable[[PodChanged | PodDeleted], bool]:
     return lambda change: change.pod.uid == wanted.uid
 
 
@@ -89,7 +89,7 @@ async def test_what_there_is_comes_first(
 
     first = await watch().next()
 
-    assert isinstance(first, Listed)
+    assert isinstance(first, Relisted)
     listed_node = next(n for n in first.nodes if n.name == name)
     assert (listed_node.allocatable["cpu"], listed_node.tier, listed_node.ready) == (
         2000,
@@ -104,7 +104,7 @@ async def test_a_new_node_and_a_new_pod_are_seen(
     scene: Scene, watch: Callable[[], Watched], name: str
 ) -> None:
     watched = watch()
-    await watched.until(Listed)
+    await watched.until(Relisted)
 
     scene.add_node(node(name))
     await watched.until(NodeChanged, lambda change: change.node.name == name)
@@ -122,7 +122,7 @@ async def test_a_binding_is_seen_by_every_watch(
     made = scene.add_pod(pod(name))
     watches = [watch(), watch()]
     for watched in watches:
-        await watched.until(Listed)
+        await watched.until(Relisted)
 
     await scene.cluster.bind(made, name)
 
@@ -138,10 +138,10 @@ async def test_a_bound_pod_stays_where_it_is(
     made = scene.add_pod(pod(name))
     await scene.cluster.bind(made, f"{name}-a")
 
-    with pytest.raises(AlreadyBoundError, match=f"{name}-a"):
+    with pytest.raises(ConflictError, match=f"{name}-a"):
         await scene.cluster.bind(made, f"{name}-b")
 
-    listed = await watch().until(Listed)
+    listed = await watch().until(Relisted)
     assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"{name}-a"}
 
 
@@ -153,10 +153,10 @@ async def test_a_pod_made_again_under_the_same_name_is_not_bound_by_mistake(
     scene.remove_pod(old)
     new = scene.add_pod(pod(name))
 
-    with pytest.raises(AlreadyBoundError):
+    with pytest.raises(ConflictError):
         await scene.cluster.bind(old, name)
 
-    listed = await watch().until(Listed)
+    listed = await watch().until(Relisted)
     assert [(p.uid, p.node_name) for p in listed.pods if p.name == name] == [(new.uid, None)]
 
 
@@ -164,7 +164,7 @@ async def test_a_pod_that_is_gone_cannot_be_bound(scene: Scene, name: str) -> No
     made = scene.add_pod(pod(name))
     scene.remove_pod(made)
 
-    with pytest.raises(PodGoneError, match="not found"):
+    with pytest.raises(NotFoundError, match="not found"):
         await scene.cluster.bind(made, "anywhere")
 
 
@@ -175,7 +175,7 @@ async def test_nobody_looks_whether_the_node_exists(
 
     await scene.cluster.bind(made, f"no-{name}")
 
-    listed = await watch().until(Listed)
+    listed = await watch().until(Relisted)
     assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"no-{name}"}
 
 
@@ -185,7 +185,7 @@ async def test_many_pods_are_bound_at_once(
     scene.add_node(node(name))
     made = [scene.add_pod(pod(f"{name}-{i}")) for i in range(40)]
     watched = watch()
-    await watched.until(Listed)
+    await watched.until(Relisted)
 
     await asyncio.gather(*(scene.cluster.bind(each, name) for each in made))
 
@@ -200,10 +200,10 @@ async def test_a_gated_pod_is_flagged_and_not_bound(
 ) -> None:
     made = scene.add_pod(pod(name, schedulingGates=GATES))
 
-    listed = await watch().until(Listed)
+    listed = await watch().until(Relisted)
 
     assert [p.gated for p in listed.pods if p.uid == made.uid] == [True]
-    with pytest.raises(AlreadyBoundError, match=r"(?i)scheduling ?gates"):
+    with pytest.raises(ConflictError, match=r"(?i)scheduling ?gates"):
         await scene.cluster.bind(made, name)
 
 
@@ -212,7 +212,7 @@ async def test_a_terminating_pod_is_flagged_and_not_bound(
 ) -> None:
     made = scene.add_pod(pod(name))
     watched = watch()
-    await watched.until(Listed)
+    await watched.until(Relisted)
 
     scene.start_to_delete(made)
 
@@ -220,7 +220,7 @@ async def test_a_terminating_pod_is_flagged_and_not_bound(
         PodChanged, lambda change: change.pod.uid == made.uid and change.pod.terminating
     )
     assert not seen.pod.finished
-    with pytest.raises(AlreadyBoundError, match="being deleted"):
+    with pytest.raises(ConflictError, match="being deleted"):
         await scene.cluster.bind(made, name)
 
 
@@ -229,14 +229,14 @@ async def test_a_finished_pod_is_a_change_and_a_removed_one_is_gone(
 ) -> None:
     made = scene.add_pod(pod(name))
     watched = watch()
-    await watched.until(Listed)
+    await watched.until(Relisted)
 
     scene.finish_pod(made)
     finished = await watched.until(
         PodChanged, lambda change: change.pod.uid == made.uid and change.pod.finished
     )
     scene.remove_pod(made)
-    gone = await watched.until(PodGone, of(made))
+    gone = await watched.until(PodDeleted, of(made))
 
     assert (finished.pod.key, gone.pod.key) == (made.key, made.key)
 
@@ -246,7 +246,7 @@ async def test_what_happens_to_a_node_is_seen(
 ) -> None:
     scene.add_node(node(name))
     watched = watch()
-    await watched.until(Listed)
+    await watched.until(Relisted)
     taint = {"key": "dedicated", "value": "radio", "effect": "NoSchedule"}
 
     scene.change_node(name, {"spec": {"unschedulable": True, "taints": [taint]}})
@@ -262,7 +262,7 @@ async def test_what_happens_to_a_node_is_seen(
         NodeChanged, lambda change: change.node.name == name and not change.node.ready
     )
     scene.remove_node(name)
-    await watched.until(NodeGone, lambda change: change.name == name)
+    await watched.until(NodeDeleted, lambda change: change.name == name)
 
     # Kubernetes adds a taint of its own to a node that is cordoned.
     assert Taint("dedicated", "radio", "NoSchedule") in cordoned.node.taints
@@ -275,7 +275,7 @@ async def test_an_annotation_that_cannot_be_read_is_named(
 ) -> None:
     made = scene.add_pod(pod(name, annotations={"leadline.dev/data-mb": "a lot"}))
 
-    listed = await watch().until(Listed)
+    listed = await watch().until(Relisted)
 
     (problem,) = [p.problem for p in listed.pods if p.uid == made.uid]
     assert "leadline.dev/data-mb" in str(problem)
@@ -316,12 +316,12 @@ async def test_claims_and_volumes_are_listed_and_their_changes_seen(
 ) -> None:
     scene.add_resource(CLAIM, claim(name, "slow"))
     watched = watch()
-    listed = await watched.until(Listed)
+    listed = await watched.until(Relisted)
 
     scene.add_resource(VOLUME, volume(name, "slow"))
     await watched.until(ResourceChanged, lambda c: c.resource.key == name)
     scene.remove_resource(VOLUME, name)
-    gone = await watched.until(ResourceGone, lambda c: c.resource.key == name)
+    gone = await watched.until(ResourceDeleted, lambda c: c.resource.key == name)
 
     assert isinstance(gone.resource, Volume)
     (there,) = [r for r in listed.resources if r.key == f"default/{name}"]
@@ -338,12 +338,12 @@ async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes
     plan = VolumePlan("n", ((name, f"default/{name}-bound"),), (f"default/{name}-made",))
     await scene.cluster.prepare(plan)
     watched = watch()
-    listed = await watched.until(Listed)
+    listed = await watched.until(Relisted)
 
     await scene.cluster.prepare(plan)
     scene.remove_resource(VOLUME, name)
     changed = []
-    while not isinstance(change := await watched.next(), ResourceGone):
+    while not isinstance(change := await watched.next(), ResourceDeleted):
         changed.append(change)
 
     found = {resource.key: resource for resource in listed.resources}
@@ -408,7 +408,7 @@ async def test_a_volume_reserved_for_a_claim_by_name_is_given_its_uid(
 
     await scene.cluster.prepare(VolumePlan("n", ((name, f"default/{name}"),)))
 
-    found = {r.key: r for r in (await watch().until(Listed)).resources}
+    found = {r.key: r for r in (await watch().until(Relisted)).resources}
     here, there = found[f"default/{name}"], found[name]
     assert isinstance(here, Claim)
     assert isinstance(there, Volume)

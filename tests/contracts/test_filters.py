@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.view import ClusterView, NodeTable
 
@@ -54,11 +54,11 @@ def test_what_one_pod_is_told_does_not_change_what_the_next_is(name: str, case: 
     for test in FILTERS.values():
         test(cluster, wanted)
     assert FILTERS[name](cluster, wanted).passes.tolist() == expected.tolist()
-    assert Verdict.everywhere(cluster).passes.all()
+    assert FilterResult.everywhere(cluster).passes.all()
 
 
 def test_the_verdict_that_many_filters_share_is_nobodys_to_write() -> None:
-    shared = Verdict.everywhere(view([node("a"), node("b")])).passes
+    shared = FilterResult.everywhere(view([node("a"), node("b")])).passes
     with pytest.raises(ValueError, match="read-only"):
         shared[0] = False
 

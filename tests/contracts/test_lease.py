@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 import pytest
 from leadline_controller.framework.ports import LeaseChangedError, LeaseStore
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.snapshot.memory_lease import SimLease
+from leadline_controller.snapshot.memory_lease import MemoryLease
 
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.api import Api, ApiError
@@ -24,7 +24,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-con
 @pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
 async def lease(request: pytest.FixtureRequest) -> AsyncIterator[LeaseStore]:
     if request.param == "sim":
-        yield SimLease()
+        yield MemoryLease()
         return
     plane: ControlPlane = request.getfixturevalue("plane")
     async with KubeCluster(plane.kubeconfig) as cluster:

@@ -11,17 +11,17 @@ from random import Random
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Verdict, decide
+from leadline_controller.framework.cycle import FilterResult, decide
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
 )
 from leadline_controller.framework.resources import Resource
 from leadline_controller.framework.view import ClusterView
@@ -49,9 +49,9 @@ def things(seed: int, theme: str) -> tuple[dict[tuple[type, str], Thing], Pod]:
     return by_key, read_pod(case["pod"])
 
 
-def listed(there: dict[tuple[type, str], Thing]) -> Listed:
+def listed(there: dict[tuple[type, str], Thing]) -> Relisted:
     everything = there.values()
-    return Listed(
+    return Relisted(
         tuple(x for x in everything if isinstance(x, Node)),
         tuple(x for x in everything if isinstance(x, Pod)),
         tuple(x for x in everything if not isinstance(x, Node | Pod)),
@@ -66,11 +66,11 @@ def appearing(thing: Thing) -> ClusterChange:
 
 def going(thing: Thing) -> ClusterChange:
     if isinstance(thing, Node):
-        return NodeGone(thing.name)
-    return PodGone(thing) if isinstance(thing, Pod) else ResourceGone(thing)
+        return NodeDeleted(thing.name)
+    return PodDeleted(thing) if isinstance(thing, Pod) else ResourceDeleted(thing)
 
 
-def changes(seed: int, theme: str) -> Iterator[tuple[Listed, ClusterChange, Pod]]:
+def changes(seed: int, theme: str) -> Iterator[tuple[Relisted, ClusterChange, Pod]]:
     """A cluster, and something in it that comes, goes, or becomes as it is in another one."""
     random = Random(f"{theme}/{seed}")
     here, pod = things(seed, theme)
@@ -84,11 +84,11 @@ def changes(seed: int, theme: str) -> Iterator[tuple[Listed, ClusterChange, Pod]
         yield listed(here), appearing(other[random.choice(shared)]), pod
 
 
-def verdicts(view: ClusterView, pod: Pod) -> dict[str, Verdict]:
+def verdicts(view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
     return {name: test(view, pod) for name, test in FILTERS.items()}
 
 
-def turned(before: ClusterView, after: ClusterView, was: Verdict, now: Verdict) -> bool:
+def turned(before: ClusterView, after: ClusterView, was: FilterResult, now: FilterResult) -> bool:
     """Whether a node passes now that did not."""
     return any(
         now.passes[after.table.index[node]] and not was.passes[i]
@@ -97,20 +97,20 @@ def turned(before: ClusterView, after: ClusterView, was: Verdict, now: Verdict) 
     )
 
 
-def _turned_by(start: Listed, change: ClusterChange, pod: Pod, label: str) -> Iterator[str]:
+def _turned_by(start: Relisted, change: ClusterChange, pod: Pod, label: str) -> Iterator[str]:
     state = ClusterState()
     state.apply(start)
     before = state.view(MEASURED, 0.0)
-    news = state.apply(change)
+    events = state.apply(change)
     after = state.view(MEASURED, 0.0)
     now = verdicts(after, pod)
     for name, was in verdicts(before, pod).items():
         if turned(before, after, was, now[name]):
-            assert was.hope & news, f"{name}: {label}: {news}"
+            assert was.requeue_on & events, f"{name}: {label}: {events}"
             yield name
     first, second = (decide(v, pod, FILTERS, KubeDefault(), Random(0)) for v in (before, after))
     if first.node is None and second.node is not None:
-        assert first.hope & news, f"{label}: {news}"
+        assert first.requeue_on & events, f"{label}: {events}"
         yield "all"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from leadline_controller.framework.assigned_pods import Namespaces, Residents
+from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
 from leadline_controller.framework.resources import NamespaceLabels, Resource
 from leadline_controller.framework.storage import Storage
@@ -35,11 +35,11 @@ def view(
     bandwidth_requested_mbps: Sequence[float] | None = None,
     placed: Sequence[int] | None = None,
     ports: Mapping[int, tuple[HostPort, ...]] | None = None,
-    residents: Sequence[Pod] = (),
+    assigned_pods: Sequence[Pod] = (),
     resources: Sequence[Resource] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
-    places = [table.index[resident.node_name or ""] for resident in residents]
+    places = [table.index[resident.node_name or ""] for resident in assigned_pods]
     spaces = [resource for resource in resources if isinstance(resource, NamespaceLabels)]
     count = len(nodes)
     unknown = [float("nan")] * count
@@ -57,9 +57,9 @@ def view(
         ),
         placed_in_run=np.array(placed or [0] * count, dtype=np.int64),
         host_ports=ports or {},
-        residents=Residents().with_pods(zip(residents, places, strict=True)),
+        assigned_pods=AssignedPods().with_pods(zip(assigned_pods, places, strict=True)),
         mounts={
-            place: tuple(p for p, at in zip(residents, places, strict=True) if at == place)
+            place: tuple(p for p, at in zip(assigned_pods, places, strict=True) if at == place)
             for place in set(places)
         },
         namespaces=Namespaces({space.name: space.labels for space in spaces}),

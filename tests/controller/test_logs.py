@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 
-from leadline_controller.logs import Rationed
+from leadline_controller.logs import RateLimitFilter
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Kept(logging.Handler):
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.addFilter(Rationed(at_most=3, per_s=60, now_s=clock))
+        self.addFilter(RateLimitFilter(at_most=3, per_s=60, now_s=clock))
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))

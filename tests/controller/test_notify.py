@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from leadline_controller.notify import LATE_S, Notifier, Rounds, feed
+from leadline_controller.notify import LATE_S, Heartbeats, Notifier, feed
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_without_systemd_nothing_happens(environ: Mapping[str, str]) -> No
     notifier = Notifier(environ)
     notifier.ready()
     assert notifier.watchdog_s is None
-    await asyncio.wait_for(feed(notifier, Rounds(lambda: 0.0)), 5)
+    await asyncio.wait_for(feed(notifier, Heartbeats(lambda: 0.0)), 5)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_watchdog_is_ours_or_it_is_not(
 
 def test_a_part_is_late_when_it_has_not_come_round() -> None:
     now_s = 0.0
-    rounds = Rounds(lambda: now_s)
+    rounds = Heartbeats(lambda: now_s)
     first, _ = rounds.part("first"), rounds.part("second")
     assert rounds.late() == []
     now_s = LATE_S
@@ -76,8 +76,8 @@ async def test_the_watchdog_is_fed_while_every_part_comes_round_and_not_after(
 ) -> None:
     receiver, path = systemd
     now_s = 0.0
-    rounds = Rounds(lambda: now_s)
-    came_round = rounds.part("measuring")
+    rounds = Heartbeats(lambda: now_s)
+    beat = rounds.part("measuring")
     notifier = Notifier({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "40000"})
     feeding = asyncio.create_task(feed(notifier, rounds))
     assert await heard(receiver) == b"WATCHDOG=1"
@@ -88,7 +88,7 @@ async def test_the_watchdog_is_fed_while_every_part_comes_round_and_not_after(
         pass
     await asyncio.sleep(0.1)  # ten times the pause between two
     assert not pending(receiver)
-    came_round()
+    beat()
     assert await heard(receiver) == b"WATCHDOG=1"
     assert len(caplog.records) == 1
     feeding.cancel()

@@ -12,11 +12,11 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.framework.model import Pod
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.notify import LATE_S, Rounds
+from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork
-from leadline_controller.probing.scheduler import Prober, Probing
-from leadline_controller.snapshot.manual_clock import SimClock
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.snapshot.manual_clock import ManualClock
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.api.api_harness import Turn
 from tests.controller.api.test_extender import post
@@ -50,7 +50,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
     standalone: bool,
 ) -> None:
     settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
-    cluster = SimCluster([read_node(each) for each in NODES])
+    cluster = MemoryCluster([read_node(each) for each in NODES])
     controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
     async with controller.extending(how, controller.cluster) as address, running(work):
@@ -81,7 +81,7 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
 
 async def test_where_kube_scheduler_does_not_ask_nobody_listens() -> None:
     settings = Settings()
-    controller = wiring.Controller(settings, SimCluster())
+    controller = wiring.Controller(settings, MemoryCluster())
     async with controller.extending(wiring.placing(settings), controller.cluster) as address:
         assert address is None
 
@@ -119,13 +119,15 @@ class Failing(probing.Sent):
 
 @asynccontextmanager
 async def ticking(
-    sent: probing.Sent, turn: Turn, clock: SimClock
+    sent: probing.Sent, turn: Turn, clock: ManualClock
 ) -> AsyncIterator[wiring.Controller]:
     """The part of a controller that sends what is due, on a clock that a test moves."""
-    controller = wiring.Controller(Settings(), SimCluster(), turn, clock)
+    controller = wiring.Controller(Settings(), MemoryCluster(), turn, clock)
     boards = probing.Scene("n1", "n2")
-    prober = Prober(boards.fleet.state, sent, Probing(probing.LIMITS), lambda: boards.nodes)
-    async with running(controller._tick(prober)):
+    probe_scheduler = ProbeScheduler(
+        boards.fleet.state, sent, ProbeSettings(probing.LIMITS), lambda: boards.nodes
+    )
+    async with running(controller._tick(probe_scheduler)):
         await clock.advance(0)
         yield controller
 
@@ -133,7 +135,7 @@ async def ticking(
 async def test_probing_that_fails_is_said_once_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    sent, clock = Failing(), SimClock()
+    sent, clock = Failing(), ManualClock()
     sent.failures = [OSError("no route")] * 4 + [KeyError("n1")]
     async with ticking(sent, Turn(), clock):
         await clock.advance(1.9)
@@ -147,12 +149,14 @@ async def test_probing_that_fails_is_said_once_and_tried_again(
 
 
 async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> None:
-    clock, lives = SimClock(), True
-    rounds = Rounds(clock.now_s)
-    controller = wiring.Controller(Settings(), SimCluster(), Turn(), clock, rounds=rounds)
+    clock, lives = ManualClock(), True
+    rounds = Heartbeats(clock.now_s)
+    controller = wiring.Controller(Settings(), MemoryCluster(), Turn(), clock, rounds=rounds)
     boards = probing.Scene("n1")
-    prober = Prober(boards.fleet.state, probing.Sent(), Probing(), lambda: boards.nodes)
-    async with running(controller._tick(prober, lambda: lives)):
+    probe_scheduler = ProbeScheduler(
+        boards.fleet.state, probing.Sent(), ProbeSettings(), lambda: boards.nodes
+    )
+    async with running(controller._tick(probe_scheduler, lambda: lives)):
         await clock.advance(2 * LATE_S)
         assert rounds.late() == []
         lives = False
@@ -161,7 +165,7 @@ async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> N
 
 
 async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -> None:
-    sent, clock, turn = probing.Sent(), SimClock(), Turn()
+    sent, clock, turn = probing.Sent(), ManualClock(), Turn()
     longest_s = DELIVERY_S + (probing.LIMITS.ttl_ms + probing.LIMITS.duration_ms) / 1000 + 1
     tested: list[tuple[str, BandwidthWork]] = sent.tests
     turn.leading = False
@@ -183,12 +187,14 @@ async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -
 
 
 async def test_of_nodes_that_are_new_and_unknown_the_brokers_word_is_fetched() -> None:
-    clock, fetched = SimClock(), list[str]()
-    cluster = SimCluster([read_node(each) for each in NODES])
+    clock, fetched = ManualClock(), list[str]()
+    cluster = MemoryCluster([read_node(each) for each in NODES])
     controller = wiring.Controller(Settings(), cluster, Turn(), clock)
     boards = probing.Scene()
-    prober = Prober(boards.fleet.state, probing.Sent(), Probing(), lambda: boards.nodes)
-    async with running(controller._tick(prober, fetch=fetched.extend)):
+    probe_scheduler = ProbeScheduler(
+        boards.fleet.state, probing.Sent(), ProbeSettings(), lambda: boards.nodes
+    )
+    async with running(controller._tick(probe_scheduler, fetch=fetched.extend)):
         await clock.advance(1)
         assert fetched == []
         async with running(controller.follow()):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Verdict
-from leadline_controller.framework.ports import Listed
+from leadline_controller.framework.cycle import FilterResult
+from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
@@ -61,7 +61,7 @@ def view_of(case: Object, state: ClusterState) -> ClusterView:
     ]
     nodes = tuple(read_node(manifest) for manifest in case["nodes"])
     pods = tuple(read_pod(manifest) for manifest in case.get("pods") or ())
-    state.apply(Listed(nodes, pods, tuple(resources)))
+    state.apply(Relisted(nodes, pods, tuple(resources)))
     return state.view(TelemetryState(TimesToLive()), 0.0)
 
 
@@ -78,7 +78,7 @@ def ours_of(case: Object, state: ClusterState) -> Ours:
         for refused in found.values():
             if why is not None:
                 refused[name] = why
-    shared = Verdict.everywhere(view).passes
+    shared = FilterResult.everywhere(view).passes
     return Ours(found, frozenset(n for n, v in verdicts.items() if v.passes is shared))
 
 

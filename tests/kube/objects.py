@@ -79,7 +79,12 @@ def binding(pod: Object, node_name: str) -> Object:
     """Return the binding of a pod, as the API server answered it, to a node."""
     metadata = {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     target = {"apiVersion": "v1", "kind": "Node", "name": node_name}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    return {
+        "apiVersion": "v1",
+        "kind": "ExtenderBindingArgs",
+        "metadata": metadata,
+        "target": target,
+    }
 
 
 def namespace(name: str) -> Object:

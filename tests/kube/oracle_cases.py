@@ -11,10 +11,10 @@ from tests.kube.oracle import Oracle, fitting, refusals
 ZONE = "topology.kubernetes.io/zone"
 WEB = {"matchLabels": {"app": "web"}}
 
-Expected = Mapping[str, set[str]]
+ExpectedPods = Mapping[str, set[str]]
 
 
-def check(oracle: Oracle, expected: Expected, **case: Any) -> None:
+def check(oracle: Oracle, expected: ExpectedPods, **case: Any) -> None:
     """Hold the refusing plugins of each node against the expected ones."""
     verdicts = oracle.verdicts(case)
     assert refusals(verdicts) == expected

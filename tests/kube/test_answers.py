@@ -20,11 +20,11 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU
-from leadline_controller.framework.ports import Listed
+from leadline_controller.framework.ports import Relisted
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.watch import RESOURCES, watch_cluster
-from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -64,7 +64,7 @@ class Scene:
 
     wire: Wire = field(default_factory=Wire)
     news: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
-    clock: SimClock = field(default_factory=SimClock)
+    clock: ManualClock = field(default_factory=ManualClock)
     state: ClusterState = field(default_factory=ClusterState)
     decisions: DecisionLog = field(default_factory=DecisionLog)
     telemetry: TelemetryState = field(default_factory=lambda: TelemetryState(TimesToLive()))
@@ -105,7 +105,7 @@ class Scene:
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[None]:
         async with served(self.wire, folder) as kubeconfig, KubeCluster(kubeconfig) as cluster:
-            placing = Placing(KubeDefault(), FILTERS, Random(7))
+            placing = SchedulingProfile(KubeDefault(), FILTERS, Random(7))
             parts = (self.state, self.telemetry, self.decisions, placing, self.clock)
             task = asyncio.create_task(Scheduler(cluster, *parts).run())
             try:
@@ -262,7 +262,7 @@ async def test_a_list_is_asked_for_until_it_comes(
     wire.answer(path, trouble, listing(version="7"))
     async with connected(wire, tmp_path, trouble) as server, asyncio.timeout(PATIENCE_S):
         changes = watch_cluster(server)
-        assert isinstance(await anext(changes), Listed)
+        assert isinstance(await anext(changes), Relisted)
         await changes.aclose()
     problems = [message for message in caplog.messages if "answers again" not in message]
     assert len(problems) <= 1
@@ -278,7 +278,7 @@ async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer)
         changes = watch_cluster(server, silence_s=0.5)
         first, second = await anext(changes), await anext(changes)
         await changes.aclose()
-    assert isinstance(first, Listed)
+    assert isinstance(first, Relisted)
     assert type(second).__name__ == "PodGone"
     watches = [query for query in wire.asked(PODS) if "watch" in query]
     assert {query["resourceVersion"] for query in watches} == {"5"}

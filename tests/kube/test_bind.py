@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
     NotLeadingError,
-    PodGoneError,
-    RefusedError,
     UnavailableError,
 )
 from leadline_controller.kube.bind import bind
@@ -54,11 +54,11 @@ class Gate:
 
 
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
-    (refusal(403, "cannot create pods/binding"), RefusedError, "403"),
-    (refusal(404, "pods p not found"), PodGoneError, "404"),
-    (refusal(409, "pod p is already assigned to node n2"), AlreadyBoundError, "409"),
+    (refusal(403, "cannot create pods/binding"), InvalidError, "403"),
+    (refusal(404, "pods p not found"), NotFoundError, "404"),
+    (refusal(409, "pod p is already assigned to node n2"), ConflictError, "409"),
     (refusal(410, "gone"), ExpiredError, "410"),
-    (refusal(422, "invalid"), RefusedError, "422"),
+    (refusal(422, "invalid"), InvalidError, "422"),
     (refusal(429, "too many requests"), UnavailableError, "429"),
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
     (refusal(504, "Timeout: request did not complete"), UnavailableError, "504"),
@@ -85,8 +85,8 @@ async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
-    nowhere = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(nowhere))
+    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(unresolvable))
     try:
         with pytest.raises(UnavailableError, match=BINDING):
             await bind(server, POD, "n1")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.framework.ports import RefusedError, UnavailableError
+from leadline_controller.framework.ports import InvalidError, UnavailableError
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.errors import KubeConfigError
@@ -70,7 +70,7 @@ async def test_who_has_no_rights_is_refused_for_good(plane: ControlPlane, tmp_pa
     file = kubeconfig(tmp_path / "kubeconfig", user={"username": "x"}, **cluster)
     server = await ApiServer.connect(Login(file))
     try:
-        with pytest.raises(RefusedError, match=r"403.*nodes is forbidden"):
+        with pytest.raises(InvalidError, match=r"403.*nodes is forbidden"):
             await server.get("/api/v1/nodes")
     finally:
         await server.close()

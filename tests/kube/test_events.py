@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import PodEvent, PodGoneError
+from leadline_controller.framework.ports import NotFoundError, PodEvent
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventRecorder
@@ -162,5 +162,5 @@ async def test_a_namespace_that_is_gone_takes_no_event_and_the_next_one_is_tried
     lost = Pod("no-such-namespace", "p", uid="u-1")
 
     for _ in range(2):
-        with pytest.raises(PodGoneError, match="404"):
+        with pytest.raises(NotFoundError, match="404"):
             await recorder.record(lost, failed())

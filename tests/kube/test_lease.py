@@ -12,16 +12,16 @@ import pytest
 from leadline_controller.clock import LeaseClock
 from leadline_controller.framework.ports import (
     ClusterError,
+    InvalidError,
     LeaseChangedError,
     LeaseRecord,
-    RefusedError,
     UnavailableError,
 )
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.lease import KubeLease
-from leadline_controller.leaderelection.elector import Elector
+from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.leaderelection.lease import LeaseTiming
 
 from tests.contracts.harnesses import PATIENCE_S
@@ -50,7 +50,7 @@ async def store(wire: Wire, folder: Path, timeout_s: float = 10) -> AsyncIterato
 
 
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
-    (refusal(403, "cannot get resource leases"), RefusedError, "403"),
+    (refusal(403, "cannot get resource leases"), InvalidError, "403"),
     (refusal(410, "too old"), ExpiredError, "410"),
     (refusal(429, "too many requests"), UnavailableError, "429"),
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
@@ -147,7 +147,7 @@ async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (refusal(403), RefusedError),
+        (refusal(403), InvalidError),
         (refusal(410), ExpiredError),
         (refusal(429), UnavailableError),
         (refusal(500), UnavailableError),
@@ -182,9 +182,9 @@ async def test_a_theft_that_is_heard_of_is_looked_into_at_once(tmp_path: Path) -
 @asynccontextmanager
 async def candidate(
     wire: Wire, folder: Path, timing: LeaseTiming = QUICK
-) -> AsyncIterator[Elector]:
+) -> AsyncIterator[LeaderElector]:
     async with store(wire, folder, timeout_s=0.3) as kept:
-        elector = Elector(kept, "me", LeaseClock(), timing)
+        elector = LeaderElector(kept, "me", LeaseClock(), timing)
         running = asyncio.create_task(elector.run())
         try:
             yield elector
@@ -193,7 +193,7 @@ async def candidate(
             await asyncio.wait({running})
 
 
-async def until(elector: Elector, *, leads: bool) -> None:
+async def until(elector: LeaderElector, *, leads: bool) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while elector.leads() != leads:  # noqa: ASYNC110  # losing has no event: time passes
             await asyncio.sleep(0.01)
@@ -253,9 +253,9 @@ async def test_no_server_is_said_once_and_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
-    nowhere = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(nowhere), 1)
-    elector = Elector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
+    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(unresolvable), 1)
+    elector = LeaderElector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
     running = asyncio.create_task(elector.run())
     try:
         async with asyncio.timeout(PATIENCE_S):

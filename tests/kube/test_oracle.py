@@ -9,7 +9,7 @@ import pytest
 
 from tests.kube.objects import Object, node, pod
 from tests.kube.oracle import Oracle, OracleError, fitting
-from tests.kube.oracle_cases import Expected, check, container, resident
+from tests.kube.oracle_cases import ExpectedPods, check, container, resident
 
 pytestmark = pytest.mark.cluster
 
@@ -81,7 +81,7 @@ def test_node_affinity(
 def test_a_node_picked_by_name_leaves_no_other(oracle: Oracle) -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
     affinity = {"nodeAffinity": requiring_nodes({"matchFields": [field]})}
-    expected: Expected = {"n1": {"NodeAffinity"}, "n2": set()}
+    expected: ExpectedPods = {"n1": {"NodeAffinity"}, "n2": set()}
     nodes = [node("n1"), node("n2")]
     check(oracle, expected, nodes=nodes, pod=pod("p", affinity=affinity))
 
@@ -148,10 +148,10 @@ def test_what_a_pod_asks_for(oracle: Oracle, asking: Object, cpu: int) -> None:
 
 def test_residents_are_charged_until_they_end(oracle: Oracle) -> None:
     ended = {**resident("r2", "n2", cpu="3"), "status": {"phase": "Succeeded"}}
-    residents = [resident("r1", "n1", cpu="3"), ended]
-    expected: Expected = {"n1": {"NodeResourcesFit"}, "n2": set()}
+    assigned_pods = [resident("r1", "n1", cpu="3"), ended]
+    expected: ExpectedPods = {"n1": {"NodeResourcesFit"}, "n2": set()}
     nodes = [node("n1"), node("n2")]
-    check(oracle, expected, nodes=nodes, pods=residents, pod=pod("p", cpu="2"))
+    check(oracle, expected, nodes=nodes, pods=assigned_pods, pod=pod("p", cpu="2"))
 
 
 def test_a_resident_in_a_resize_is_charged_the_largest(oracle: Oracle) -> None:
@@ -181,7 +181,7 @@ def test_the_number_of_pods_and_extended_resources(oracle: Oracle) -> None:
     with_gpu["status"]["allocatable"] = {**with_gpu["status"]["allocatable"], "example.com/gpu": 1}
     gpu = {"limits": {"example.com/gpu": 1}}
     wanting = pod("p", containers=[{"name": "main", "image": "test", "resources": gpu}])
-    expected: Expected = {"gpu": set(), "plain": {"NodeResourcesFit"}}
+    expected: ExpectedPods = {"gpu": set(), "plain": {"NodeResourcesFit"}}
     check(oracle, expected, nodes=[with_gpu, node("plain")], pod=wanting)
     full = [resident("r", "n1")]
     check(oracle, {"n1": {"NodeResourcesFit"}}, nodes=[node("n1", pods=1)], pods=full, pod=pod("p"))
@@ -192,7 +192,7 @@ def test_a_pod_that_needs_what_only_some_nodes_declare(oracle: Oracle) -> None:
     restarting = container("main", "1m", restartPolicy="Never", restartPolicyRules=[rule])
     able = node("able")
     able["status"]["declaredFeatures"] = ["RestartAllContainersOnContainerExits"]
-    expected: Expected = {"able": set(), "plain": {"NodeDeclaredFeatures"}}
+    expected: ExpectedPods = {"able": set(), "plain": {"NodeDeclaredFeatures"}}
     asking = pod("p", containers=[restarting], restartPolicy="Never")
     check(oracle, expected, nodes=[able, node("plain")], pod=asking)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kube.objects import Object, node, pod
 from tests.kube.oracle import Oracle
-from tests.kube.oracle_cases import WEB, ZONE, Expected, check, in_zones, resident
+from tests.kube.oracle_cases import WEB, ZONE, ExpectedPods, check, in_zones, resident
 
 pytestmark = pytest.mark.cluster
 
@@ -36,11 +36,11 @@ def affine(kind: str, key: str, **rest: Any) -> Object:
 def test_pod_affinity_follows_and_anti_affinity_flees(oracle: Oracle) -> None:
     nodes = in_zones("a", "a", "b")
     there = [resident("r", "n1", labels={"app": "web"})]
-    follows: Expected = {"n1": set(), "n2": set(), "n3": {"InterPodAffinity"}}
+    follows: ExpectedPods = {"n1": set(), "n2": set(), "n3": {"InterPodAffinity"}}
     check(
         oracle, follows, nodes=nodes, pods=there, pod=pod("p", affinity=affine("podAffinity", ZONE))
     )
-    flees: Expected = {"n1": {"InterPodAffinity"}, "n2": {"InterPodAffinity"}, "n3": set()}
+    flees: ExpectedPods = {"n1": {"InterPodAffinity"}, "n2": {"InterPodAffinity"}, "n3": set()}
     fleeing = pod("p", affinity=affine("podAntiAffinity", ZONE))
     check(oracle, flees, nodes=nodes, pods=there, pod=fleeing)
 
@@ -53,7 +53,7 @@ def test_the_first_of_its_kind_may_follow_itself(oracle: Oracle) -> None:
 def test_a_residents_anti_affinity_refuses_the_whole_zone(oracle: Oracle) -> None:
     guard = resident("r", "n1", affinity=affine("podAntiAffinity", ZONE))
     case: dict[str, Any] = {"nodes": in_zones("a", "a", "b"), "pods": [guard]}
-    refused: Expected = {"n1": {"InterPodAffinity"}, "n2": {"InterPodAffinity"}, "n3": set()}
+    refused: ExpectedPods = {"n1": {"InterPodAffinity"}, "n2": {"InterPodAffinity"}, "n3": set()}
     check(oracle, refused, **case, pod=pod("p", labels={"app": "web"}))
     check(oracle, {"n1": set(), "n2": set(), "n3": set()}, **case, pod=pod("p"))
 
@@ -72,10 +72,10 @@ def test_affinity_looks_only_at_the_namespaces_it_names(oracle: Oracle) -> None:
 def test_topology_spread(oracle: Oracle) -> None:
     nodes = [*in_zones("a", "b"), node("nowhere")]
     there = [resident("r", "n1", labels={"app": "web"})]
-    skewed: Expected = {
+    skewed: ExpectedPods = {
         "n1": {"PodTopologySpread"},
         "n2": set(),
-        "nowhere": {"PodTopologySpread"},
+        "unresolvable": {"PodTopologySpread"},
     }
     asking = pod("p", labels={"app": "web"}, topologySpreadConstraints=[spread()])
     check(oracle, skewed, nodes=nodes, pods=there, pod=asking)

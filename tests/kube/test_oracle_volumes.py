@@ -8,7 +8,7 @@ import pytest
 
 from tests.kube.objects import node, pod
 from tests.kube.oracle import Oracle, refusals
-from tests.kube.oracle_cases import ZONE, Expected, check, in_zones
+from tests.kube.oracle_cases import ZONE, ExpectedPods, check, in_zones
 from tests.kube.volumes import HOST, NO_PROVISIONER, bound, claim, mounting, storage_class, volume
 
 pytestmark = pytest.mark.cluster
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cluster
 
 def test_a_bound_volumes_node_affinity(oracle: Oracle) -> None:
     c1, v1 = bound("c1", node_name="n2")
-    expected: Expected = {"n1": {"VolumeBinding"}, "n2": set()}
+    expected: ExpectedPods = {"n1": {"VolumeBinding"}, "n2": set()}
     nodes = [node("n1"), node("n2")]
     check(oracle, expected, nodes=nodes, pvcs=[c1], pvs=[v1], pod=mounting("c1"))
 
@@ -38,7 +38,7 @@ def test_a_claim_that_waits_can_be_provisioned_where_its_class_allows(oracle: Or
     somewhere = storage_class("path", "rancher.io/local-path", allowedTopologies=topology)
     waiting = [claim("c1", "path")]
     check(oracle, {"n1": set(), "n2": set()}, **case, pvcs=waiting, storageClasses=[anywhere])
-    expected: Expected = {"n1": {"VolumeBinding"}, "n2": set()}
+    expected: ExpectedPods = {"n1": {"VolumeBinding"}, "n2": set()}
     check(oracle, expected, **case, pvcs=waiting, storageClasses=[somewhere])
 
 
@@ -66,7 +66,7 @@ def test_an_immediate_claim_without_a_volume_and_a_missing_claim(oracle: Oracle)
 def test_a_volume_in_a_zone(oracle: Oracle) -> None:
     c1, v1 = bound("c1")
     v1["metadata"]["labels"] = {ZONE: "a"}
-    expected: Expected = {"n1": set(), "n2": {"VolumeZone"}}
+    expected: ExpectedPods = {"n1": set(), "n2": {"VolumeZone"}}
     nodes = in_zones("a", "b")
     check(oracle, expected, nodes=nodes, pvcs=[c1], pvs=[v1], pod=mounting("c1"))
 

@@ -17,11 +17,11 @@ from leadline_controller.cli.kube import kube
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
+    InvalidError,
     NodeChanged,
     PodChanged,
     PodEvent,
-    RefusedError,
+    Relisted,
     ResourceChanged,
 )
 from leadline_controller.framework.resources import NamespaceLabels
@@ -77,13 +77,13 @@ Seen = Callable[[ClusterChange], bool]
 
 
 async def follow(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
-    """Raises RefusedError with what the log says when the watch gets no further: it tries on."""
+    """Raises InvalidError with what the log says when the watch gets no further: it tries on."""
     refused: asyncio.Future[ClusterChange] = asyncio.get_running_loop().create_future()
 
     class Refusals(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if "forbidden" in (said := record.getMessage()) and not refused.done():
-                refused.set_exception(RefusedError(said))
+                refused.set_exception(InvalidError(said))
 
     handler, logger = Refusals(), logging.getLogger("leadline_controller")
     logger.addHandler(handler)
@@ -99,7 +99,7 @@ async def follow(scene: Scene, happen: Callable[[], object], seen: Seen) -> None
 
 
 async def _look(watched: Watched, happen: Callable[[], object], seen: Seen) -> None:
-    await watched.until(Listed)
+    await watched.until(Relisted)
     happen()
     async with asyncio.timeout(PATIENCE_S):
         while not seen(await watched.next()):
@@ -308,5 +308,5 @@ async def test_with_one_verb_less_it_does_not(
     scene: Scene, account: Path, api: Api, right: Right
 ) -> None:
     said = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
-    with without(right, api, Api(account)), pytest.raises(RefusedError, match=said):
+    with without(right, api, Api(account)), pytest.raises(InvalidError, match=said):
         await NEEDS[str(right)](scene)

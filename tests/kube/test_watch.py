@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
     UnavailableError,
 )
 from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
@@ -60,16 +60,16 @@ class Mirror:
 
     def take(self, change: ClusterChange) -> None:
         match change:
-            case Listed():
+            case Relisted():
                 self.nodes = {node.name for node in change.nodes}
                 self.pods = {pod.name: pod.uid for pod in change.pods}
             case NodeChanged():
                 self.nodes.add(change.node.name)
-            case NodeGone():
+            case NodeDeleted():
                 self.nodes.discard(change.name)
             case PodChanged():
                 self.pods[change.pod.name] = change.pod.uid
-            case PodGone():
+            case PodDeleted():
                 if self.pods.get(change.pod.name) == change.pod.uid:
                     del self.pods[change.pod.name]
 
@@ -154,7 +154,7 @@ async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
 
         await asyncio.to_thread(own_plane.start)
 
-        assert isinstance(await first, Listed)
+        assert isinstance(await first, Relisted)
     assert "can't be reached" in caplog.messages[0]
     assert kubeconfig.read_text().split('"server": "')[1].split('"')[0] in caplog.messages[0]
     assert "answers again" in caplog.messages[-1]
@@ -174,7 +174,7 @@ async def test_changes_that_the_server_has_forgotten_end_the_following(
         NODES,
         Converter().node,
         NodeChanged,
-        lambda gone: NodeGone(gone.name),
+        lambda gone: NodeDeleted(gone.name),
         PATIENCE_S,
     )
     try:
@@ -194,7 +194,7 @@ async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -
         for name in wanted:
             api.create(IN_DEFAULT, pod(name, scheduler="nobody", labels=label))
         async with watching(plane.kubeconfig) as watched:
-            listed = await watched.until(Listed)
+            listed = await watched.until(Relisted)
     finally:
         api.delete(f"{IN_DEFAULT}?labelSelector=leadline-test=paging")
     assert wanted <= names(listed.pods)
@@ -220,11 +220,11 @@ async def test_everything_is_listed_again_when_one_watch_expires(
 ) -> None:
     wire.answer(f"watch {PODS}", stream(event("ADDED", pod("q"), "6"), expired()), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert isinstance(await watched.next(), Listed)
+        assert isinstance(await watched.next(), Relisted)
         assert isinstance(await watched.next(), PodChanged)
         wire.answer(PODS, listing(pod("r"), version="9"))
 
-        again = await watched.until(Listed)
+        again = await watched.until(Relisted)
 
     assert (names(again.nodes), names(again.pods)) == ({"n"}, {"r"})
     lists = [query for query in wire.asked(NODES) if "watch" not in query]
@@ -234,8 +234,8 @@ async def test_everything_is_listed_again_when_one_watch_expires(
 async def test_a_watch_refused_as_expired_lists_again_as_well(wire: Wire, tmp_path: Path) -> None:
     wire.answer(f"watch {NODES}", refusal(410, "too old resource version"), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert isinstance(await watched.next(), Listed)
-        assert isinstance(await watched.next(), Listed)
+        assert isinstance(await watched.next(), Relisted)
+        assert isinstance(await watched.next(), Relisted)
 
 
 async def test_a_list_that_expires_between_two_pages_starts_anew(
@@ -249,7 +249,7 @@ async def test_a_list_that_expires_between_two_pages_starts_anew(
         listing(pod("q"), version="7"),
     )
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        listed = await watched.until(Listed)
+        listed = await watched.until(Relisted)
 
     assert names(listed.pods) == {"p", "q"}
     assert [q.get("continue") for q in wire.asked(PODS)[:4]] == [None, "page-2", None, "page-2"]
@@ -267,7 +267,7 @@ async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         seen = [await watched.next() for _ in range(3)]
 
-    assert [type(change) for change in seen] == [Listed, PodChanged, PodGone]
+    assert [type(change) for change in seen] == [Relisted, PodChanged, PodDeleted]
     assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "70"]
 
 
@@ -278,7 +278,7 @@ async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path)
         stream(event("ADDED", pod("r"), "7")),
     )
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        await watched.until(Listed)
+        await watched.until(Relisted)
         seen = [await watched.next(), await watched.next()]
 
     assert [change.pod.name for change in seen if isinstance(change, PodChanged)] == ["q", "r"]
@@ -309,7 +309,7 @@ async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
         stream(event("ADDED", pod("q"), "6")),
     )
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        await watched.until(Listed)
+        await watched.until(Relisted)
         change = await watched.next()
 
     assert isinstance(change, PodChanged)
@@ -323,7 +323,7 @@ async def test_no_right_to_list_is_said_once_and_tried_again(
     forbidden = refusal(403, 'pods is forbidden: User "x" cannot list resource "pods"')
     wire.answer(PODS, forbidden, forbidden, forbidden, listing(pod("p"), version="5"))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        await watched.until(Listed)
+        await watched.until(Relisted)
 
     (said,) = caplog.messages
     assert "cannot list resource" in said
@@ -341,8 +341,8 @@ async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
     csi_node = {"metadata": {"name": "n"}, "spec": limits}
     wire.answer(CSI_NODES, no, no, listing(csi_node, version="7"))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        first = await watched.until(Listed)
-        second = await watched.until(Listed)
+        first = await watched.until(Relisted)
+        second = await watched.until(Relisted)
 
     (unreadable,) = first.resources
     assert isinstance(unreadable, Unreadable)
@@ -360,14 +360,14 @@ async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_ma
     added = event("ADDED", claim("c", "slow"), "6")
     wire.answer(f"watch {CLAIMS}", no, no, stream(added))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Listed)).resources == ()
+        assert (await watched.until(Relisted)).resources == ()
         refused = await watched.next()
         allowed = await watched.next()
         seen = await watched.next()
 
     assert isinstance(refused, ResourceChanged)
     assert isinstance(refused.resource, Unreadable)
-    assert allowed == ResourceGone(refused.resource)
+    assert allowed == ResourceDeleted(refused.resource)
     assert isinstance(seen, ResourceChanged)
     assert isinstance(seen.resource, Claim)
     (said,) = caplog.messages
@@ -384,8 +384,8 @@ async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
     wire.answer(CSI_NODES, no, no, no, listing(csi_node, version="7"))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Listed)).resources == ()
-        assert (await watched.until(Listed)).resources == (CsiNode("n", {}),)
+        assert (await watched.until(Relisted)).resources == ()
+        assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
 
     assert caplog.messages == [
         "there are no csinodes: the API server does not serve them:"
@@ -401,8 +401,8 @@ async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
     wire.answer(CSI_NODES, listing(csi_node, version="5"), no)
     wire.answer(f"watch {CSI_NODES}", no)
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        assert (await watched.until(Listed)).resources == (CsiNode("n", {}),)
-        assert (await watched.until(Listed)).resources == ()
+        assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
+        assert (await watched.until(Relisted)).resources == ()
 
     (said,) = caplog.messages
     assert "does not serve them" in said
@@ -415,7 +415,7 @@ async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
     added = event("ADDED", claim("c", "slow"), "6")
     wire.answer(f"watch {CLAIMS}", no, no, stream(added))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        await watched.until(Listed)
+        await watched.until(Relisted)
         assert isinstance(await watched.next(), ResourceChanged)
 
     (said,) = caplog.messages
@@ -431,7 +431,7 @@ async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
     events = (event("MODIFIED", odd, "6"), event("MODIFIED", claim("fine", "fast"), "7"))
     wire.answer(f"watch {CLAIMS}", stream(*events))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
-        listed = await watched.until(Listed)
+        listed = await watched.until(Relisted)
         changed = await watched.until(ResourceChanged)
 
     assert [resource.key for resource in listed.resources] == ["default/fine"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
     ForbiddenError,
+    InvalidError,
+    NotFoundError,
     PodEvent,
-    PodGoneError,
-    RefusedError,
     StorageChangedError,
     UnavailableError,
 )
@@ -30,9 +30,9 @@ from tests.kube.wire import NOTHING, Answer, Wire, connected, drops, refusal, sa
 
 REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "403": (refusal(403), ForbiddenError),
-    "409": (refusal(409), AlreadyBoundError),
+    "409": (refusal(409), ConflictError),
     "410": (refusal(410), ExpiredError),
-    "422": (refusal(422), RefusedError),
+    "422": (refusal(422), InvalidError),
     "429": (refusal(429), UnavailableError),
     "500": (refusal(500), UnavailableError),
     "nothing": (NOTHING, UnavailableError),
@@ -62,7 +62,7 @@ async def test_an_event_that_was_not_taken_is_written_the_next_time(
 
 @pytest.mark.parametrize(
     ("answer", "error"),
-    [*REFUSALS.values(), (refusal(404), PodGoneError)],
+    [*REFUSALS.values(), (refusal(404), NotFoundError)],
     ids=[*REFUSALS.keys(), "404"],
 )
 async def test_a_count_that_was_not_taken_is_not_lost(
@@ -75,7 +75,7 @@ async def test_a_count_that_was_not_taken_is_not_lost(
         await recorder.record(POD, SAYING)
         there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
         wire.answer(there, answer, says({}))
-        if error is PodGoneError:  # the server dropped it: written anew
+        if error is NotFoundError:  # the server dropped it: written anew
             await recorder.record(POD, SAYING)
             assert len(wire.asked(EVENTS)) == 2
             return
@@ -125,7 +125,7 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
 ) -> None:
     wire = storing()
     wire.answer(f"PATCH {path}", answer)
-    conflict = error is AlreadyBoundError
+    conflict = error is ConflictError
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
             await prepare(server, plan)

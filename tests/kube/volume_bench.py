@@ -18,7 +18,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import FILTERS
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.scheduling.scheduler import Placing, Scheduler
+from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -112,7 +112,7 @@ async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
             state,
             TelemetryState(TimesToLive()),
             DecisionLog(),
-            Placing(KubeDefault(), FILTERS, Random(7), NAME),
+            SchedulingProfile(KubeDefault(), FILTERS, Random(7), NAME),
             SystemClock(),
         )
         task = asyncio.create_task(scheduler.run())

@@ -73,9 +73,9 @@ def test_the_controller_gives_leases_and_speaks_for_no_node(
     broker: Broker, authority: Authority, name: str
 ) -> None:
     leases = [f"{ROOT}/{node}/lease" for node in ("pi-1", "pi-2")]
-    sayings = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
+    event_queue = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
     rest = ["leadline/v1/other/pi-1/lease", "$CONTROL/dynamic-security/v1", "x"]
-    assert allowed(broker, authority, name, [*leases, *sayings, *rest]) == leases
+    assert allowed(broker, authority, name, [*leases, *event_queue, *rest]) == leases
 
 
 def test_a_host_that_has_no_controller_may_not_be_one(broker: Broker, authority: Authority) -> None:

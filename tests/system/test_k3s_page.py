@@ -60,7 +60,7 @@ async def test_the_extenders_certificates_open_its_door_and_the_brokers_do_not(
     assert extender is not None
     scene = Scene()
     scene.list()
-    server = ExtenderServer(ExtenderSettings(f"{HERE}:0", extender.tls), scene.adviser)
+    server = ExtenderServer(ExtenderSettings(f"{HERE}:0", extender.tls), scene.extender_service)
     address = await server.start()
     try:
         async with aiohttp.ClientSession() as session:

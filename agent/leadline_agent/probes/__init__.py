@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from leadline_agent.probes.base import Probe, Surroundings
+from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3 import Iperf3
 from leadline_agent.probes.ping import Ping
 from leadline_agent.sample import BandwidthWork, PingWork, Work
 
-__all__ = ["PROBES", "Probes", "Surroundings"]
+__all__ = ["PROBES", "ProbeContext", "Probes"]
 
 PROBES: Mapping[type[Work], type[Ping] | type[Iperf3]] = {
     PingWork: Ping,
@@ -18,15 +18,15 @@ PROBES: Mapping[type[Work], type[Ping] | type[Iperf3]] = {
 class Probes:
     """One of each, and the work goes to the one that it is for."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProbeContext) -> None:
         self._probes: dict[type[Work], Probe] = {
             work: probe(around) for work, probe in PROBES.items()
         }
 
     @property
-    def abilities(self) -> tuple[str, ...]:
+    def capabilities(self) -> tuple[str, ...]:
         """What this board can probe."""
-        return tuple(name for probe in self._probes.values() for name in probe.abilities)
+        return tuple(name for probe in self._probes.values() for name in probe.capabilities)
 
     def take(self, work: Work) -> None:
         """Hand a lease to its probe."""

@@ -17,7 +17,7 @@ class ExcessError(IperfError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProbeContext:
     """This board's caps on leases, what a probe must ask of others, and who takes its results.
 
     `own_address` may be empty (unknown). `broker_rtts_ms` hands over the round trips to the
@@ -40,7 +40,7 @@ class Probe(Protocol):
         """The thread."""
 
     @property
-    def abilities(self) -> tuple[str, ...]:
+    def capabilities(self) -> tuple[str, ...]:
         """What it can do on this board, for the birth message."""
 
     def take(self, work: Any) -> None:

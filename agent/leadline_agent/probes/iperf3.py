@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from leadline_agent.probes import iperf3_child
-from leadline_agent.probes.base import ExcessError, IperfError, Surroundings
+from leadline_agent.probes.base import ExcessError, IperfError, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
 from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
 from leadline_agent.sample import (
@@ -59,7 +59,7 @@ def is_installed() -> bool:
     return shutil.which("iperf3") is not None or next(libraries, None) is not None
 
 
-def refusal(work: BandwidthWork, around: Surroundings, now_s: float) -> str | None:
+def refusal(work: BandwidthWork, around: ProbeContext, now_s: float) -> str | None:
     """Why this board will not do it, as a sentence; None if it will."""
     open_s = work.expires_s - now_s
     most_ms, most_bytes = around.max_bandwidth_duration_ms, around.max_bandwidth_bytes
@@ -143,7 +143,7 @@ class Iperf3:
     result is the client's to tell.
     """
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ProbeContext) -> None:
         self._around = around
         self._lease_id = ""
         self._work: BandwidthWork | None = None
@@ -154,7 +154,7 @@ class Iperf3:
         self.worker.start()
 
     @property
-    def abilities(self) -> tuple[str, ...]:
+    def capabilities(self) -> tuple[str, ...]:
         """Nothing where iperf3 is not installed."""
         return ("iperf3",) if is_installed() else ()
 

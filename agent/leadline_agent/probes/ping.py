@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import ping3
 
-from leadline_agent.probes.base import Surroundings
+from leadline_agent.probes.base import ProbeContext
 from leadline_agent.sample import (
     BROKER,
     Peer,
@@ -138,7 +138,7 @@ class Ping:
 
     def __init__(
         self,
-        around: Surroundings,
+        around: ProbeContext,
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
@@ -159,7 +159,7 @@ class Ping:
         self.worker.start()
 
     @property
-    def abilities(self) -> tuple[str, ...]:
+    def capabilities(self) -> tuple[str, ...]:
         """By which method it measures here."""
         return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
 

@@ -21,10 +21,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender_connections import Connections
-from leadline_controller.api.extender_room import Room
+from leadline_controller.api.extender_room import ByteBudget
 from leadline_controller.api.settings import ExtenderSettings, ServeError
-from leadline_controller.scheduling.extender_args import Question
-from leadline_controller.scheduling.extender_service import AdviceError, Adviser
+from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.scheduling.extender_service import ExtenderError, ExtenderService
 
 log = logging.getLogger(__name__)
 # What is no HTTP is answered as such; a traceback for each would fill the log.
@@ -68,12 +68,15 @@ class ExtenderServer:
     """Offers filter, prioritize, bind and healthz at the settings' address."""
 
     def __init__(
-        self, settings: ExtenderSettings, adviser: Adviser, limits: Limits | None = None
+        self,
+        settings: ExtenderSettings,
+        extender_service: ExtenderService,
+        limits: Limits | None = None,
     ) -> None:
         self._settings = settings
-        self._adviser = adviser
+        self._extender_service = extender_service
         self._limits = limits = limits or Limits()
-        self._room = Room(limits.held_bytes)
+        self._room = ByteBudget(limits.held_bytes)
         self._reading = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "extender")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
@@ -129,26 +132,26 @@ class ExtenderServer:
             return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
-        waiting = self._adviser.not_ready()
+        waiting = self._extender_service.not_ready()
         return web.Response(status=503 if waiting else 200, text=f"{waiting or 'ok'}\n")
 
     async def _filter(self, request: web.Request) -> web.StreamResponse:
         async def work(body: Body) -> Pieces:
-            await self._adviser.ready()
+            await self._extender_service.ready()
             async with self._turn(body):
                 question = await self._question(body)
-                await self._adviser.settled(question)
-                passing, failed = self._adviser.filter(question)
+                await self._extender_service.settled(question)
+                passing, failed = self._extender_service.filter(question)
             return protocol.filter_answer(question, passing, failed)
 
         return await self._answer(request, work)
 
     async def _prioritize(self, request: web.Request) -> web.StreamResponse:
         async def work(body: Body) -> Pieces:
-            await self._adviser.ready()
+            await self._extender_service.ready()
             async with self._turn(body):
                 question = await self._question(body)
-                priorities = self._adviser.prioritize(question)
+                priorities = self._extender_service.prioritize(question)
             return [protocol.prioritize_answer(question, priorities)]
 
         # The answer is a bare list, so an error can only be a status.
@@ -157,8 +160,8 @@ class ExtenderServer:
     async def _bind(self, request: web.Request) -> web.StreamResponse:
         async def work(body: Body) -> Pieces:
             async with self._turn(body):
-                binding = await self._read(body, protocol.read_binding, body)
-            await self._adviser.bind(binding)
+                binding = await self._read(body, protocol.read_binding_args, body)
+            await self._extender_service.bind(binding)
             return [protocol.bind_answer()]
 
         return await self._answer(request, work)
@@ -168,9 +171,9 @@ class ExtenderServer:
         told = protocol.error_answer(f"leadline: {_NO_BIND}")
         return web.Response(status=404, body=told, content_type="application/json")
 
-    async def _question(self, body: Body) -> Question:
-        nodes = self._adviser.nodes() if self._is_large(body) else None
-        return await self._read(body, protocol.read_question, body, nodes)
+    async def _question(self, body: Body) -> ExtenderArgs:
+        nodes = self._extender_service.nodes() if self._is_large(body) else None
+        return await self._read(body, protocol.read_extender_args, body, nodes)
 
     async def _read(self, body: Body, read: Callable[..., Done], *arguments: object) -> Done:
         """What is read of the body, in a thread where it is large. Reading ends, soon, with the
@@ -218,8 +221,8 @@ class ExtenderServer:
                     self._connections.received(request)
                     answer = await work(body)
             except TimeoutError:
-                told = self._adviser.not_ready() or self._too_slow(request)
-            except (protocol.ProtocolError, AdviceError) as error:
+                told = self._extender_service.not_ready() or self._too_slow(request)
+            except (protocol.ProtocolError, ExtenderError) as error:
                 told = str(error)
             except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as error:
                 told = f"the request broke off: {' '.join(str(error).split())}"

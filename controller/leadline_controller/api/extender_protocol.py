@@ -13,10 +13,10 @@ from typing import Any
 
 from leadline_controller.api.extender_json import Cursor
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.kubeobjects.annotations import HintError, read_hints
+from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.scheduling.extender_args import Binding, Question
+from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 
 # Kubernetes itself is tested with 5,000.
 MOST_NODES = 20_000
@@ -31,11 +31,11 @@ def _never() -> bool:
     return False
 
 
-def read_question(
+def read_extender_args(
     body: bytes | bytearray,
     known: Mapping[str, Node] | None = None,
     stopped: Callable[[], bool] = _never,
-) -> Question:
+) -> ExtenderArgs:
     """Read ExtenderArgs. known: nodes by name; one that says the same is taken in place of what
     was read, which then takes no memory. Raises ProtocolError, also for an annotation that can't
     be read, and StoppedError soon after `stopped()` became true."""
@@ -57,18 +57,20 @@ def read_question(
         cursor.end()
         pod = _pod(found.pod)
         if found.spans is None:
-            return Question(pod, _names(found.names), pod_bytes=found.pod_bytes)
+            return ExtenderArgs(pod, _names(found.names), pod_bytes=found.pod_bytes)
     names, size = tuple(found.spans), found.pod_bytes
-    return Question(pod, names, found.nodes, found.unreadable, size, body, found.spans)
+    return ExtenderArgs(pod, names, found.nodes, found.unreadable, size, body, found.spans)
 
 
-def read_binding(body: bytes | bytearray, stopped: Callable[[], bool] = _never) -> Binding:
-    """Read ExtenderBindingArgs. Raises ProtocolError, and StoppedError as `read_question`."""
+def read_binding_args(
+    body: bytes | bytearray, stopped: Callable[[], bool] = _never
+) -> ExtenderBindingArgs:
+    """Read ExtenderBindingArgs. Raises ProtocolError, and StoppedError as `read_extender_args`."""
     with _Complaints():
         cursor = Cursor(body, stopped)
         args = Fields(cursor.value(), "ExtenderBindingArgs")
         cursor.end()
-        return Binding(
+        return ExtenderBindingArgs(
             namespace=_checked(args.text("PodNamespace"), args.at("PodNamespace")),
             name=_checked(args.text("PodName"), args.at("PodName")),
             uid=_checked(args.text("PodUID"), args.at("PodUID")),
@@ -77,7 +79,7 @@ def read_binding(body: bytes | bytearray, stopped: Callable[[], bool] = _never) 
 
 
 def filter_answer(
-    question: Question, passing: Sequence[str], failed: Mapping[str, str]
+    question: ExtenderArgs, passing: Sequence[str], failed: Mapping[str, str]
 ) -> list[bytes | memoryview]:
     """ExtenderFilterResult, in pieces, of which whole nodes are no copies. failed: node name ->
     why; none of it can be mended by pushing other pods out, for kube-scheduler's preemption looks
@@ -98,7 +100,7 @@ def filter_answer(
     return [*pieces, f"]}},{rest[1:]}".encode()]
 
 
-def prioritize_answer(question: Question, priorities: Mapping[str, int]) -> bytes:
+def prioritize_answer(question: ExtenderArgs, priorities: Mapping[str, int]) -> bytes:
     """HostPriorityList; a node that is not in `priorities` has the lowest."""
     return json.dumps(
         [{"Host": name, "Score": priorities.get(name, 0)} for name in question.names]
@@ -140,7 +142,7 @@ class _Complaints:
                 told = f"the request is no JSON: {error.msg} at character {error.pos}"
             case RecursionError():
                 told = "the request is nested too deep"
-            case HintError():
+            case AnnotationError():
                 told = str(error)
             case ValueError():  # a FieldError, or a number too long to read
                 told = f"the request can't be read: {' '.join(str(error).split())[:400]}"
@@ -182,7 +184,7 @@ def _read_node(manifest: object, path: str, found: _Found) -> str:
 
 def _pod(manifest: object) -> Pod:
     metadata = Fields(manifest, "Pod").object("metadata")
-    read_hints(metadata.text_map("annotations"))
+    read_annotations(metadata.text_map("annotations"))
     pod = read_pod(dict(Fields(manifest, "Pod").items()), "Pod")
     _checked(pod.name, "Pod.metadata.name")
     _checked(pod.namespace, "Pod.metadata.namespace")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Room:
+class ByteBudget:
     """So many bytes; who finds no room waits, first come, first served."""
 
     def __init__(self, size_bytes: int) -> None:

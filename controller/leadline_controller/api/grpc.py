@@ -34,7 +34,7 @@ from leadline_controller.api.settings import (
     ServeSettings,
 )
 from leadline_controller.api.source import InspectionSource
-from leadline_controller.api.watch import Changes, Sight, sight
+from leadline_controller.api.watch import Changes, NodeFingerprint, node_fingerprint
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -137,7 +137,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         self._poll_s = poll_s
         self._looking = asyncio.Lock()
         self._looked_s = -math.inf
-        self._sights: list[Sight] = []
+        self._sights: list[NodeFingerprint] = []
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -203,12 +203,12 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
-    async def _look(self) -> list[Sight]:
+    async def _look(self) -> list[NodeFingerprint]:
         """The nodes as all watchers see them: looked at once in each poll_s."""
         async with self._looking:
             now_s = asyncio.get_running_loop().time()
             if now_s - self._looked_s >= self._poll_s:
-                self._sights = [sight(status) for status in await self._statuses()]
+                self._sights = [node_fingerprint(status) for status in await self._statuses()]
                 self._looked_s = now_s
             return self._sights
 

@@ -9,8 +9,8 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.nodes import in_order
 from leadline_controller.api.source import InspectionSource
-from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Account
-from leadline_controller.decisions.log import Told
+from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
+from leadline_controller.decisions.log import DecisionView
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
@@ -24,7 +24,7 @@ def pod_key(text: str) -> str:
     return text if "/" in text else f"default/{text}"
 
 
-def placement(told: Told) -> pb.Placement:
+def placement(told: DecisionView) -> pb.Placement:
     """One decision and what came of it."""
     return pb.Placement(
         pod=told.pod,
@@ -39,54 +39,54 @@ def placement(told: Told) -> pb.Placement:
     )
 
 
-def listing(told: Sequence[Told], *, truncated: bool) -> pb.ListPlacementsResponse:
+def listing(told: Sequence[DecisionView], *, truncated: bool) -> pb.ListPlacementsResponse:
     """These decisions in brief. Frozen data only, so any thread may."""
     return pb.ListPlacementsResponse(placements=map(placement, told), truncated=truncated)
 
 
-async def decisions_about(source: InspectionSource, pod: str) -> list[Told]:
+async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionView]:
     """The decisions about the pod with this key, the newest first, and the newest in full as
     long as the log has it so."""
     kept = await source.history.about(pod)
     record = source.decisions.get(pod)
     if record is None:
         return kept
-    newest = await asyncio.to_thread(Told.of, record, source.now_s())
+    newest = await asyncio.to_thread(DecisionView.of, record, source.now_s())
     if not kept or not _is_same(kept[0], newest):
         return [newest, *kept]
-    account = newest.account if record.decision.has_basis else kept[0].account
-    return [replace(kept[0], outcome=newest.outcome, account=account), *kept[1:]]
+    explanation = newest.explanation if record.decision.has_basis else kept[0].explanation
+    return [replace(kept[0], outcome=newest.outcome, explanation=explanation), *kept[1:]]
 
 
-def _is_same(one: Told, other: Told) -> bool:
+def _is_same(one: DecisionView, other: DecisionView) -> bool:
     return (one.uid, one.node, one.why) == (other.uid, other.node, other.why)
 
 
-def explanation(told: Sequence[Told]) -> pb.ExplainPodResponse:
+def explanation(told: Sequence[DecisionView]) -> pb.ExplainPodResponse:
     """The first of these decisions with its scores and refusals, the others in brief."""
-    last, account = told[0], told[0].account
+    last, explanation = told[0], told[0].explanation
     return pb.ExplainPodResponse(
         placement=placement(last),
         better=last.better,
         options={name: value_text(value) for name, value in last.options.items()},
-        scores=list(_scores(account)),
+        scores=list(_scores(explanation)),
         rejected=[
-            pb.NodeRejection(node=node, reasons=account.reasons[node])
-            for node in sorted(account.reasons, key=in_order)
+            pb.NodeRejection(node=node, reasons=explanation.reasons[node])
+            for node in sorted(explanation.reasons, key=in_order)
         ],
-        scored_nodes=account.scored,
-        rejected_nodes=account.rejected,
-        rejected_by_filter=account.failing,
+        scored_nodes=explanation.scored,
+        rejected_nodes=explanation.rejected,
+        rejected_by_filter=explanation.failing,
         earlier=[placement(each) for each in told[1:]],
     )
 
 
-def _scores(account: Account) -> Iterator[pb.NodeScore]:
-    for at in sorted(range(len(account.nodes)), key=lambda at: in_order(account.nodes[at])):
-        score = pb.NodeScore(node=account.nodes[at], parts=dict(_known(account.parts, at)))
-        if math.isfinite(account.total[at]):
-            score.total = account.total[at]
-        ages_s = {kind: x for kind, x in account.ages_s.items() if kind in _AGES}
+def _scores(explanation: Explanation) -> Iterator[pb.NodeScore]:
+    for at in sorted(range(len(explanation.nodes)), key=lambda at: in_order(explanation.nodes[at])):
+        score = pb.NodeScore(node=explanation.nodes[at], parts=dict(_known(explanation.parts, at)))
+        if math.isfinite(explanation.total[at]):
+            score.total = explanation.total[at]
+        ages_s = {kind: x for kind, x in explanation.ages_s.items() if kind in _AGES}
         for kind, age_s in _known(ages_s, at):
             setattr(score, f"{kind}_age_s", max(0.0, age_s))
         yield score

@@ -7,7 +7,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog, History
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.ports import Leadership
-from leadline_controller.leaderelection.lease import ALONE
+from leadline_controller.leaderelection.lease import SOLE_LEADER
 from leadline_controller.probing.addresses import Addressing
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -32,7 +32,7 @@ class InspectionSource:
     cluster_name: str
     strategy: str
     scheduler_name: str = SCHEDULER_NAME
-    leadership: Leadership = ALONE
+    leadership: Leadership = SOLE_LEADER
     places: bool = True
     advises: bool = False
     addressing: Addressing | None = None

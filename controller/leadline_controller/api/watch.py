@@ -12,24 +12,24 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.placements import placement
 from leadline_controller.api.source import InspectionSource
-from leadline_controller.decisions.log import Told
+from leadline_controller.decisions.log import DecisionView
 
 
-class Sight(NamedTuple):
+class NodeFingerprint(NamedTuple):
     """A node as it was seen, and what of it makes news when it differs. All watchers share it."""
 
     status: pb.NodeStatus
     looks: bytes
 
 
-def sight(status: pb.NodeStatus) -> Sight:
+def node_fingerprint(status: pb.NodeStatus) -> NodeFingerprint:
     """A node with its looks, which are everything but its ages."""
     bare = pb.NodeStatus()
     bare.CopyFrom(status)
     bare.ClearField("report_age_s")
     for metric in bare.metrics:
         metric.ClearField("age_s")
-    return Sight(status, bare.SerializeToString(deterministic=True))
+    return NodeFingerprint(status, bare.SerializeToString(deterministic=True))
 
 
 class Changes:
@@ -39,7 +39,7 @@ class Changes:
         self._nodes: dict[str, bytes] = {}
         self._number = 0
 
-    def of_nodes(self, sights: Sequence[Sight]) -> Iterator[pb.WatchEvent]:
+    def of_nodes(self, sights: Sequence[NodeFingerprint]) -> Iterator[pb.WatchEvent]:
         """The nodes that differ in more than their ages, and those that are gone."""
         for status, looks in sights:
             if self._nodes.get(status.name) != looks:
@@ -52,7 +52,7 @@ class Changes:
     def of_placements(self, source: InspectionSource) -> Iterator[pb.WatchEvent]:
         """The decisions that are new, or whose outcome is, in the order of their numbers."""
         now_s = source.now_s()
-        news = [x for x in source.decisions.all() if x.number > self._number]
-        for record in sorted(news, key=lambda x: x.number):
+        changed = [x for x in source.decisions.all() if x.number > self._number]
+        for record in sorted(changed, key=lambda x: x.number):
             self._number = record.number
-            yield pb.WatchEvent(placement=placement(Told.brief(record, now_s)))
+            yield pb.WatchEvent(placement=placement(DecisionView.brief(record, now_s)))

@@ -25,10 +25,10 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.cli import render
 from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Node, Pod
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.scheduling.scheduler import Placing
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller, strategy
 
 ANCHOR = "server"
@@ -75,7 +75,7 @@ def command(plot: Plot) -> list[str]:
 
 async def tell(plot: Plot, console: Console) -> int:
     """Tell it on `console`; 0 when every pod found a node."""
-    cluster = SimCluster([_node(name, address) for name, address in plot.addresses.items()])
+    cluster = MemoryCluster([_node(name, address) for name, address in plot.addresses.items()])
     settings = Settings(
         cluster="demo",
         broker_host=plot.broker_host,
@@ -98,17 +98,19 @@ async def tell(plot: Plot, console: Console) -> int:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
         async with grpc.aio.insecure_channel(address) as channel:
-            teller = _Teller(controller, cluster, control_pb2_grpc.InspectionStub(channel), console)
+            teller = _ProgressPrinter(
+                controller, cluster, control_pb2_grpc.InspectionStub(channel), console
+            )
             return await teller.tell(plot)
 
 
-class _Teller:
+class _ProgressPrinter:
     """Places and shows; what is shown came over gRPC, as the `leadline` command gets it."""
 
     def __init__(
         self,
         controller: Controller,
-        cluster: SimCluster,
+        cluster: MemoryCluster,
         inspection: Any,
         console: Console,
     ) -> None:
@@ -123,7 +125,10 @@ class _Teller:
         users = [plot.boards[i % len(plot.boards)] for i in range(plot.dacs_pods)]
         wanted_mbps = _WANTED_MBPS if _bandwidth_is_known(self._controller) else None
         dacs = [
-            _pod(f"camera-{i}", Hints(user_node=user, data_mb=0.5, bandwidth_mbps=wanted_mbps))
+            _pod(
+                f"camera-{i}",
+                PodAnnotations(user_node=user, data_mb=0.5, bandwidth_mbps=wanted_mbps),
+            )
             for i, user in enumerate(users, start=1)
         ]
         # The scheduler lists the nodes, so the first listing is after it ran.
@@ -147,7 +152,7 @@ class _Teller:
         return 0 if all(placed) else 1
 
     async def _place(self, name: str, options: dict[str, float], pods: Sequence[Pod]) -> None:
-        how = Placing(strategy(name, options), FILTERS, Random(1))  # noqa: S311  # breaks ties
+        how = SchedulingProfile(strategy(name, options), FILTERS, Random(1))  # noqa: S311  # breaks ties
         scheduling = asyncio.create_task(self._controller.scheduler(how).run())
         try:
             for pod in pods:
@@ -169,7 +174,9 @@ class _Teller:
         keys = {pod.key for pod in pods}
         counts = Counter(self._cluster.pod(key).node_name or "nowhere" for key in keys)
         told = ", ".join(
-            f"{counts[board]} on {board}" for board in (*self._boards, "nowhere") if counts[board]
+            f"{counts[board]} on {board}"
+            for board in (*self._boards, "unresolvable")
+            if counts[board]
         )
         self._title(f"Where {name} put {len(pods)} pods: {told}")
         render.placements(self._console, [p for p in answer.placements if p.pod in keys])
@@ -243,8 +250,8 @@ def _node(name: str, address: str) -> Node:
     return Node(name, room, tier="edge", addresses=(address,))
 
 
-def _pod(name: str, hints: Hints | None = None) -> Pod:
-    return Pod("default", name, requests=_REQUEST, hints=hints or Hints())
+def _pod(name: str, hints: PodAnnotations | None = None) -> Pod:
+    return Pod("default", name, requests=_REQUEST, hints=hints or PodAnnotations())
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ pods are in.
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import Aversions, Kinds, Residents
+from leadline_controller.framework.assigned_pods import AssignedPods, ExistingAntiAffinities, Kinds
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -29,7 +29,7 @@ class Occupancy:
         self._place: dict[str, int] = {}
         self._rows: Ints = np.zeros((4, _FEW), dtype=np.int64)
         self._kinds = Kinds()
-        self._aversions = Aversions()
+        self._aversions = ExistingAntiAffinities()
         if known is not None and not known.is_bloated():
             self._kinds, self._aversions = known._kinds, known._aversions
 
@@ -45,7 +45,7 @@ class Occupancy:
             self._mounts[at] = (*self._mounts.get(at, ()), pod)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
-        self._rows[:, len(self._uids)] = self.residents().row(pod, at)
+        self._rows[:, len(self._uids)] = self.assigned_pods().row(pod, at)
         self._place[pod.uid] = len(self._uids)
         self._uids.append(pod.uid)
 
@@ -92,14 +92,14 @@ class Occupancy:
         """Node index -> pods with claims or disks there; the caller's to keep."""
         return dict(self._mounts)
 
-    def residents(self) -> Residents:
+    def assigned_pods(self) -> AssignedPods:
         """The pods that are counted; good until the next change."""
-        return Residents(self._kinds, self._aversions, self._rows[:, : len(self._uids)])
+        return AssignedPods(self._kinds, self._aversions, self._rows[:, : len(self._uids)])
 
-    def residents_to_keep(self) -> Residents:
+    def assigned_pods_to_keep(self) -> AssignedPods:
         """The same for the caller to keep."""
         rows = self._rows[:, : len(self._uids)].copy()
-        return Residents(self._kinds, self._aversions, rows)
+        return AssignedPods(self._kinds, self._aversions, rows)
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():

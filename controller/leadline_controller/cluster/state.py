@@ -11,19 +11,19 @@ import numpy as np
 
 from leadline_controller.cluster.occupancy import Occupancy
 from leadline_controller.cluster.resources import ResourceState
-from leadline_controller.framework import queueing_hints as news
+from leadline_controller.framework import queueing_hints as queueing_hints
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
 )
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
 from leadline_controller.framework.resources import Claim, Volume
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import ClusterView, NodeTable
@@ -80,10 +80,10 @@ class ClusterState:
         """Whether the pod was placed and the watch has not shown it yet."""
         return uid in self._assumed
 
-    def apply(self, change: ClusterChange) -> News:
+    def apply(self, change: ClusterChange) -> ClusterEvent:
         """Fold one change in. What of it may let a pod in that fits nowhere."""
         match change:
-            case Listed(nodes, pods, resources):
+            case Relisted(nodes, pods, resources):
                 self._replace_all(nodes, pods)
                 self._resources.replace_all(resources)
                 return ANYTHING
@@ -91,23 +91,31 @@ class ClusterState:
                 before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
                 self._stale |= before != node
-                return news.of_node(before, node)
-            case NodeGone(name):
+                return queueing_hints.of_node(before, node)
+            case NodeDeleted(name):
                 gone = self._nodes.pop(name, None) is not None
                 self._stale |= gone
-                return News.NODE_GONE if gone else NOTHING
+                return ClusterEvent.NODE_DELETED if gone else NOTHING
             case PodChanged(pod):
                 return self._pod_changed(pod)
-            case PodGone(pod):
+            case PodDeleted(pod):
                 counted = self._counted(pod.uid)
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                return news.of_departure(counted) if counted else NOTHING
+                return queueing_hints.of_departure(counted) if counted else NOTHING
             case ResourceChanged(resource):
-                return news.of_resource(resource) if self._resources.put(resource) else NOTHING
-            case ResourceGone(resource):
-                return news.of_resource(resource) if self._resources.remove(resource) else NOTHING
+                return (
+                    queueing_hints.of_resource(resource)
+                    if self._resources.put(resource)
+                    else NOTHING
+                )
+            case ResourceDeleted(resource):
+                return (
+                    queueing_hints.of_resource(resource)
+                    if self._resources.remove(resource)
+                    else NOTHING
+                )
 
     def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
         """Count a known pod as being on `node` from now on, unless it is on one already, and
@@ -124,7 +132,7 @@ class ClusterState:
         if volumes is not None:
             self._resources.assume(pod.uid, volumes)
 
-    def forget(self, pod: Pod) -> News:
+    def forget(self, pod: Pod) -> ClusterEvent:
         """The binding failed: the pod is where the watch shows it, or nowhere again. What of
         that may let others in."""
         counted, known = self._counted(pod.uid), self._pods.get(pod.uid)
@@ -134,7 +142,7 @@ class ClusterState:
         self._assumed.pop(pod.uid, None)
         self._count_run(self._run.pop(pod.uid, None), -1)
         left = counted is not None and self._counted(pod.uid) is None
-        return news.of_departure(counted) if counted and left else NOTHING
+        return queueing_hints.of_departure(counted) if counted and left else NOTHING
 
     def begin_run(self) -> None:
         """A new run of decisions: DACS' zeta starts from 0 (Algorithm 1, lines 1-2)."""
@@ -155,7 +163,7 @@ class ClusterState:
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=self._placed.copy(),
             host_ports=counted.host_ports(),
-            residents=counted.residents_to_keep(),
+            assigned_pods=counted.assigned_pods_to_keep(),
             mounts=counted.mounts(),
             namespaces=self._resources.namespaces(),
             storage=self._resources.storage(),
@@ -168,19 +176,19 @@ class ClusterState:
             return None
         return pod
 
-    def _pod_changed(self, pod: Pod) -> News:
+    def _pod_changed(self, pod: Pod) -> ClusterEvent:
         before, shown = self._counted(pod.uid), self._pods.get(pod.uid)
         place = self._node_of(before) if before else None
         self._replace(pod.uid, pod)
         after = self._counted(pod.uid)
         told = NOTHING
         if before and after and place == self._node_of(after):
-            told = news.of_resident(before, after)
+            told = queueing_hints.of_assigned_pod(before, after)
         elif before:
-            told = news.of_departure(before)
+            told = queueing_hints.of_departure(before)
         # An assumption is no news: it may still come to nothing.
         if after and after.node_name != (shown.node_name if shown else None):
-            told |= news.of_arrival(after)
+            told |= queueing_hints.of_arrival(after)
         return told
 
     def _is_free(self, uid: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from leadline_controller.decisions.explanation import KEPT, Account, in_kept_digits
+from leadline_controller.decisions.explanation import KEPT, Explanation, in_kept_digits
 from leadline_controller.parsing.fields import valid_text
 
 # Of an account, unpacked: 64 scored nodes and 64 refused ones take a tenth of it.
@@ -22,18 +22,18 @@ _MOST_COUNT = 2**32 - 1
 _LEVEL = 1  # the others take longer and save little: most of it is digits
 
 
-def encode(account: Account) -> bytes:
+def encode(explanation: Explanation) -> bytes:
     """The account in bytes that outlast this version. One that is larger than MOST_BYTES loses
     its reasons, and then all but its counts."""
-    counts = Account(scored=account.scored, rejected=account.rejected)
-    for smaller in (account, replace(account, reasons={}), counts):
+    counts = Explanation(scored=explanation.scored, rejected=explanation.rejected)
+    for smaller in (explanation, replace(explanation, reasons={}), counts):
         data = _flat(smaller)
         if len(data) <= MOST_BYTES:
             break
     return zlib.compress(data, _LEVEL)
 
 
-def decode(data: bytes) -> Account:
+def decode(data: bytes) -> Explanation:
     """The account that was encoded. Raises ValueError when that is none."""
     try:
         unpacking = zlib.decompressobj()
@@ -46,28 +46,28 @@ def decode(data: bytes) -> Account:
         raise ValueError(f"no account of a decision: {error}") from None
 
 
-def _flat(account: Account) -> bytes:
-    columns = [account.total, *account.parts.values(), *account.ages_s.values()]
+def _flat(explanation: Explanation) -> bytes:
+    columns = [explanation.total, *explanation.parts.values(), *explanation.ages_s.values()]
     head = {
-        "nodes": account.nodes,
-        "parts": list(account.parts),
-        "ages": list(account.ages_s),
-        "scored": account.scored,
-        "rejected": account.rejected,
-        "failing": dict(account.failing),
-        "reasons": _by_reasons(account.reasons),
+        "nodes": explanation.nodes,
+        "parts": list(explanation.parts),
+        "ages": list(explanation.ages_s),
+        "scored": explanation.scored,
+        "rejected": explanation.rejected,
+        "failing": dict(explanation.failing),
+        "reasons": _by_reasons(explanation.reasons),
     }
     text = json.dumps(head, separators=(",", ":"))
     with np.errstate(over="ignore"):
         return text.encode() + b"\n" + np.array(columns).astype(KEPT).tobytes()
 
 
-def _account(head: Mapping[str, Any], floats: bytes) -> Account:
+def _account(head: Mapping[str, Any], floats: bytes) -> Explanation:
     nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
     shape = (1 + len(parts) + len(ages), len(nodes))
     columns = in_kept_digits(np.frombuffer(floats, dtype=KEPT)).reshape(shape)
     failing = _object(head["failing"])
-    return Account(
+    return Explanation(
         nodes=nodes,
         total=columns[0],
         parts=dict(zip(parts, columns[1:], strict=False)),

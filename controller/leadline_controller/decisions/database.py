@@ -149,7 +149,7 @@ class Database:
 
     def _decided(self, row: Row) -> None:
         last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
-        for before, number in list(self._rows(last, (row.pod,), account=False)):
+        for before, number in list(self._rows(last, (row.pod,), explanation=False)):
             if row.repeats(before):
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
                 times = min(before.times + row.times, MOST_TIMES)
@@ -164,7 +164,14 @@ class Database:
             " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM decisions",
             (
                 *(row.pod, row.uid, row.node, row.why, row.outcome, row.times),
-                *(self._rule(row.rule), first, row.first.up_s, last, row.last.up_s, row.account),
+                *(
+                    self._rule(row.rule),
+                    first,
+                    row.first.up_s,
+                    last,
+                    row.last.up_s,
+                    row.explanation,
+                ),
             ),
         )
 
@@ -213,7 +220,7 @@ class Database:
     def _prune_age(self, now: Now) -> None:
         """Drop from the oldest on, up to the first that is young enough."""
         old = 0
-        for row, number in self._rows("ORDER BY decisions.id", account=False):
+        for row, number in self._rows("ORDER BY decisions.id", explanation=False):
             if row.last.age_s(now) <= self._max_age_s:
                 break
             old = number
@@ -241,16 +248,16 @@ class Database:
 
     def newest_first(self) -> Iterator[Row]:
         """All decisions, without their accounts."""
-        return (row for row, _ in self._rows("ORDER BY decisions.id DESC", account=False))
+        return (row for row, _ in self._rows("ORDER BY decisions.id DESC", explanation=False))
 
     def all(self) -> Iterator[Row]:
         """All decisions, oldest first."""
         return (row for row, _ in self._rows("ORDER BY decisions.id"))
 
     def _rows(
-        self, rest: str, values: Sequence[object] = (), *, account: bool = True
+        self, rest: str, values: Sequence[object] = (), *, explanation: bool = True
     ) -> Iterator[tuple[Row, int]]:
-        for row, number in rows(self._connection, rest, values, account=account):
+        for row, number in rows(self._connection, rest, values, explanation=explanation):
             if row is None:
                 self.unreadable += 1
             else:
@@ -268,11 +275,11 @@ def rows(
     rest: str,
     values: Sequence[object] = (),
     *,
-    account: bool = True,
+    explanation: bool = True,
 ) -> Iterator[tuple[Row | None, int]]:
     """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
     on. account: read it as well."""
-    sql = _SELECT.format(account="account" if account else "x''", rest=rest)
+    sql = _SELECT.format(explanation="account" if explanation else "x''", rest=rest)
     for found in connection.execute(sql, values):
         yield row_of(found), found[-1]
 

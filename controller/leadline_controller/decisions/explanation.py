@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from leadline_controller.framework.cycle import Better, Decision, Scores, Verdict
+from leadline_controller.framework.cycle import Better, Decision, FilterResult, Scores
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 
 REPORT, BANDWIDTH, RTT = "report", "bandwidth", "rtt"
@@ -22,7 +22,7 @@ _BANDWIDTH_COLUMN, _RTT_COLUMN = "bandwidth_mbps", "rtt_ms"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Account:
+class Explanation:
     """Everything that can be told of a decision.
 
     nodes: the scored nodes that are kept, the chosen one among them. total, parts, ages_s:
@@ -41,7 +41,7 @@ class Account:
     failing: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
-    def rounded(self) -> "Account":
+    def rounded(self) -> "Explanation":
         """Its columns in the digits that are kept, so that it is told alike before and after."""
         return replace(
             self,
@@ -58,13 +58,13 @@ def in_kept_digits(column: Floats | npt.NDArray[np.float32]) -> Floats:
         return column.astype(KEPT).astype(str).astype(np.float64)
 
 
-def account(decision: Decision, at_s: float, limit: int | None = None) -> Account:
+def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Explanation:
     """The account of a decision made at `at_s` on the clock of its view. limit: how many of the
     best scores are kept, and of the rejected nodes, those that fail the fewest filters, as many
     where no node was left, else a quarter of that."""
     view, verdicts, scores = decision.basis()
     if view is None:
-        return Account()
+        return Explanation()
     failures = _failures(len(view), verdicts, scores)
     rejected = np.flatnonzero(failures)
     most = limit if limit is None or scores is None else limit // 4
@@ -72,7 +72,7 @@ def account(decision: Decision, at_s: float, limit: int | None = None) -> Accoun
     kept = np.zeros(0, dtype=np.int64)
     if scores is not None:
         kept = _best(scores, decision.better, _position(decision, view, scores), limit)
-    return Account(
+    return Explanation(
         nodes=tuple(view.table.names[i] for i in _nodes(scores, kept)),
         total=np.zeros(0) if scores is None else scores.total[kept],
         parts={} if scores is None else {name: x[kept] for name, x in scores.parts.items()},
@@ -84,12 +84,12 @@ def account(decision: Decision, at_s: float, limit: int | None = None) -> Accoun
     )
 
 
-def _failing(verdicts: Mapping[str, Verdict]) -> dict[str, int]:
+def _failing(verdicts: Mapping[str, FilterResult]) -> dict[str, int]:
     counts = {name: int(np.count_nonzero(~verdict.passes)) for name, verdict in verdicts.items()}
     return {name: count for name, count in counts.items() if count}
 
 
-def _failures(count: int, verdicts: Mapping[str, Verdict], scores: Scores | None) -> Ints:
+def _failures(count: int, verdicts: Mapping[str, FilterResult], scores: Scores | None) -> Ints:
     """How many filters turn each node down."""
     failures = np.zeros(count, dtype=np.int64)
     if scores is not None and scores.candidates.size == count:
@@ -99,7 +99,7 @@ def _failures(count: int, verdicts: Mapping[str, Verdict], scores: Scores | None
     return failures
 
 
-def _reasons(verdicts: Mapping[str, Verdict], node: int) -> tuple[str, ...]:
+def _reasons(verdicts: Mapping[str, FilterResult], node: int) -> tuple[str, ...]:
     return tuple(
         f"{name}: {verdict.reason(node)}"
         for name, verdict in verdicts.items()

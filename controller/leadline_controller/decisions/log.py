@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Protocol
 
-from leadline_controller.decisions.explanation import Account, account
+from leadline_controller.decisions.explanation import Explanation, explanation
 from leadline_controller.framework.cycle import Better, Decision
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.parsing.fields import valid_text
@@ -22,7 +22,7 @@ _MOST_OPEN = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DecisionRecord:
     """A decision, when it was made (seconds, monotonic), under which options, and what came
     of it: BOUND, PENDING, GONE (the pod was deleted first), or "failed: " and why. `number`
     grows with every change."""
@@ -35,7 +35,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DecisionView:
     """A decision as others are told of it.
 
     pod: namespace/name. age_s: seconds since it was made, and first_age_s since it was first
@@ -55,16 +55,16 @@ class Told:
     first_age_s: float
     times: int = 1
     unix_s: float | None = None
-    account: Account = field(default_factory=Account)
+    explanation: Explanation = field(default_factory=Explanation)
 
     @classmethod
-    def of(cls, record: Record, now_s: float) -> "Told":
+    def of(cls, record: DecisionRecord, now_s: float) -> "DecisionView":
         """A record of this run, in full as far as it still is."""
-        full = account(record.decision, record.at_s).rounded()
-        return replace(cls.brief(record, now_s), account=full)
+        full = explanation(record.decision, record.at_s).rounded()
+        return replace(cls.brief(record, now_s), explanation=full)
 
     @classmethod
-    def brief(cls, record: Record, now_s: float) -> "Told":
+    def brief(cls, record: DecisionRecord, now_s: float) -> "DecisionView":
         """A record of this run without its account. Its texts are valid Unicode: some of them
         quote errors of other programs."""
         decision, age_s = record.decision, max(0.0, now_s - record.at_s)
@@ -82,14 +82,14 @@ class Told:
         )
 
 
-class Keeper(Protocol):
+class DecisionKeeper(Protocol):
     """Who keeps decisions for longer. Called by the scheduler, so neither may wait."""
 
-    def decided(self, record: Record) -> None:
+    def decided(self, record: DecisionRecord) -> None:
         """A decision was made."""
         ...
 
-    def settled(self, record: Record) -> None:
+    def settled(self, record: DecisionRecord) -> None:
         """The outcome of the last decision about the record's pod is another now."""
         ...
 
@@ -97,11 +97,11 @@ class Keeper(Protocol):
 class History(Protocol):
     """The decisions that were kept, those of earlier runs as well."""
 
-    async def about(self, pod: str) -> list[Told]:
+    async def about(self, pod: str) -> list[DecisionView]:
         """The last decisions about the pod with this key, the newest first."""
         ...
 
-    async def since(self, age_s: float | None) -> tuple[list[Told], bool]:
+    async def since(self, age_s: float | None) -> tuple[list[DecisionView], bool]:
         """The last decision about each pod, oldest first, without its account: those younger
         than `age_s`, None for all. True when older ones were left out, being too many."""
         ...
@@ -112,16 +112,18 @@ class DecisionLog:
     their basis, which weighs megabytes in a large cluster. One whose outcome is still to come is
     kept for longer, else the history would never hear of it."""
 
-    def __init__(self, limit: int = 256, detailed: int = 32, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self, limit: int = 256, detailed: int = 32, keeper: DecisionKeeper | None = None
+    ) -> None:
         self._limit = limit
         self._detailed = detailed
         self._keeper = keeper
-        self._records: OrderedDict[str, Record] = OrderedDict()
-        self._open: OrderedDict[str, Record] = OrderedDict()
+        self._records: OrderedDict[str, DecisionRecord] = OrderedDict()
+        self._open: OrderedDict[str, DecisionRecord] = OrderedDict()
         self._in_detail: OrderedDict[str, None] = OrderedDict()
         self._number = 0
 
-    def restore(self, records: Iterable[Record]) -> None:
+    def restore(self, records: Iterable[DecisionRecord]) -> None:
         """Take over what an earlier run decided, oldest first."""
         for record in records:
             self._put(replace(record, number=self._next()))
@@ -133,7 +135,7 @@ class DecisionLog:
         """Remember a decision in place of any earlier one about the pod."""
         for known in (self._records, self._open):
             known.pop(decision.pod.key, None)
-        record = self._put(Record(decision, at_s, outcome, options, self._next()))
+        record = self._put(DecisionRecord(decision, at_s, outcome, options, self._next()))
         self._make_room()
         self._lighten(decision.pod.key)
         if self._keeper is not None:
@@ -144,17 +146,19 @@ class DecisionLog:
         record = self.get(pod)
         if record is not None and record.outcome != outcome:
             at_s, options = record.at_s, record.options
-            record = self._put(Record(record.decision, at_s, outcome, options, self._next()))
+            record = self._put(
+                DecisionRecord(record.decision, at_s, outcome, options, self._next())
+            )
             if self._open.pop(pod, None) is not None:
                 self._records.move_to_end(pod, last=False)  # the first that makes room again
             if self._keeper is not None:
                 self._keeper.settled(record)
 
-    def get(self, pod: str) -> Record | None:
+    def get(self, pod: str) -> DecisionRecord | None:
         """The last decision about the pod with this key."""
         return self._records.get(pod) or self._open.get(pod)
 
-    def all(self) -> Iterator[Record]:
+    def all(self) -> Iterator[DecisionRecord]:
         """From the oldest decision to the newest."""
         return iter(tuple(chain(self._open.values(), self._records.values())))
 
@@ -162,7 +166,7 @@ class DecisionLog:
         self._number += 1
         return self._number
 
-    def _put(self, record: Record) -> Record:
+    def _put(self, record: DecisionRecord) -> DecisionRecord:
         self._records[record.decision.pod.key] = record
         return record
 

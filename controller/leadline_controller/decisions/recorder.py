@@ -23,8 +23,8 @@ from typing import TypeVar
 
 from leadline_controller.decisions import times
 from leadline_controller.decisions.codec import encode
-from leadline_controller.decisions.explanation import account
-from leadline_controller.decisions.log import PENDING, Record, Told
+from leadline_controller.decisions.explanation import explanation
+from leadline_controller.decisions.log import PENDING, DecisionRecord, DecisionView
 from leadline_controller.decisions.rows import Row, Settled, clipped, rule
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.decisions.store import Store
@@ -58,13 +58,13 @@ _RESTORED = 256
 class _Decided:
     """A decision on its way, with the moment it was made."""
 
-    record: Record
+    record: DecisionRecord
     now: Now
 
     def row(self) -> Row:
         """All that is kept of it."""
-        made = account(self.record.decision, self.record.at_s, KEPT_NODES)
-        return self.plain_row()._replace(account=encode(made))
+        made = explanation(self.record.decision, self.record.at_s, KEPT_NODES)
+        return self.plain_row()._replace(explanation=encode(made))
 
     def plain_row(self) -> Row:
         """The same without its account."""
@@ -80,7 +80,7 @@ class _Decided:
             rule=rule(decision.strategy, decision.better, record.options),
             first=moment,
             last=moment,
-            account=b"",
+            explanation=b"",
         )
 
 
@@ -127,36 +127,36 @@ class Recorder:
 
     # The event loop's side.
 
-    def decided(self, record: Record) -> None:
+    def decided(self, record: DecisionRecord) -> None:
         """A decision was made."""
-        news, weight = _Decided(record, self._now()), weight_of_decision(record.decision)
+        entry, weight = _Decided(record, self._now()), weight_of_decision(record.decision)
         held = self._detailed_in - self._detailed_out + weight
-        if held <= _DETAILED_BYTES and self._leave(news, weight, hurry=held > _DETAILED_BYTES / 2):
+        if held <= _DETAILED_BYTES and self._leave(entry, weight, hurry=held > _DETAILED_BYTES / 2):
             self._detailed_in += weight
             return
-        row = news.plain_row()
+        row = entry.plain_row()
         if self._leave(row, weight_of_row(row), hurry=True):
             self._losses.details += 1
         else:
             self._losses.changes += 1
 
-    def settled(self, record: Record) -> None:
+    def settled(self, record: DecisionRecord) -> None:
         """The outcome of the last decision about the record's pod is another now."""
         pod = record.decision.pod
         change = Settled(clipped(pod.key), clipped(pod.uid), clipped(record.outcome))
         if not self._leave(change, weight_of_row(change)):
             self._losses.changes += 1
 
-    async def about(self, pod: str) -> list[Told]:
+    async def about(self, pod: str) -> list[DecisionView]:
         """The last decisions about the pod with this key, the newest first."""
         return await self._ask(lambda store: store.about(pod, _ABOUT_ONE))
 
-    async def since(self, age_s: float | None) -> tuple[list[Told], bool]:
+    async def since(self, age_s: float | None) -> tuple[list[DecisionView], bool]:
         """The last decision about each pod, oldest first, without its account: those younger
         than `age_s`, None for all. True when older ones were left out, being too many."""
         return await self._ask(lambda store: store.since(age_s, _LISTED_MOST))
 
-    async def records(self, now_s: float) -> list[Record]:
+    async def records(self, now_s: float) -> list[DecisionRecord]:
         """The newest decisions of earlier runs as records of this one, oldest first, and those
         whose outcome was still to come. now_s: on this run's clock. None of them where they
         can't be read in time: never raises, for a controller must start without them too."""
@@ -173,12 +173,12 @@ class Recorder:
         older = [each for each in told[:-_RESTORED] if each.outcome == PENDING]
         return [_record(each, now_s) for each in (*older, *told[-_RESTORED:])]
 
-    def _leave(self, news: _Decided | Row | Settled, weight: int, *, hurry: bool = False) -> bool:
+    def _leave(self, entry: _Decided | Row | Settled, weight: int, *, hurry: bool = False) -> bool:
         """Whether there was room for it: a disk may hang, but memory is no disk."""
         if self._bytes_in - self._bytes_out + weight > _WAITING_BYTES:
             return False
         self._bytes_in += weight
-        self._waiting.append((news, weight))
+        self._waiting.append((entry, weight))
         self._wake(hurry=hurry or len(self._waiting) >= _GATHER_MOST)
         return True
 
@@ -244,23 +244,23 @@ class Recorder:
             batch = [self._waiting.popleft() for _ in range(min(left, _WRITTEN_AT_ONCE))]
             left -= len(batch)
             try:
-                store.write(_joined(self._rows(news for news, _ in batch)))
+                store.write(_joined(self._rows(entry for entry, _ in batch)))
             except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
                 self._losses.failed(len(batch), error)
             self._bytes_out += sum(weight for _, weight in batch)
-            self._detailed_out += sum(w for news, w in batch if isinstance(news, _Decided))
+            self._detailed_out += sum(w for entry, w in batch if isinstance(entry, _Decided))
         return count > 0
 
     def _rows(self, batch: Iterable[_Decided | Row | Settled]) -> Iterator[Row | Settled]:
-        for news in batch:
-            if isinstance(news, _Decided):
+        for entry in batch:
+            if isinstance(entry, _Decided):
                 try:
-                    yield news.row()
+                    yield entry.row()
                 except Exception as error:  # noqa: BLE001  # none of the others must suffer from it
                     self._losses.failed(1, error)
-                    yield news.plain_row()
+                    yield entry.plain_row()
             else:
-                yield news
+                yield entry
 
 
 class _Losses:
@@ -319,8 +319,8 @@ def _joined(waiting: Iterable[Row | Settled]) -> list[Row | Settled]:
     return changes
 
 
-def _record(told: Told, now_s: float) -> Record:
+def _record(told: DecisionView, now_s: float) -> DecisionRecord:
     namespace, _, name = told.pod.partition("/")
     pod = Pod(namespace, name, uid=told.uid)
     decision = Decision(pod, told.node, told.why, told.strategy, told.better)
-    return Record(decision, now_s - told.age_s, told.outcome, told.options, 0)
+    return DecisionRecord(decision, now_s - told.age_s, told.outcome, told.options, 0)

@@ -51,18 +51,18 @@ def readable(path: Path, most_bytes: int) -> list[Row]:
                 for row, number in rows(connection, f"ORDER BY decisions.id {order}"):
                     if number in found or most_bytes < 0:
                         break
-                    if row is not None and _is_sound(row.account):
+                    if row is not None and _is_sound(row.explanation):
                         found[number] = row
-                        most_bytes -= len(row.account) + len(row.why)
+                        most_bytes -= len(row.explanation) + len(row.why)
     return [found[number] for number in sorted(found)]
 
 
-def _is_sound(account: bytes) -> bool:
+def _is_sound(explanation: bytes) -> bool:
     """An account has a checksum of its own."""
-    if not account:
+    if not explanation:
         return True
     try:
-        decode(account)
+        decode(explanation)
     except ValueError:
         return False
     return True

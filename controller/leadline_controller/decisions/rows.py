@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from leadline_controller.decisions.codec import decode
-from leadline_controller.decisions.explanation import Account
-from leadline_controller.decisions.log import Told
+from leadline_controller.decisions.explanation import Explanation
+from leadline_controller.decisions.log import DecisionView
 from leadline_controller.decisions.times import Moment, Now
 from leadline_controller.framework.cycle import Better
 from leadline_controller.framework.options import OptionValue, value_of_text
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     rule: Rule
     first: Moment
     last: Moment
-    account: bytes
+    explanation: bytes
 
     def repeats(self, before: "Row") -> bool:
         """Whether this is the decision before it once more, to be counted and not kept twice."""
@@ -57,10 +57,10 @@ class Row(NamedTuple):
         )
         return same and before.outcome != "bound"
 
-    def told(self, now: Now) -> Told:
+    def told(self, now: Now) -> DecisionView:
         """For those who ask; with an empty account where the stored one can't be read."""
         better: Better = "lower" if self.rule.better == "lower" else "higher"
-        return Told(
+        return DecisionView(
             pod=self.pod,
             uid=self.uid,
             node=self.node,
@@ -73,7 +73,7 @@ class Row(NamedTuple):
             first_age_s=self.first.age_s(now),
             times=self.times,
             unix_s=self.last.unix_s(now),
-            account=_account(self.account),
+            explanation=_account(self.explanation),
         )
 
 
@@ -86,11 +86,11 @@ class Settled:
     outcome: str
 
 
-def _account(data: bytes) -> Account:
+def _account(data: bytes) -> Explanation:
     try:
-        return decode(data) if data else Account()
+        return decode(data) if data else Explanation()
     except ValueError:
-        return Account()
+        return Explanation()
 
 
 def _options(text: str) -> dict[str, OptionValue]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from leadline_controller.decisions.database import MEMORY, Database
-from leadline_controller.decisions.log import Told
+from leadline_controller.decisions.log import DecisionView
 from leadline_controller.decisions.rescue import is_corrupt, put_aside, readable
 from leadline_controller.decisions.rows import Row, Settled
 from leadline_controller.decisions.schema import CorruptFileError, ForeignFileError
@@ -95,22 +95,22 @@ class Store:
         if self._writable:
             self._ask(lambda disk: disk.checkpoint(), None)
 
-    def about(self, pod: str, limit: int) -> list[Told]:
+    def about(self, pod: str, limit: int) -> list[DecisionView]:
         """The last decisions about the pod with this key, the newest first."""
         rows = self._memory.about(pod, limit)
         rows += self._ask(lambda disk: disk.about(pod, limit), list[Row]())
         return [row.told(self._now()) for row in rows[:limit]]
 
-    def since(self, age_s: float | None, limit: int) -> tuple[list[Told], bool]:
+    def since(self, age_s: float | None, limit: int) -> tuple[list[DecisionView], bool]:
         """The last decision about each pod, oldest first, those younger than `age_s`; True
         when there are more than `limit`."""
         found = self._ask(lambda disk: self._since(disk, age_s, limit), None)
         told = self._since(None, age_s, limit) if found is None else found
         return told[limit - 1 :: -1], len(told) > limit
 
-    def _since(self, disk: Database | None, age_s: float | None, limit: int) -> list[Told]:
+    def _since(self, disk: Database | None, age_s: float | None, limit: int) -> list[DecisionView]:
         now, oldest_s = self._now(), 0.0
-        told: dict[tuple[str, str], Told] = {}
+        told: dict[tuple[str, str], DecisionView] = {}
         kept = disk.newest_first() if disk else ()
         for row in chain(self._memory.newest_first(), kept):
             # What was decided before another can't be younger, whatever the clocks said.

@@ -11,21 +11,27 @@ from collections.abc import Iterable
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind, kind_of
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.demands import AffinityTerm
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
 
-_HOPE = News.NEIGHBOURS | News.NAMESPACES | News.LABELS | News.NODES | News.NODE_GONE
+_HOPE = (
+    ClusterEvent.ASSIGNED_PODS
+    | ClusterEvent.NAMESPACES
+    | ClusterEvent.LABELS
+    | ClusterEvent.NODES
+    | ClusterEvent.NODE_DELETED
+)
 
 
-def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
+def inter_pod_affinity(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes in whose domains the pod finds every pod that it must be near to, none
     that it must be away from, and none that wants to be away from it."""
-    if not (pod.affinity or pod.anti_affinity or view.residents.aversions.topology_keys):
-        return Verdict.everywhere(view)
+    if not (pod.affinity or pod.anti_affinity or view.assigned_pods.aversions.topology_keys):
+        return FilterResult.everywhere(view)
     near, away, welcome = _near(view, pod), _away(view, pod), _welcome(view, pod)
 
     def reason(i: int) -> str:
@@ -35,7 +41,9 @@ def inter_pod_affinity(view: ClusterView, pod: Pod) -> Verdict:
             return "the pod's anti-affinity rules are not met"
         return "the anti-affinity rules of pods there are not met"
 
-    return Verdict(near & away & welcome, reason, evictable=near, hope=_HOPE)
+    return FilterResult(
+        near & away & welcome, reason, resolvable_by_preemption=near, requeue_on=_HOPE
+    )
 
 
 def _near(view: ClusterView, pod: Pod) -> Bools:
@@ -48,10 +56,10 @@ def _near(view: ClusterView, pod: Pod) -> Bools:
         labelled &= topology.labelled
         anywhere |= topology.labelled
     # One pod has to match all of the terms.
-    chosen = np.ones(view.residents.node.size, dtype=np.bool_)
+    chosen = np.ones(view.assigned_pods.node.size, dtype=np.bool_)
     for term in dict.fromkeys(pod.affinity):
         chosen &= _matching(view, term, unknown=False)
-    per_node = view.residents.per_node(chosen, len(view))
+    per_node = view.assigned_pods.per_node(chosen, len(view))
     if not per_node[anywhere].any():
         # The first of a group that wants to be near to its own kind may start anywhere.
         kind = kind_of(pod)
@@ -68,7 +76,7 @@ def _away(view: ClusterView, pod: Pod) -> Bools:
     for term in dict.fromkeys(pod.anti_affinity):
         topology = view.table.topology(term.topology_key)
         if len(topology):  # else no node is in a domain
-            per_node = view.residents.per_node(_matching(view, term, unknown=True), len(view))
+            per_node = view.assigned_pods.per_node(_matching(view, term, unknown=True), len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
 
@@ -79,29 +87,29 @@ def _welcome(view: ClusterView, pod: Pod) -> Bools:
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
 
-    def hates(term: AffinityTerm) -> bool:
+    def term_matches(term: AffinityTerm) -> bool:
         return _covers(view, term, kind, unknown=True)
 
-    for label in sorted(view.residents.aversions.topology_keys):
+    for label in sorted(view.assigned_pods.aversions.topology_keys):
         topology = view.table.topology(label)
         if not len(topology):
             continue
-        averse = view.residents.averse(label, key, hates)
-        if averse.any():
-            per_node = view.residents.per_node(averse, len(view))
+        having_anti_affinity = view.assigned_pods.having_anti_affinity(label, key, term_matches)
+        if having_anti_affinity.any():
+            per_node = view.assigned_pods.per_node(having_anti_affinity, len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
     return passes
 
 
 def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
     """Which residents the term means, shape (pods,)."""
-    kinds, residents = view.residents.kinds, view.residents
-    if term.selector is None or not residents.rows.shape[1]:
-        return np.zeros(residents.node.size, dtype=np.bool_)
+    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
+    if term.selector is None or not assigned_pods.rows.shape[1]:
+        return np.zeros(assigned_pods.node.size, dtype=np.bool_)
     chosen = kinds.selected(term.selector)
     if not _means_everywhere(term):
         chosen &= kinds.living_in(_namespaces(view, term, unknown=unknown))
-    return chosen[residents.kind]
+    return chosen[assigned_pods.kind]
 
 
 def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iterable[str]:
@@ -111,7 +119,7 @@ def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iter
         return term.namespaces
     found = term.namespaces.union(view.namespaces.selected(selector))
     if unknown or not selector:
-        return found.union(view.residents.kinds.namespaces - view.namespaces.labels.keys())
+        return found.union(view.assigned_pods.kinds.namespaces - view.namespaces.labels.keys())
     return found
 
 

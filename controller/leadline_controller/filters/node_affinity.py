@@ -1,18 +1,18 @@
 """NodeAffinity: nodeSelector and required node affinity."""
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.LABELS | News.NODES
+_HOPE = ClusterEvent.LABELS | ClusterEvent.NODES
 
 
-def node_affinity(view: ClusterView, pod: Pod) -> Verdict:
+def node_affinity(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes with all labels of the nodeSelector that also match any one of the
     required terms; a term without expressions matches none, as in Kubernetes."""
     if not pod.node_selector and pod.required_affinity is None:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
 
     def reason(i: int) -> str:
         labels, selector = view.nodes[i].labels, pod.node_selector
@@ -21,4 +21,4 @@ def node_affinity(view: ClusterView, pod: Pod) -> Verdict:
             return f"the nodeSelector wants {wanted}"
         return "no term of the required node affinity matches"
 
-    return Verdict(view.table.wanted_by(pod), reason, hope=_HOPE)
+    return FilterResult(view.table.wanted_by(pod), reason, requeue_on=_HOPE)

@@ -3,15 +3,15 @@ line 7, for the network)."""
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.BANDWIDTH | News.NODES
+_HOPE = ClusterEvent.BANDWIDTH | ClusterEvent.NODES
 
 
-def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
+def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose link has `leadline.dev/bandwidth-mbps` left.
 
     A link whose capacity was neither stated nor measured is unknown and does not pass: what
@@ -19,7 +19,7 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
     """
     wanted_mbps = pod.hints.bandwidth_mbps
     if not wanted_mbps:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     free_mbps = view.bandwidth_free_mbps()
 
     def reason(i: int) -> str:
@@ -27,4 +27,4 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> Verdict:
             return f"needs {wanted_mbps:g} Mbit/s, the link's bandwidth is unknown"
         return f"insufficient bandwidth: needs {wanted_mbps:g} Mbit/s, has {free_mbps[i]:g}"
 
-    return Verdict(free_mbps >= wanted_mbps, reason, hope=_HOPE)
+    return FilterResult(free_mbps >= wanted_mbps, reason, requeue_on=_HOPE)

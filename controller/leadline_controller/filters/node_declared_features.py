@@ -1,17 +1,17 @@
 """NodeDeclaredFeatures: what a pod needs of the kubelet, the kubelet must say that it has."""
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.FEATURES | News.NODES
+_HOPE = ClusterEvent.FEATURES | ClusterEvent.NODES
 
 
-def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
+def node_declared_features(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose kubelet declares every feature that the pod needs."""
     if not pod.features:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     needed = frozenset(pod.features)
     passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
 
@@ -19,4 +19,4 @@ def node_declared_features(view: ClusterView, pod: Pod) -> Verdict:
         lacking = sorted(set(pod.features) - view.nodes[i].features)
         return f"the kubelet does not declare {', '.join(lacking)}"
 
-    return Verdict(passes, reason, hope=_HOPE)
+    return FilterResult(passes, reason, requeue_on=_HOPE)

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import HostPort, Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.PORTS | News.NODES
+_HOPE = ClusterEvent.PORTS_FREED | ClusterEvent.NODES
 
 
-def node_ports(view: ClusterView, pod: Pod) -> Verdict:
+def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes where none of the pod's host ports is taken."""
     if not pod.host_ports:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
 
     wanted: dict[tuple[str, int], list[HostPort]] = {}
     for port in dict.fromkeys(pod.host_ports):
@@ -34,4 +34,4 @@ def node_ports(view: ClusterView, pod: Pod) -> Verdict:
         first = min(taken(i), key=pod.host_ports.index)
         return f"host port {first.port}/{first.protocol} is taken"
 
-    return Verdict(passes, reason, evictable=view.table.all(), hope=_HOPE)
+    return FilterResult(passes, reason, resolvable_by_preemption=view.table.all(), requeue_on=_HOPE)

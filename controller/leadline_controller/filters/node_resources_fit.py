@@ -1,16 +1,16 @@
 """NodeResourcesFit: what the pod asks for must be free (DACS Algorithm 1, lines 6-8, for CPU
 and memory; the number of pods and extended resources as Kubernetes has them)."""
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.quantity import MAX_AMOUNT, format_shortage
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.ROOM | News.NODES
+_HOPE = ClusterEvent.RESOURCES_FREED | ClusterEvent.NODES
 
 
-def node_resources_fit(view: ClusterView, pod: Pod) -> Verdict:
+def node_resources_fit(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes where every resource that the pod asks for is free."""
     wanted = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
     free = {resource: view.free(resource) for resource in wanted}
@@ -28,4 +28,4 @@ def node_resources_fit(view: ClusterView, pod: Pod) -> Verdict:
         ]
         return "; ".join(short)
 
-    return Verdict(passes, reason, evictable=could, hope=_HOPE)
+    return FilterResult(passes, reason, resolvable_by_preemption=could, requeue_on=_HOPE)

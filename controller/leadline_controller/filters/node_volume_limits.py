@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.resources import Claim
 from leadline_controller.framework.storage import Storage
 from leadline_controller.framework.view import ClusterView, Ints
@@ -24,25 +24,27 @@ _DRIVERS = {
     "kubernetes.io/cinder": "cinder.csi.openstack.org",
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
-_HOPE_FOR_STORAGE = News.CLAIMS | News.VOLUMES | News.CLASSES | News.LIMITS
-_HOPE = _HOPE_FOR_STORAGE | News.MOUNTS | News.NODES
+_HOPE_FOR_STORAGE = (
+    ClusterEvent.CLAIMS | ClusterEvent.VOLUMES | ClusterEvent.CLASSES | ClusterEvent.LIMITS
+)
+_HOPE = _HOPE_FOR_STORAGE | ClusterEvent.MOUNTS | ClusterEvent.NODES
 # (driver, what tells the volume from others of the driver)
 _Held = tuple[str, str]
 
 
-def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
+def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes where, with the pod's volumes, no driver has more than it can hold.
 
     A volume counts once a node; one that is to be made counts, too.
     """
     if not pod.claims and not pod.disks:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     wanted = set(_held(view.storage, pod))
     if wanted and view.storage.unknown:
-        return Verdict.refused(view, view.storage.unknown, _HOPE_FOR_STORAGE)
+        return FilterResult.refused(view, view.storage.unknown, _HOPE_FOR_STORAGE)
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
     passes = view.table.all()
     for node in limited:
@@ -57,11 +59,11 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> Verdict:
             if _count(view, int(i), driver, wanted) > column[i]:
                 full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"
     passes[list(full)] = False
-    return Verdict(
+    return FilterResult(
         passes,
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
-        evictable=view.table.all(),
-        hope=_HOPE,
+        resolvable_by_preemption=view.table.all(),
+        requeue_on=_HOPE,
     )
 
 

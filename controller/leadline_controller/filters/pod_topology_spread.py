@@ -2,23 +2,28 @@
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.demands import SpreadConstraint
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Topology
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView, Ints
 
-_HOPE = News.NEIGHBOURS | News.LABELS | News.NODES | News.NODE_GONE
-_TAINTS = News.TAINTED | News.UNTAINTED
+_HOPE = (
+    ClusterEvent.ASSIGNED_PODS
+    | ClusterEvent.LABELS
+    | ClusterEvent.NODES
+    | ClusterEvent.NODE_DELETED
+)
+_TAINTS = ClusterEvent.TAINTED | ClusterEvent.UNTAINTED
 
 
-def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
+def pod_topology_spread(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes in whose domain one pod more leaves it at most max_skew above the
     emptiest domain. Only nodes that have all of the constraints' topology keys count."""
     if not pod.spread:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     constraints = tuple(dict.fromkeys(pod.spread))
     labelled = view.table.all()
     for constraint in constraints:
@@ -34,7 +39,7 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
     for constraint, skew in skews:
         passes &= skew <= constraint.max_skew
 
-    hope = _HOPE | _TAINTS if any(c.honor_taints for c in pod.spread) else _HOPE
+    requeue_on = _HOPE | _TAINTS if any(c.honor_taints for c in pod.spread) else _HOPE
 
     def reason(i: int) -> str:
         for constraint, skew in skews:
@@ -45,7 +50,7 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> Verdict:
                 return f"topology spread over {key}: the skew would be {skew[i]}, at most {most}"
         raise IndexError(i)
 
-    return Verdict(passes, reason, evictable=labelled, hope=hope)
+    return FilterResult(passes, reason, resolvable_by_preemption=labelled, requeue_on=requeue_on)
 
 
 def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, counted: Bools) -> Ints:
@@ -79,9 +84,9 @@ def _emptiest(
 def _matching(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Ints:
     """The pods on each node that the constraint counts, shape (n,). As in Kubernetes those
     being deleted don't count, and a selector that selects everything counts nothing."""
-    kinds, residents = view.residents.kinds, view.residents
-    if not constraint.selector or not residents.rows.shape[1]:
+    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
+    if not constraint.selector or not assigned_pods.rows.shape[1]:
         return np.zeros(len(view), dtype=np.int64)
     counts = kinds.selected(constraint.selector) & kinds.living_in([pod.namespace])
     counts &= ~kinds.terminating()
-    return residents.per_node(counts[residents.kind], len(view))
+    return assigned_pods.per_node(counts[assigned_pods.kind], len(view))

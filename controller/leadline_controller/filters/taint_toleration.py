@@ -1,14 +1,14 @@
 """TaintToleration: NoSchedule and NoExecute taints keep out pods that don't tolerate them."""
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.UNTAINTED | News.NODES
+_HOPE = ClusterEvent.UNTAINTED | ClusterEvent.NODES
 
 
-def taint_toleration(view: ClusterView, pod: Pod) -> Verdict:
+def taint_toleration(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes all of whose hard taints the pod tolerates."""
 
     def reason(i: int) -> str:
@@ -17,4 +17,4 @@ def taint_toleration(view: ClusterView, pod: Pod) -> Verdict:
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
         return f"untolerated taint {shown}:{taint.effect}"
 
-    return Verdict(view.table.tolerated_by(pod.tolerations), reason, hope=_HOPE)
+    return FilterResult(view.table.tolerated_by(pod.tolerations), reason, requeue_on=_HOPE)

@@ -1,21 +1,21 @@
 """VolumeRestrictions: disks that one machine has at a time, and claims that one pod has."""
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.demands import Disk
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.resources import READ_WRITE_ONCE_POD
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = News.MOUNTS | News.NODES
-_HOPE_FOR_CLAIM = News.MOUNTS | News.CLAIMS | News.NODE_GONE
+_HOPE = ClusterEvent.MOUNTS | ClusterEvent.NODES
+_HOPE_FOR_CLAIM = ClusterEvent.MOUNTS | ClusterEvent.CLAIMS | ClusterEvent.NODE_DELETED
 
 
-def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
+def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes where no pod has a disk that the pod needs for itself. A pod whose
     ReadWriteOncePod claim is in use passes nowhere."""
     if not pod.claims and not pod.disks:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     alone = {
         key
         for use in pod.claims
@@ -26,7 +26,7 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
     if alone and (used := next((key for key in alone if _in_use(view, key)), None)):
         name = used.partition("/")[2]
         why = f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
-        return Verdict.refused(view, why, _HOPE_FOR_CLAIM)
+        return FilterResult.refused(view, why, _HOPE_FOR_CLAIM)
     passes = view.table.all()
     if pod.disks:
         wanted: dict[tuple[str, str], list[Disk]] = {}
@@ -40,7 +40,9 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> Verdict:
                 for disk in wanted.get((held.kind, held.name), ())
             )
     why = "a pod there has a disk that the pod needs for itself"
-    return Verdict(passes, lambda _: why, evictable=view.table.all(), hope=_HOPE)
+    return FilterResult(
+        passes, lambda _: why, resolvable_by_preemption=view.table.all(), requeue_on=_HOPE
+    )
 
 
 def _in_use(view: ClusterView, key: str) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.resources import Volume
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.view import Bools, ClusterView
@@ -17,14 +17,14 @@ _LABELS = {
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
 }
 
-_HOPE = News.CLAIMS | News.VOLUMES | News.LABELS | News.NODES
+_HOPE = ClusterEvent.CLAIMS | ClusterEvent.VOLUMES | ClusterEvent.LABELS | ClusterEvent.NODES
 
 
-def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
+def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes in the zones and regions of all of the pod's bound volumes, and nodes
     that have no such label at all; a volume's label may list several, joined by "__"."""
     if not pod.claims:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     demands: list[tuple[str, str, Bools]] = []
     for use in pod.claims:
         claim = None if use.ephemeral else view.storage.claims.get(pod.claim_key(use))
@@ -32,7 +32,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
         if volume is not None:
             demands.extend((volume.name, key, _zoned(view, r)) for key, r in _demands(volume))
     if not demands:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     somewhere = view.table.none()
     for key in _LABELS:
         somewhere |= view.table.topology(key).labelled
@@ -44,7 +44,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> Verdict:
         name, key = next((name, key) for name, key, zoned in demands if not zoned[i])
         return f"volume {name} is in another {key.rpartition('/')[2]}"
 
-    return Verdict(passes, reason, hope=_HOPE)
+    return FilterResult(passes, reason, requeue_on=_HOPE)
 
 
 def _demands(volume: Volume) -> Iterator[tuple[str, Requirement]]:

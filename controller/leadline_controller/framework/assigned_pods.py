@@ -136,10 +136,10 @@ class Kinds(Interned[PodKind]):
         return marked
 
 
-Aversion = tuple[AffinityTerm, ...]
+ExistingAntiAffinity = tuple[AffinityTerm, ...]
 
 
-class Aversions(Interned[Aversion]):
+class ExistingAntiAffinities(Interned[ExistingAntiAffinity]):
     """The required anti-affinity terms that pods have. topology_keys: of all the terms."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Aversions(Interned[Aversion]):
         self.topology_keys: set[str] = set()
         self._by_topology: list[dict[str, list[AffinityTerm]]] = []
 
-    def number(self, value: Aversion) -> int:
+    def number(self, value: ExistingAntiAffinity) -> int:
         """See Interned."""
         number = super().number(value)
         if number == len(self._by_topology):
@@ -175,11 +175,11 @@ def _no_rows() -> Ints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Residents:
+class AssignedPods:
     """One column a pod that is on a known node; rows: shape (4, pods), see the properties."""
 
     kinds: Kinds = field(default_factory=Kinds)
-    aversions: Aversions = field(default_factory=Aversions)
+    aversions: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
     rows: Ints = field(default_factory=_no_rows)
 
     @property
@@ -193,7 +193,7 @@ class Residents:
         return self._column(1)
 
     @property
-    def aversion(self) -> Ints:
+    def anti_affinity_id(self) -> Ints:
         """Number of each pod's anti-affinity terms."""
         return self._column(2)
 
@@ -208,8 +208,11 @@ class Residents:
 
     def row(self, pod: Pod, node: int) -> tuple[int, int, int, int]:
         """The entries of a pod on this node."""
-        kind, aversion = self.kinds.number(kind_of(pod)), self.aversions.number(pod.anti_affinity)
-        return node, kind, aversion, pod.priority
+        kind, anti_affinity_id = (
+            self.kinds.number(kind_of(pod)),
+            self.aversions.number(pod.anti_affinity),
+        )
+        return node, kind, anti_affinity_id, pod.priority
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """Which pods are of a kind for which `test` holds, shape (pods,). See Interned.where."""
@@ -217,24 +220,26 @@ class Residents:
             return np.zeros(0, dtype=np.bool_)
         return self.kinds.where(key, test)[self.kind]
 
-    def averse(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
+    def having_anti_affinity(
+        self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]
+    ) -> Bools:
         """Which pods have an anti-affinity term over this label for which `test` holds, shape
         (pods,). See Aversions.against."""
         if not self.rows.shape[1]:
             return np.zeros(0, dtype=np.bool_)
-        return self.aversions.against(label, key, test)[self.aversion]
+        return self.aversions.against(label, key, test)[self.anti_affinity_id]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """How many of the chosen pods each of that many nodes has, shape (nodes,)."""
         return np.bincount(self.node[chosen], minlength=nodes)
 
-    def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "Residents":
+    def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "AssignedPods":
         """These and more, each with the index of its node."""
         added = [self.row(pod, node) for pod, node in pods]
         rows = np.array(added, dtype=np.int64).reshape(len(added), 4).T
         return replace(self, rows=np.concatenate((self.rows, rows), axis=1))
 
-    def without(self, pod: Pod, node: int) -> "Residents":
+    def without(self, pod: Pod, node: int) -> "AssignedPods":
         """These without one pod like this on the node; the same where there is none."""
         row = np.array(self.row(pod, node), dtype=np.int64)
         found = np.flatnonzero((self.rows == row[:, np.newaxis]).all(axis=0))

@@ -149,7 +149,7 @@ def _where(view: ClusterView, pod: Pod, place: int | None, filters: Mapping[str,
     lifted = view if place is None else view.without_placement(pod, place)
     where = view.table.all()
     for test in filters.values():
-        where &= test(lifted, pod).if_others_went
+        where &= test(lifted, pod).passes_with_preemption
     return where
 
 

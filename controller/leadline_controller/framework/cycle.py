@@ -16,7 +16,7 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.normalize import priorities
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.framework.volume_binding import RefusedClaimError, VolumeSearch
@@ -25,7 +25,7 @@ Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class FilterResult:
     """What one filter says. passes: shape (n,). reason: why the node with this index does
     not pass, without the filter's name. nowhere: why the pod can be on no node at all, where
     that has nothing to do with the nodes. evictable: shape (n,), where it might pass if pods
@@ -33,31 +33,37 @@ class Verdict:
 
     passes: Bools
     reason: Callable[[int], str]
-    nowhere: str | None = None
-    evictable: Bools | None = None
-    hope: News = ANYTHING
+    unresolvable: str | None = None
+    resolvable_by_preemption: Bools | None = None
+    requeue_on: ClusterEvent = ANYTHING
 
     @property
-    def if_others_went(self) -> Bools:
+    def passes_with_preemption(self) -> Bools:
         """Where it passes, or might if pods were pushed out, shape (n,)."""
-        return self.passes if self.evictable is None else self.passes | self.evictable
+        return (
+            self.passes
+            if self.resolvable_by_preemption is None
+            else self.passes | self.resolvable_by_preemption
+        )
 
     @classmethod
-    def everywhere(cls, view: ClusterView) -> "Verdict":
+    def everywhere(cls, view: ClusterView) -> "FilterResult":
         """The filter has nothing against any node."""
         return cls(view.table.mask("all", lambda _: True), _no_reason)
 
     @classmethod
-    def refused(cls, view: ClusterView, why: str, hope: News = ANYTHING) -> "Verdict":
+    def refused(
+        cls, view: ClusterView, why: str, requeue_on: ClusterEvent = ANYTHING
+    ) -> "FilterResult":
         """The pod can be on no node, whatever the nodes are like."""
-        return cls(view.table.none(), lambda _: why, why, hope=hope)
+        return cls(view.table.none(), lambda _: why, why, requeue_on=requeue_on)
 
 
 def _no_reason(_: int) -> str:
     return ""
 
 
-Filter = Callable[[ClusterView, Pod], Verdict]
+Filter = Callable[[ClusterView, Pod], FilterResult]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,17 +138,17 @@ class Decision:
     strategy: str
     better: Better
     _view: ClusterView | None = field(default=None, repr=False)
-    _verdicts: Mapping[str, Verdict] = field(default_factory=dict, repr=False)
+    _verdicts: Mapping[str, FilterResult] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
-    hope: News = ANYTHING
+    requeue_on: ClusterEvent = ANYTHING
 
     @property
     def has_basis(self) -> bool:
         """Whether it can still tell of scores and rejections."""
         return self._view is not None
 
-    def basis(self) -> tuple[ClusterView | None, Mapping[str, Verdict], Scores | None]:
+    def basis(self) -> tuple[ClusterView | None, Mapping[str, FilterResult], Scores | None]:
         """What it was made from; None where it did not get that far or that is gone."""
         return self._view, self._verdicts, self._scores
 
@@ -213,15 +219,16 @@ def decide(
     problem = obstacle(view, pod)
     if problem is not None:
         # A node may be the one that is asked for; all else is up to the pod.
-        hope = NOTHING if pod.problem or pod.gated else News.NODES
-        return Decision(pod, None, problem, strategy.name, strategy.better, hope=hope)
+        requeue_on = NOTHING if pod.problem or pod.gated else ClusterEvent.NODES
+        return Decision(pod, None, problem, strategy.name, strategy.better, requeue_on=requeue_on)
     tests = filters_with(filters, strategy)
     verdicts = {name: test(view, pod) for name, test in tests.items()}
     candidates = candidates_of(view, verdicts)
     if not candidates.size:
         why = _nowhere(len(view), verdicts) + _no_preemption(view, pod, verdicts.values())
         return Decision(
-            *(pod, None, why, strategy.name, strategy.better, view, verdicts), hope=_hope(verdicts)
+            *(pod, None, why, strategy.name, strategy.better, view, verdicts),
+            requeue_on=_hope(verdicts),
         )
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
@@ -234,7 +241,7 @@ def decide(
     )
 
 
-def candidates_of(view: ClusterView, verdicts: Mapping[str, Verdict]) -> Ints:
+def candidates_of(view: ClusterView, verdicts: Mapping[str, FilterResult]) -> Ints:
     """The nodes that every filter passes, by index."""
     feasible = view.table.all()
     for verdict in verdicts.values():
@@ -282,11 +289,11 @@ def _unknown_user(view: ClusterView, pod: Pod) -> str | None:
     return f"annotation leadline.dev/user-node: the cluster has no node {user_node[:80]!r}"
 
 
-def _nowhere(count: int, verdicts: Mapping[str, Verdict]) -> str:
+def _nowhere(count: int, verdicts: Mapping[str, FilterResult]) -> str:
     """The scheduler's usual sentence: how many nodes fail for which filter."""
     if not count:
         return "no nodes are known"
-    whole = [f"{name}: {v.nowhere}" for name, v in verdicts.items() if v.nowhere]
+    whole = [f"{name}: {v.unresolvable}" for name, v in verdicts.items() if v.unresolvable]
     if whole:
         return f"0 of {count} nodes fit: {'; '.join(whole)}"
     failing = {name: int(np.count_nonzero(~v.passes)) for name, v in verdicts.items()}
@@ -294,22 +301,24 @@ def _nowhere(count: int, verdicts: Mapping[str, Verdict]) -> str:
     return f"0 of {count} nodes fit: {told}"
 
 
-def _hope(verdicts: Mapping[str, Verdict]) -> News:
+def _hope(verdicts: Mapping[str, FilterResult]) -> ClusterEvent:
     """What may help: with a filter for which the nodes don't matter, nothing about nodes."""
-    refusing = [v for v in verdicts.values() if v.nowhere]
+    refusing = [v for v in verdicts.values() if v.unresolvable]
     if not refusing:
         refusing = [v for v in verdicts.values() if not v.passes.all()]
-    return reduce(or_, (v.hope for v in refusing), NOTHING) if refusing else News.NODES
+    return (
+        reduce(or_, (v.requeue_on for v in refusing), NOTHING) if refusing else ClusterEvent.NODES
+    )
 
 
-def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[Verdict]) -> str:
+def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[FilterResult]) -> str:
     """What to say where kube-scheduler might push pods of lower priority out."""
-    lower = view.residents.priority < pod.priority
+    lower = view.assigned_pods.priority < pod.priority
     if not pod.preempts or not lower.any():
         return ""
-    curable = view.residents.per_node(lower, len(view)) > 0
+    curable = view.assigned_pods.per_node(lower, len(view)) > 0
     for verdict in verdicts:
-        curable &= verdict.if_others_went
+        curable &= verdict.passes_with_preemption
     if not curable.any():
         return ""
     count = np.count_nonzero(curable)

@@ -126,7 +126,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Hints:
+class PodAnnotations:
     """What a pod's `leadline.dev/` annotations say. None and empty mean: it does not say.
 
     user_node: where the pod's user is logged in. data_mb: data to be processed, MB (10^6
@@ -171,7 +171,7 @@ class Pod:
     disks: tuple[Disk, ...] = ()
     features: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
-    hints: Hints = field(default_factory=Hints)
+    hints: PodAnnotations = field(default_factory=PodAnnotations)
     labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0

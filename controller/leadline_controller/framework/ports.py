@@ -28,20 +28,20 @@ class ClusterError(Exception):
     """The cluster did not do what was asked; str() is one line for a person."""
 
 
-class AlreadyBoundError(ClusterError):
+class ConflictError(ClusterError):
     """Somebody else bound the pod, a pod of the same name replaced it, or the API server could
     not store the binding (409): only the watch tells which."""
 
 
-class PodGoneError(ClusterError):
+class NotFoundError(ClusterError):
     """The pod is no more (404), or so it seems: the watch tells."""
 
 
-class RefusedError(ClusterError):
+class InvalidError(ClusterError):
     """The cluster will not do it, and asking again won't help (400, 403, 422)."""
 
 
-class ForbiddenError(RefusedError):
+class ForbiddenError(InvalidError):
     """We have no right to it (403); also what an API server says for a moment after its start,
     while it does not know the roles yet."""
 
@@ -123,7 +123,7 @@ class LeaseStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Relisted:
     """All nodes, pods and other resources there are; replaces whatever was known. Comes first,
     and again after the watch had to start afresh."""
 
@@ -140,7 +140,7 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeDeleted:
     """A node was removed."""
 
     name: str
@@ -154,7 +154,7 @@ class PodChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGone:
+class PodDeleted:
     """A pod was removed."""
 
     pod: Pod
@@ -168,14 +168,20 @@ class ResourceChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceGone:
+class ResourceDeleted:
     """It was removed; only its type and key count."""
 
     resource: Resource
 
 
 ClusterChange = (
-    Listed | NodeChanged | NodeGone | PodChanged | PodGone | ResourceChanged | ResourceGone
+    Relisted
+    | NodeChanged
+    | NodeDeleted
+    | PodChanged
+    | PodDeleted
+    | ResourceChanged
+    | ResourceDeleted
 )
 
 

@@ -17,7 +17,7 @@ from leadline_controller.framework.resources import (
 )
 
 
-class News(Flag):
+class ClusterEvent(Flag):
     """Kinds of change; of those that can only be for the worse there is no news.
 
     PORTS, ROOM and BANDWIDTH: something came free on a node, or was added. NEIGHBOURS: which
@@ -26,17 +26,17 @@ class News(Flag):
     """
 
     NODES = auto()
-    NODE_GONE = auto()
+    NODE_DELETED = auto()
     READY = auto()
     UNCORDONED = auto()
     UNTAINTED = auto()
     TAINTED = auto()
     LABELS = auto()
     FEATURES = auto()
-    ROOM = auto()
+    RESOURCES_FREED = auto()
     BANDWIDTH = auto()
-    PORTS = auto()
-    NEIGHBOURS = auto()
+    PORTS_FREED = auto()
+    ASSIGNED_PODS = auto()
     MOUNTS = auto()
     NAMESPACES = auto()
     CLAIMS = auto()
@@ -45,78 +45,82 @@ class News(Flag):
     LIMITS = auto()
 
 
-NOTHING = News(0)
+NOTHING = ClusterEvent(0)
 ANYTHING = ~NOTHING
-_KINDS: dict[type, News] = {
-    NamespaceLabels: News.NAMESPACES,
-    Claim: News.CLAIMS,
-    Volume: News.VOLUMES,
-    StorageClass: News.CLASSES,
-    Unreadable: News.NAMESPACES | News.CLAIMS | News.VOLUMES | News.CLASSES | News.LIMITS,
+_KINDS: dict[type, ClusterEvent] = {
+    NamespaceLabels: ClusterEvent.NAMESPACES,
+    Claim: ClusterEvent.CLAIMS,
+    Volume: ClusterEvent.VOLUMES,
+    StorageClass: ClusterEvent.CLASSES,
+    Unreadable: ClusterEvent.NAMESPACES
+    | ClusterEvent.CLAIMS
+    | ClusterEvent.VOLUMES
+    | ClusterEvent.CLASSES
+    | ClusterEvent.LIMITS,
 }
 
 
-def of_resource(resource: Resource) -> News:
+def of_resource(resource: Resource) -> ClusterEvent:
     """Such a thing appeared, changed or is gone."""
-    return _KINDS.get(type(resource), News.LIMITS)
+    return _KINDS.get(type(resource), ClusterEvent.LIMITS)
 
 
-def of_node(before: Node | None, node: Node) -> News:
+def of_node(before: Node | None, node: Node) -> ClusterEvent:
     """A node came, or changed."""
     if before is None:
-        return News.NODES
-    news = NOTHING
+        return ClusterEvent.NODES
+    events = NOTHING
     if node.ready and not before.ready:
-        news |= News.READY
+        events |= ClusterEvent.READY
     if before.unschedulable and not node.unschedulable:
-        news |= News.UNCORDONED
+        events |= ClusterEvent.UNCORDONED
     if set(before.taints) - set(node.taints):
-        news |= News.UNTAINTED
+        events |= ClusterEvent.UNTAINTED
     if set(node.taints) - set(before.taints):
-        news |= News.TAINTED
+        events |= ClusterEvent.TAINTED
     if node.labels != before.labels:
-        news |= News.LABELS
+        events |= ClusterEvent.LABELS
     if node.features - before.features:
-        news |= News.FEATURES
+        events |= ClusterEvent.FEATURES
     if any(amount > before.allocatable.get(name, 0) for name, amount in node.allocatable.items()):
-        news |= News.ROOM
+        events |= ClusterEvent.RESOURCES_FREED
     if node.bandwidth_mbps != before.bandwidth_mbps:
-        news |= News.BANDWIDTH
-    return news
+        events |= ClusterEvent.BANDWIDTH
+    return events
 
 
-def of_arrival(pod: Pod) -> News:
+def of_arrival(pod: Pod) -> ClusterEvent:
     """A pod is on a node now."""
-    return News.NEIGHBOURS | _of_mounts(pod)
+    return ClusterEvent.ASSIGNED_PODS | _of_mounts(pod)
 
 
-def of_departure(pod: Pod) -> News:
+def of_departure(pod: Pod) -> ClusterEvent:
     """A pod is not on its node any more, or has finished there."""
-    news = News.NEIGHBOURS | News.ROOM | _of_mounts(pod)
+    events = ClusterEvent.ASSIGNED_PODS | ClusterEvent.RESOURCES_FREED | _of_mounts(pod)
     if pod.host_ports:
-        news |= News.PORTS
+        events |= ClusterEvent.PORTS_FREED
     if pod.hints.bandwidth_mbps:
-        news |= News.BANDWIDTH
-    return news
+        events |= ClusterEvent.BANDWIDTH
+    return events
 
 
-def of_resident(before: Pod, pod: Pod) -> News:
+def of_assigned_pod(before: Pod, pod: Pod) -> ClusterEvent:
     """A pod changed that is on a node, and stays there."""
     if _fixed(pod) != _fixed(before):  # Kubernetes knows no such change
         return of_departure(before) | of_arrival(pod)
-    news = NOTHING
+    events = NOTHING
     if any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items()):
-        news |= News.ROOM
+        events |= ClusterEvent.RESOURCES_FREED
     if (pod.hints.bandwidth_mbps or 0.0) < (before.hints.bandwidth_mbps or 0.0):
-        news |= News.BANDWIDTH
+        events |= ClusterEvent.BANDWIDTH
     if (pod.labels, pod.terminating) != (before.labels, before.terminating):
-        news |= News.NEIGHBOURS
-    return news
+        events |= ClusterEvent.ASSIGNED_PODS
+    return events
 
 
 def _fixed(pod: Pod) -> tuple[object, ...]:
     return pod.host_ports, pod.claims, pod.disks, pod.affinity, pod.anti_affinity
 
 
-def _of_mounts(pod: Pod) -> News:
-    return News.MOUNTS if pod.claims or pod.disks else NOTHING
+def _of_mounts(pod: Pod) -> ClusterEvent:
+    return ClusterEvent.MOUNTS if pod.claims or pod.disks else NOTHING

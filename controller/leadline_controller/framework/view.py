@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import Namespaces, Residents
+from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import HostPort, Link, Node, Pod
 from leadline_controller.framework.node_table import Bools as Bools
@@ -141,7 +141,7 @@ class ClusterView:
     host_ports: Mapping[int, tuple[HostPort, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    residents: Residents = field(default_factory=Residents)
+    assigned_pods: AssignedPods = field(default_factory=AssignedPods)
     mounts: Mapping[int, tuple[Pod, ...]] = field(default_factory=lambda: MappingProxyType({}))
     namespaces: Namespaces = field(default_factory=Namespaces)
     storage: Storage = field(default_factory=Storage)
@@ -212,7 +212,7 @@ class ClusterView:
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
             host_ports=ports,
-            residents=self.residents.with_pods([(pod, node)]),
+            assigned_pods=self.assigned_pods.with_pods([(pod, node)]),
             mounts=mounts,
             storage=self.storage if volumes is None else self.storage.assuming(volumes),
             images=self.images.with_pull(self.table, pod, node),
@@ -246,6 +246,6 @@ class ClusterView:
             requested=requested,
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,
-            residents=self.residents.without(pod, node),
+            assigned_pods=self.assigned_pods.without(pod, node),
             mounts=mounts,
         )

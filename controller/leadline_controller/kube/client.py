@@ -18,12 +18,12 @@ from yarl import URL
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
     Fence,
     ForbiddenError,
-    PodGoneError,
-    RefusedError,
+    InvalidError,
+    NotFoundError,
     UnavailableError,
 )
 from leadline_controller.kube.connection import Login
@@ -47,9 +47,9 @@ _KINDS: Mapping[int, type[ClusterError]] = {
     # A token that ran out is renewed before the next request, so asking again may help.
     401: UnavailableError,
     403: ForbiddenError,
-    404: PodGoneError,
+    404: NotFoundError,
     408: UnavailableError,
-    409: AlreadyBoundError,
+    409: ConflictError,
     410: ExpiredError,
     429: UnavailableError,
 }
@@ -57,7 +57,7 @@ _KINDS: Mapping[int, type[ClusterError]] = {
 
 def error_for(status: int, message: str) -> ClusterError:
     """The port's error for an HTTP status of 400 or more."""
-    kind = _KINDS.get(status, UnavailableError if status >= 500 else RefusedError)
+    kind = _KINDS.get(status, UnavailableError if status >= 500 else InvalidError)
     return kind(f"{status}: {' '.join(message.split())[:_MESSAGE_LENGTH]}")
 
 

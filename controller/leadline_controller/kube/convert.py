@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from leadline_controller.framework.model import PODS, Node, Pod
-from leadline_controller.framework.ports import ClusterError, PodGoneError
+from leadline_controller.framework.ports import ClusterError, NotFoundError
 from leadline_controller.framework.resources import Resource, Unreadable
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
@@ -74,7 +74,7 @@ class Converter:
     def unreadable(self, kind: str, error: ClusterError) -> tuple[Unreadable, ...]:
         """What stands for a kind that may not be read: unknown ones; for one that the server
         doesn't have: none."""
-        if isinstance(error, PodGoneError):
+        if isinstance(error, NotFoundError):
             self._say(f"there are no {kind}", f"the API server does not serve them: {error}")
             return ()
         self._say(f"may not read {kind}", f"{error}; pods that depend on them are not placed")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import PodEvent, PodGoneError
+from leadline_controller.framework.ports import NotFoundError, PodEvent
 from leadline_controller.kube.client import ApiServer, Json
 
 COMPONENT = "leadline"
@@ -109,7 +109,7 @@ class EventRecorder:
         series = {"count": written.count, "lastObservedTime": _now()}
         try:
             await self._server.patch(written.path, {"series": series})
-        except PodGoneError:
+        except NotFoundError:
             return False
         return True
 
@@ -121,7 +121,7 @@ class EventRecorder:
             "eventTime": _now(),
             "type": event.type,
             "reason": event.reason,
-            "action": "Binding" if event.type == "Normal" else "Scheduling",
+            "action": "ExtenderBindingArgs" if event.type == "Normal" else "Scheduling",
             "note": _cut(event.message),
             "regarding": {
                 "apiVersion": "v1",

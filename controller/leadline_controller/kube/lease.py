@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
     LeaseChangedError,
     LeaseRecord,
-    PodGoneError,
+    NotFoundError,
     UnavailableError,
 )
 from leadline_controller.kube.client import ApiServer, Json
@@ -36,7 +36,7 @@ class KubeLease:
         """The Lease; None when there is none yet. Raises ClusterError's kinds."""
         try:
             lease = await self._server.get(_LEASE)
-        except PodGoneError:
+        except NotFoundError:
             self._contact.back(_LEASE)
             return None
         except ClusterError as error:
@@ -54,7 +54,7 @@ class KubeLease:
                 lease = await self._server.post(_LEASES, body)
             else:
                 lease = await self._server.patch(_LEASE, body)
-        except (AlreadyBoundError, PodGoneError) as error:
+        except (ConflictError, NotFoundError) as error:
             self._contact.back(_LEASE)
             raise LeaseChangedError(str(error)) from None
         except ClusterError as error:

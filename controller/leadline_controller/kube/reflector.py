@@ -11,8 +11,8 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
-    PodGoneError,
-    RefusedError,
+    InvalidError,
+    NotFoundError,
 )
 from leadline_controller.framework.resources import Resource
 from leadline_controller.kube.backoff import Backoff
@@ -23,7 +23,7 @@ _WATCH_S = (240, 300)
 _PAGE = 500
 _log = logging.getLogger(__name__)
 # A cluster without the kind says 404, which is what a pod that is gone gets as well.
-_REFUSALS = (RefusedError, PodGoneError)
+_REFUSALS = (InvalidError, NotFoundError)
 _NO_VERSION = ""
 T = TypeVar("T", bound=Node | Pod | Resource)
 
@@ -103,7 +103,7 @@ class Reflector(Generic[T]):
         self, error: ClusterError, before: tuple[T, ...], tell: Callable[[ClusterChange], None]
     ) -> tuple[T, ...]:
         """A watch was refused. before: what stood in already. Returns what stands in now."""
-        if self.stand_in is None or not isinstance(error, RefusedError):
+        if self.stand_in is None or not isinstance(error, InvalidError):
             self.contact.lost(self.path, error)
             return before
         if before:
@@ -114,8 +114,8 @@ class Reflector(Generic[T]):
         return stand_ins
 
     async def _is_not_served(self, error: ClusterError) -> bool:
-        known = self.stand_in is not None and isinstance(error, PodGoneError)
-        return known and await self._is_refused(PodGoneError)
+        known = self.stand_in is not None and isinstance(error, NotFoundError)
+        return known and await self._is_refused(NotFoundError)
 
     async def _until_allowed(self) -> None:
         backoff = Backoff(1.0, 60.0)

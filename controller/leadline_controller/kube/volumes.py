@@ -7,9 +7,9 @@ nothing is taken from whoever came first. The controllers of the cluster do the 
 from urllib.parse import quote
 
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
+    ConflictError,
     Fence,
-    PodGoneError,
+    NotFoundError,
     StorageChangedError,
 )
 from leadline_controller.framework.resources import Claim, Volume
@@ -69,7 +69,7 @@ async def _select(server: ApiServer, key: str, node: str, fence: Fence | None) -
 async def _get(server: ApiServer, path: str) -> Json:
     try:
         return await server.get(path)
-    except PodGoneError as error:
+    except NotFoundError as error:
         raise StorageChangedError(str(error)) from None
 
 
@@ -83,9 +83,9 @@ async def _changed(server: ApiServer, path: str, change: Json, fence: Fence | No
     """Change an object that is still as it was found. False when it is not."""
     try:
         await server.patch(path, change, fence)
-    except AlreadyBoundError:  # 409
+    except ConflictError:  # 409
         return False
-    except PodGoneError as error:
+    except NotFoundError as error:
         raise StorageChangedError(str(error)) from None
     return True
 

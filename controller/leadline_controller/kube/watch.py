@@ -13,13 +13,13 @@ from typing import Any
 
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
 )
 from leadline_controller.framework.resources import Resource
 from leadline_controller.kube.client import ApiServer
@@ -55,17 +55,19 @@ async def watch_cluster(
         "/api/v1/nodes",
         convert.node,
         NodeChanged,
-        lambda node: NodeGone(node.name),
+        lambda node: NodeDeleted(node.name),
         silence_s,
     )
-    pods = Reflector(server, contact, "/api/v1/pods", convert.pod, PodChanged, PodGone, silence_s)
+    pods = Reflector(
+        server, contact, "/api/v1/pods", convert.pod, PodChanged, PodDeleted, silence_s
+    )
     others = [_reflector(kind, server, contact, convert, silence_s) for kind in RESOURCES]
     kinds: tuple[Reflector[Any], ...] = (nodes, pods, *others)
     while True:
         all_nodes, nodes_version = await nodes.list()
         all_pods, pods_version = await pods.list()
         lists = [await other.list() for other in others]
-        yield Listed(all_nodes, all_pods, tuple(found for all_, _ in lists for found in all_))
+        yield Relisted(all_nodes, all_pods, tuple(found for all_, _ in lists for found in all_))
         changes: asyncio.Queue[ClusterChange | None] = asyncio.Queue()
         versions = (nodes_version, pods_version, *(version for _, version in lists))
         followers = [
@@ -89,7 +91,7 @@ def _reflector(
         path,
         partial(convert.resource, kind),
         ResourceChanged,
-        ResourceGone,
+        ResourceDeleted,
         silence_s,
         partial(convert.unreadable, path.rpartition("/")[2]),
     )

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from leadline_controller.framework.model import Hints
+from leadline_controller.framework.model import PodAnnotations
 from leadline_controller.parsing.fields import shown
 
 PREFIX = "leadline.dev/"
@@ -19,12 +19,12 @@ _MAX_PROFILE = 4096
 _MAX_NUMBER = 1e12  # so that no sum or product of hints leaves the finite numbers
 
 
-class HintError(ValueError):
+class AnnotationError(ValueError):
     """An annotation that can't be read; str() names it and says what was expected."""
 
 
-def read_hints(annotations: Mapping[str, str]) -> Hints:
-    """The hints that the annotations give; unknown keys are left alone. Raises HintError."""
+def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
+    """The hints that the annotations give; unknown keys are left alone. Raises AnnotationError."""
     found: dict[str, object] = {}
     for key, text in annotations.items():
         name = key.removeprefix(PREFIX)
@@ -36,9 +36,11 @@ def read_hints(annotations: Mapping[str, str]) -> Hints:
             found["profile_ms"] = _profile(key, text)
         elif name in _NUMBERS:
             found[_NUMBERS[name]] = _number(key, text)
-    hints = Hints(**found)  # type: ignore[arg-type]  # each value was made for its field above
+    hints = PodAnnotations(**found)  # type: ignore[arg-type]  # each value was made for its field above
     if hints.qos_edge_ratio is not None and hints.qos_edge_ratio > 1:
-        raise HintError(f"annotation {PREFIX}qos-edge-ratio: expected a share between 0 and 1")
+        raise AnnotationError(
+            f"annotation {PREFIX}qos-edge-ratio: expected a share between 0 and 1"
+        )
     return hints
 
 
@@ -48,7 +50,7 @@ def _number(key: str, text: object) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value <= _MAX_NUMBER:
-        raise HintError(
+        raise AnnotationError(
             f"annotation {key}: expected a number from 0 to {_MAX_NUMBER:g}, got {shown(text)}"
         )
     return value
@@ -60,7 +62,7 @@ def _profile(key: str, text: str) -> dict[str, float]:
     except (ValueError, RecursionError):  # no JSON, a number too long to read, nested too deep
         profile = None
     if not isinstance(profile, dict) or len(profile) > _MAX_PROFILE:
-        raise HintError(
+        raise AnnotationError(
             f"annotation {key}: expected a JSON object of node or class to milliseconds, "
             f"got {shown(text)}"
         )

@@ -10,10 +10,10 @@ from typing import Any
 from leadline_controller.framework.images import read_listed_images
 from leadline_controller.framework.model import (
     PODS,
-    Hints,
     HostPort,
     Node,
     Pod,
+    PodAnnotations,
     Taint,
     Toleration,
 )
@@ -24,7 +24,7 @@ from leadline_controller.kubeobjects.amounts import (
     pod_requests,
     read_amounts,
 )
-from leadline_controller.kubeobjects.annotations import HintError, read_hints
+from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.demands import (
     read_affinity,
     read_needed_features,
@@ -143,11 +143,11 @@ def _label_number(labels: Mapping[str, str], name: str) -> float | None:
     return value if 0 <= value < float("inf") else None
 
 
-def _read_hints(metadata: Fields) -> tuple[Hints, str | None]:
+def _read_hints(metadata: Fields) -> tuple[PodAnnotations, str | None]:
     try:
-        return read_hints(metadata.text_map("annotations")), None
-    except HintError as error:
-        return Hints(), str(error)
+        return read_annotations(metadata.text_map("annotations")), None
+    except AnnotationError as error:
+        return PodAnnotations(), str(error)
 
 
 def _toleration(toleration: Fields) -> Toleration:

@@ -8,7 +8,7 @@ from random import SystemRandom
 from typing import Any
 
 from leadline_controller.framework.ports import Clock, ClusterError, LeaseChangedError, LeaseStore
-from leadline_controller.leaderelection.lease import Election, LeaseTiming
+from leadline_controller.leaderelection.lease import LeaseTiming, ObservedLease
 
 log = logging.getLogger(__name__)
 
@@ -16,11 +16,11 @@ _RANDOM = SystemRandom()
 _LEAST_PAUSE_S = 0.1
 
 
-class Elector:
+class LeaderElector:
     """One candidate. It leads only while `run` runs.
 
     identity: as nobody else has it, also not an earlier process of ours. clock: one that goes on
-    while the machine sleeps. came_round: called each time that it has looked after the Lease.
+    while the machine sleeps. beat: called each time that it has looked after the Lease.
     """
 
     def __init__(
@@ -29,29 +29,29 @@ class Elector:
         identity: str,
         clock: Clock,
         timing: LeaseTiming | None = None,
-        came_round: Callable[[], None] = lambda: None,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
-        self._came_round = came_round
+        self._beat = beat
         self._store = store
         self._identity = identity
         self._clock = clock
         self._timing = timing or LeaseTiming()
-        self._election = Election(identity, self._timing)
+        self._observed = ObservedLease(identity, self._timing)
         self._renewed = asyncio.Event()
         self._written = asyncio.Event()
         self._told: str | None = None
 
     def leads(self) -> bool:
         """Whether this controller may begin something now."""
-        return self._election.leads(self._clock.now_s())
+        return self._observed.leads(self._clock.now_s())
 
     def left_s(self) -> float:
         """Seconds within which what is asked for must have taken effect."""
-        return self._election.left_s(self._clock.now_s())
+        return self._observed.left_s(self._clock.now_s())
 
     def holder(self) -> str:
         """Who holds the Lease, as last seen."""
-        return self._election.record.holder if self._election.record else ""
+        return self._observed.record.holder if self._observed.record else ""
 
     async def wait(self) -> None:
         """Wait until this controller leads."""
@@ -75,8 +75,8 @@ class Elector:
             except ClusterError as error:
                 log.debug("the Lease: %s", error)  # the store says what a person must know
             self._tell()
-            self._came_round()
-            await self._pause(self._election.pause_s(self._clock.now_s(), _RANDOM.random()))
+            self._beat()
+            await self._pause(self._observed.pause_s(self._clock.now_s(), _RANDOM.random()))
 
     async def _follow(self) -> None:
         """Have the Lease looked at as soon as another wrote it. What is told may be past, so it
@@ -112,26 +112,26 @@ class Elector:
             try:
                 await self._look()
             except LeaseChangedError:
-                self._election.saw(None, self._clock.now_s())
+                self._observed.observe(None, self._clock.now_s())
             else:
                 return
 
     async def _look(self) -> None:
         """Renew what is ours without a look; else look, and take what is free."""
-        election = self._election
+        observed = self._observed
         if not self._is_ours():
-            election.saw(await self._store.read(), self._clock.now_s())
+            observed.observe(await self._store.read(), self._clock.now_s())
         asked_s = self._clock.now_s()
-        if election.may_write(asked_s):
+        if observed.may_write(asked_s):
             duration_s = self._timing.duration_s
-            record = await self._store.write(self._identity, duration_s, election.record)
-            election.wrote(record, asked_s)
+            record = await self._store.write(self._identity, duration_s, observed.record)
+            observed.renewed(record, asked_s)
             self._renewed.set()
 
     async def _release(self) -> None:
         """So that another need not wait until it expires; when it fails, that is what happens."""
-        record = self._election.record
-        self._election.saw(None, self._clock.now_s())
+        record = self._observed.record
+        self._observed.observe(None, self._clock.now_s())
         if record is None or record.holder != self._identity:
             return
         try:

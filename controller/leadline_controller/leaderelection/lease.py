@@ -34,7 +34,7 @@ class LeaseTiming:
             raise ValueError("expected 0 < retry < renew deadline < duration - margin")
 
 
-class Election:
+class ObservedLease:
     """What one candidate knows of the Lease. All times are seconds on one clock that never
     jumps and goes on while the machine sleeps."""
 
@@ -45,7 +45,7 @@ class Election:
         self._asked_s = _NEVER_S
         self.record: LeaseRecord | None = None
 
-    def saw(self, record: LeaseRecord | None, now_s: float) -> None:
+    def observe(self, record: LeaseRecord | None, now_s: float) -> None:
         """The Lease was read: None when there is none."""
         if _renewal(record) != _renewal(self.record):
             self._changed_s = now_s
@@ -53,7 +53,7 @@ class Election:
         if record is None or record.holder != self._identity:
             self._asked_s = _NEVER_S
 
-    def wrote(self, record: LeaseRecord, asked_s: float) -> None:
+    def renewed(self, record: LeaseRecord, asked_s: float) -> None:
         """The Lease was written by us; the request for it was begun at `asked_s`."""
         self.record = record
         self._changed_s = asked_s
@@ -87,7 +87,7 @@ class Election:
         return pause_s
 
 
-class Alone:
+class SoleLeader:
     """Leadership where there is nobody to share it with."""
 
     def leads(self) -> bool:
@@ -106,7 +106,7 @@ class Alone:
         """At once."""
 
 
-ALONE = Alone()
+SOLE_LEADER = SoleLeader()
 
 
 def _renewal(record: LeaseRecord | None) -> tuple[str, str, str, int] | None:

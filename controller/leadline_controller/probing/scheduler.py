@@ -39,7 +39,7 @@ _ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class ProbeSettings:
     """What is probed. anchors: nodes against which the others test their bandwidth."""
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
@@ -94,7 +94,7 @@ class LeaseSender:
         self._publish(topic, topics.Kind.LEASE, encode(lease))
 
 
-class Prober:
+class ProbeScheduler:
     """Keeps every board's ping lease fresh and one bandwidth test at a time going, and judges
     what is reported under these leases.
 
@@ -106,7 +106,7 @@ class Prober:
         self,
         telemetry: TelemetryState,
         sender: LeaseTransport,
-        probing: Probing,
+        probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
     ) -> None:
         self._telemetry = telemetry

@@ -12,7 +12,7 @@ _MOST = 10_000
 _EVENT_LENGTH = 1024  # what the API server takes
 
 
-class Sayings:
+class EventQueue:
     """Events in the order in which they came up. Past 10,000 the oldest are left out: what is
     to be said again, such as why a pod is still pending, comes up again."""
 

@@ -23,7 +23,7 @@ class _Expectation:
     expiry: asyncio.TimerHandle
 
 
-class Expected:
+class ExpectedPods:
     """Pods that are expected on a node. kept_s: for how long at most; unsure_s: for how long
     others wait for news of one that may as well have gone elsewhere."""
 
@@ -90,7 +90,7 @@ class Expected:
             if uid != but and each.waited_for_s > now_s and (pod := self._state.pod(uid))
         ]
 
-    async def news(self, until_s: float) -> None:
+    async def wait_for_change(self, until_s: float) -> None:
         """Wait for news of any pod, until that loop time at most."""
         self._news.clear()
         with suppress(TimeoutError):

@@ -8,7 +8,7 @@ from leadline_controller.framework.model import Node, Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ExtenderArgs:
     """ExtenderArgs: a pod, and the nodes that passed so far.
 
     names: in the caller's order. nodes: by name where the caller sent them whole
@@ -32,7 +32,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class ExtenderBindingArgs:
     """ExtenderBindingArgs: what is to be bound, and where."""
 
     namespace: str

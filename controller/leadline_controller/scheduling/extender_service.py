@@ -23,8 +23,8 @@ from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.framework.cycle import (
     Decision,
     Filter,
+    FilterResult,
     Strategy,
-    Verdict,
     decide,
     obstacle,
 )
@@ -35,14 +35,14 @@ from leadline_controller.framework.ports import (
     Cluster,
     ClusterChange,
     ClusterError,
-    Listed,
     PodChanged,
+    PodDeleted,
     PodEvent,
-    PodGone,
+    Relisted,
 )
 from leadline_controller.framework.view import Bools, ClusterView
-from leadline_controller.scheduling.expected_pods import Expected
-from leadline_controller.scheduling.extender_args import Binding, Question
+from leadline_controller.scheduling.expected_pods import ExpectedPods
+from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.telemetry.state import TelemetryState
 
 log = logging.getLogger(__name__)
@@ -65,12 +65,12 @@ _MOST_TOLD_APART = 16
 _EVENT_LENGTH = 1024  # what the API server takes
 
 
-class AdviceError(Exception):
+class ExtenderError(Exception):
     """There is nothing to say of this pod now; str() is one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
-class Advising:
+class ExtenderProfile:
     """How pods are judged. filters: those that run; at_binding: those that must hold when a pod is
     bound; own: those of them that kube-scheduler has nothing like. whole: whether a pod's demands
     that no filter of ours knows count, as kube-scheduler does not look after them either.
@@ -85,7 +85,7 @@ class Advising:
     warm_up_s: float = 0.0
 
 
-class Adviser:
+class ExtenderService:
     """Answers for one cluster, in the event loop that the states belong to. `heard` must be
     told every change of the cluster."""
 
@@ -95,7 +95,7 @@ class Adviser:
         state: ClusterState,
         telemetry: TelemetryState,
         decisions: DecisionLog,
-        how: Advising,
+        how: ExtenderProfile,
         clock: Clock,
         expected_s: float = _EXPECTED_S,
         unsure_s: float = _UNSURE_S,
@@ -108,7 +108,7 @@ class Adviser:
         self._options = values_of(how.strategy)
         self._clock = clock
         self._unsure_s = unsure_s
-        self._expected = Expected(state, expected_s, unsure_s)
+        self._expected = ExpectedPods(state, expected_s, unsure_s)
         self._open: OrderedDict[str, Decision] = OrderedDict()
         self._asked_s: OrderedDict[str, float] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
@@ -143,12 +143,12 @@ class Adviser:
         while self.not_ready():
             await self._clock.sleep(_POLL_S)
 
-    async def settled(self, question: Question) -> None:
+    async def settled(self, question: ExtenderArgs) -> None:
         """Wait, a second at most, until it is known which bandwidth this pod finds free."""
         pod, now_s = question.pod, asyncio.get_running_loop().time
         known_by_s = now_s() + self._unsure_s
         while now_s() < (until_s := self._unsettled_until_s(pod, known_by_s)):
-            await self._expected.news(until_s)
+            await self._expected.wait_for_change(until_s)
 
     def _unsettled_until_s(self, pod: Pod, known_by_s: float) -> float:
         """Loop time until which waiting may change what is said of the pod; 0: it can't."""
@@ -167,15 +167,15 @@ class Adviser:
         matters = np.abs(free_mbps - wanted_mbps) <= either_way_mbps
         return max(s for mbps, s in unsure if mbps) if matters.any() else 0.0
 
-    def filter(self, question: Question) -> tuple[list[str], dict[str, str]]:
+    def filter(self, question: ExtenderArgs) -> tuple[list[str], dict[str, str]]:
         """The nodes that pass, in the question's order, and why each other one does not.
-        Raises AdviceError."""
+        Raises ExtenderError."""
         pod, view = self._look(question)
         if (problem := obstacle(view, pod)) is not None:
             strategy = self._how.strategy
             decision = Decision(pod, None, problem, strategy.name, strategy.better)
             self._remember(question, decision)
-            raise AdviceError(problem)
+            raise ExtenderError(problem)
         asked = _asked(view, question)
         verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
         passes = asked & np.logical_and.reduce([v.passes for v in verdicts.values()])
@@ -188,27 +188,27 @@ class Adviser:
         failed |= {names[i]: told for i, told in _refusals(asked & ~passes, verdicts)}
         return [name for name in question.names if name in passing], failed
 
-    def prioritize(self, question: Question) -> dict[str, int]:
-        """Node name -> 0 to 10, of the nodes that we know and that pass. Raises AdviceError."""
+    def prioritize(self, question: ExtenderArgs) -> dict[str, int]:
+        """Node name -> 0 to 10, of the nodes that we know and that pass. Raises ExtenderError."""
         pod, view = self._look(question)
         asked = _asked(view, question)
         verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
         decision = self._conclude(question, view, pod, {ASKER: _asked_only(asked), **verdicts})
         if decision.node is None:
-            raise AdviceError(decision.why)
+            raise ExtenderError(decision.why)
         return decision.priorities()
 
-    async def bind(self, binding: Binding) -> None:
+    async def bind(self, binding: ExtenderBindingArgs) -> None:
         """Have exactly this pod bound, if it was asked about and every filter passes the node.
-        Raises AdviceError.
+        Raises ExtenderError.
 
         Our watch may be behind kube-scheduler's, and pods that it decided on before this one may
         be bound after it. So where something is against it that is looked at again for a moment.
         """
         if not self._state.listed:
-            raise AdviceError(str(self.not_ready()))
+            raise ExtenderError(str(self.not_ready()))
         if not self._was_asked(binding.uid):
-            raise AdviceError(
+            raise ExtenderError(
                 f"uid {binding.uid[:80]}: nobody asked about such a pod within {_ASKED_S:.0f} s, "
                 "so it is not bound"
             )
@@ -216,14 +216,14 @@ class Adviser:
         until_s = now_s() + self._unsure_s
         while (told := self._refusal(binding)) is not None:
             if now_s() >= until_s:
-                raise AdviceError(told)
+                raise ExtenderError(told)
             await asyncio.sleep(min(_POLL_S, self._unsure_s / 2))
         pod = self._state.pod(binding.uid)
         assert pod is not None  # noqa: S101  # else it had been refused
         if pod.node_name is None:
             await self._bind(pod, binding.node)
 
-    def _refusal(self, binding: Binding) -> str | None:
+    def _refusal(self, binding: ExtenderBindingArgs) -> str | None:
         """What is against this binding now."""
         pod = self._state.pod(binding.uid)
         if pod is None:
@@ -251,7 +251,7 @@ class Adviser:
         at = view.table.index[node]
         for name, test in self._how.at_binding.items():
             verdict = test(view, pod)
-            if not verdict.passes[at] and (verdict.nowhere is None or name in self._how.own):
+            if not verdict.passes[at] and (verdict.unresolvable is None or name in self._how.own):
                 return f"{node}: Leadline {name}: {verdict.reason(at)}"
         return None
 
@@ -263,12 +263,12 @@ class Adviser:
         """Learn from the watch what became of the pods that were asked about."""
         self._expected.heard()
         match change:
-            case Listed(pods=pods):
+            case Relisted(pods=pods):
                 for pod in pods:
                     self._note(pod)
             case PodChanged(pod):
                 self._note(pod)
-            case PodGone(pod):
+            case PodDeleted(pod):
                 self._open.pop(pod.uid, None)
                 self._asked_s.pop(pod.uid, None)
                 self._expected.drop(pod.uid)
@@ -278,7 +278,7 @@ class Adviser:
         self._expected.withdraw_all()
         await asyncio.gather(*self._telling, return_exceptions=True)
 
-    def _look(self, question: Question) -> tuple[Pod, ClusterView]:
+    def _look(self, question: ExtenderArgs) -> tuple[Pod, ClusterView]:
         """The pod, and the cluster without it."""
         pod = question.pod if self._how.whole else replace(question.pod, problem=None)
         self._expected.withdraw(pod.uid)
@@ -297,11 +297,15 @@ class Adviser:
         known = view.table.index
         if question.names and not any(name in known for name in question.names):
             shown = question.names[0][:80]
-            raise AdviceError(f"none of these nodes is known to Leadline, as {shown!r}")
+            raise ExtenderError(f"none of these nodes is known to Leadline, as {shown!r}")
         return pod, view
 
     def _conclude(
-        self, question: Question, view: ClusterView, pod: Pod, verdicts: Mapping[str, Verdict]
+        self,
+        question: ExtenderArgs,
+        view: ClusterView,
+        pod: Pod,
+        verdicts: Mapping[str, FilterResult],
     ) -> Decision:
         """Score what is left, remember it, and count the pod on the best node for now."""
         filters = {name: _always(verdict) for name, verdict in verdicts.items()}
@@ -312,7 +316,7 @@ class Adviser:
             self._expected.put(pod, decision.node, sure=np.count_nonzero(passes) == 1)
         return decision
 
-    def _remember(self, question: Question, decision: Decision) -> None:
+    def _remember(self, question: ExtenderArgs, decision: Decision) -> None:
         """Keep the decision, and in detail the last few. What is kept of the pod is the watch's,
         so that what others send can't fill the memory."""
         pod = decision.pod
@@ -340,7 +344,7 @@ class Adviser:
             if shown is None or shown.node_name != node:  # else only the answer was lost
                 self._state.forget(pod)
                 self._decisions.settle(pod.key, f"failed: {error}")
-                raise AdviceError(str(error)) from None
+                raise ExtenderError(str(error)) from None
         except BaseException:
             self._state.forget(pod)  # the watch will tell, should it have worked
             raise
@@ -372,11 +376,11 @@ class Adviser:
             log.warning("event on %s: %s", pod.key, error)
 
 
-def _always(verdict: Verdict) -> Filter:
+def _always(verdict: FilterResult) -> Filter:
     return lambda _view, _pod: verdict
 
 
-def _asked(view: ClusterView, question: Question) -> Bools:
+def _asked(view: ClusterView, question: ExtenderArgs) -> Bools:
     """Where the question is about a node, shape (n,)."""
     asked = np.zeros(len(view), dtype=np.bool_)
     index = view.table.index
@@ -386,18 +390,18 @@ def _asked(view: ClusterView, question: Question) -> Bools:
     return asked
 
 
-def _asked_only(asked: Bools) -> Verdict:
-    return Verdict(asked, lambda _: "not among the nodes that it asked about")
+def _asked_only(asked: Bools) -> FilterResult:
+    return FilterResult(asked, lambda _: "not among the nodes that it asked about")
 
 
-def _unknown(view: ClusterView, question: Question) -> Iterator[tuple[str, str]]:
+def _unknown(view: ClusterView, question: ExtenderArgs) -> Iterator[tuple[str, str]]:
     known, unreadable = view.table.index, question.unreadable
     for name in question.names:
         if name not in known and name not in unreadable:
             yield name, "Leadline does not know this node"
 
 
-def _refusals(refused: Bools, verdicts: Mapping[str, Verdict]) -> Iterator[tuple[int, str]]:
+def _refusals(refused: Bools, verdicts: Mapping[str, FilterResult]) -> Iterator[tuple[int, str]]:
     """Node index -> why. kube-scheduler counts equal reasons in its event on the pod, so over
     many nodes the figures of each are left out."""
     apart = np.count_nonzero(refused) <= _MOST_TOLD_APART

@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
 
 # kube-scheduler's figures.
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 10.0
-LONGEST_PARKED_S = 60.0
+LONGEST_UNSCHEDULABLE_S = 60.0
 _BEING_TRIED = -1
 
 
@@ -21,12 +21,12 @@ class _Entry:
     order: int
     attempts: int = 0
     tried_s: float = 0.0
-    hope: News = NOTHING
+    requeue_on: ClusterEvent = NOTHING
     # Of the one heap item that counts; others are left behind and skipped.
     token: int = _BEING_TRIED
 
 
-class PendingQueue:
+class SchedulingQueue:
     """Pods by uid. A pod is ready, being tried, backing off, or parked until there is news
     for it."""
 
@@ -34,7 +34,7 @@ class PendingQueue:
         self._entries: dict[str, _Entry] = {}
         self._ready: list[tuple[int, int, int, str]] = []
         self._waiting: list[tuple[float, int, str]] = []
-        self._parked: dict[str, _Entry] = {}
+        self._unschedulable: dict[str, _Entry] = {}
         self._orders = count()
         self._tokens = count()
 
@@ -52,13 +52,13 @@ class PendingQueue:
             self._make_ready(entry)
         elif entry.pod != pod:
             entry.pod = pod
-            if pod.uid in self._parked:
+            if pod.uid in self._unschedulable:
                 self._make_ready(entry)
 
     def remove(self, uid: str) -> None:
         """The pod is bound, gone, or no longer ours."""
         self._entries.pop(uid, None)
-        self._parked.pop(uid, None)
+        self._unschedulable.pop(uid, None)
 
     def keep_only(self, uids: set[str]) -> list[Pod]:
         """Drop the pods that are not among these, and return them."""
@@ -91,16 +91,20 @@ class PendingQueue:
             self._wait(entry, now_s + _backoff_s(entry))
         return entry is not None
 
-    def park(self, uid: str, now_s: float, hope: News = ANYTHING) -> None:
+    def mark_unschedulable(
+        self, uid: str, now_s: float, requeue_on: ClusterEvent = ANYTHING
+    ) -> None:
         """It fits nowhere, or was refused: try again after such news, or after a minute."""
         if entry := self._valid(uid, _BEING_TRIED):
-            self._wait(entry, now_s + LONGEST_PARKED_S)
-            self._parked[uid], entry.hope = entry, hope
+            self._wait(entry, now_s + LONGEST_UNSCHEDULABLE_S)
+            self._unschedulable[uid], entry.requeue_on = entry, requeue_on
 
-    def wake(self, now_s: float, news: News = ANYTHING) -> None:
+    def move_to_active_or_backoff(self, now_s: float, events: ClusterEvent = ANYTHING) -> None:
         """Something changed that may let parked pods in: those who hope for it wait out their
         back-off, which counts from when they were tried."""
-        for entry in [e for e in self._parked.values() if e.hope & news] if news else ():
+        for entry in (
+            [e for e in self._unschedulable.values() if e.requeue_on & events] if events else ()
+        ):
             self._wait(entry, max(now_s, entry.tried_s + _backoff_s(entry)))
 
     def next_due_s(self) -> float | None:
@@ -114,12 +118,12 @@ class PendingQueue:
         return entry if entry is not None and entry.token == token else None
 
     def _make_ready(self, entry: _Entry) -> None:
-        self._parked.pop(entry.pod.uid, None)
+        self._unschedulable.pop(entry.pod.uid, None)
         entry.token = next(self._tokens)
         heappush(self._ready, (-entry.pod.priority, entry.order, entry.token, entry.pod.uid))
 
     def _wait(self, entry: _Entry, until_s: float) -> None:
-        self._parked.pop(entry.pod.uid, None)
+        self._unschedulable.pop(entry.pod.uid, None)
         entry.token = next(self._tokens)
         heappush(self._waiting, (until_s, entry.token, entry.pod.uid))
 

@@ -19,26 +19,26 @@ from leadline_controller.framework.cycle import Decision, Filter, Strategy, deci
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     Clock,
     Cluster,
     ClusterChange,
     ClusterError,
+    ConflictError,
     ForbiddenError,
+    InvalidError,
     Leadership,
-    Listed,
+    NotFoundError,
     NotLeadingError,
     PodChanged,
+    PodDeleted,
     PodEvent,
-    PodGone,
-    PodGoneError,
-    RefusedError,
+    Relisted,
 )
-from leadline_controller.framework.queueing_hints import News
+from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.leaderelection.lease import ALONE
-from leadline_controller.scheduling.event_queue import Sayings
-from leadline_controller.scheduling.queue import PendingQueue
+from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.scheduling.event_queue import EventQueue
+from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -51,11 +51,11 @@ _BANDWIDTH_POLL_S = 1.0
 _SAYINGS_AT_ONCE = 4
 _LAST_WORDS_S = 3.0
 # Most often the watch says in a moment that another bound the pod, or that it is gone.
-_LEFT_UNSAID = (AlreadyBoundError, NotLeadingError, PodGoneError)
+_LEFT_UNSAID = (ConflictError, NotLeadingError, NotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class SchedulingProfile:
     """How pods are placed. warm_up_s: how long the first decision may wait for the metrics
     of every ready node, since a controller that has just started knows none."""
 
@@ -76,9 +76,9 @@ class Scheduler:
         state: ClusterState,
         telemetry: TelemetryState,
         decisions: DecisionLog,
-        placing: Placing,
+        placing: SchedulingProfile,
         clock: Clock,
-        leadership: Leadership = ALONE,
+        leadership: Leadership = SOLE_LEADER,
         heard: Callable[[ClusterChange], None] = lambda _: None,
     ) -> None:
         self._heard = heard
@@ -90,12 +90,12 @@ class Scheduler:
         self._placing = placing
         self._options = values_of(placing.strategy)
         self._clock = clock
-        self._queue = PendingQueue()
+        self._queue = SchedulingQueue()
         self._volumes = VolumeWaits(state, clock)
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sayings = Sayings()
+        self._event_queue = EventQueue()
         self._speaking: set[asyncio.Task[None]] = set()
         self._last_placed_s = float("-inf")
 
@@ -115,12 +115,12 @@ class Scheduler:
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
-                news = self._state.apply(change)
+                events = self._state.apply(change)
                 self._heard(change)
                 learn(self._decisions, change)
                 self._queue_up(change)
                 self._volumes.notice(change)
-                self._queue.wake(self._clock.now_s(), news)
+                self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
                 self._changed.set()
 
     async def _notice_bandwidth(self) -> None:
@@ -129,19 +129,19 @@ class Scheduler:
         while True:
             await self._clock.sleep(_BANDWIDTH_POLL_S)
             if noticed != (noticed := self._telemetry.bandwidth_changes):
-                self._queue.wake(self._clock.now_s(), News.BANDWIDTH)
+                self._queue.move_to_active_or_backoff(self._clock.now_s(), ClusterEvent.BANDWIDTH)
                 self._changed.set()
 
     def _queue_up(self, change: ClusterChange) -> None:
         match change:
-            case Listed(pods=pods):
+            case Relisted(pods=pods):
                 there = {pod.uid for pod in pods}
                 self._queue.keep_only(there)
                 for pod in pods:
                     self._consider(pod)
             case PodChanged(pod):
                 self._consider(pod)
-            case PodGone(pod):
+            case PodDeleted(pod):
                 self._queue.remove(pod.uid)
 
     def _consider(self, pod: Pod) -> None:
@@ -166,7 +166,7 @@ class Scheduler:
                 await self._leadership.wait()
                 continue
             pod = self._queue.pop(self._clock.now_s())
-            if pod is None or self._sayings.is_overdue(self._clock.now_s()):
+            if pod is None or self._event_queue.is_overdue(self._clock.now_s()):
                 self._speak()
             if pod is None:
                 self._slots.release()
@@ -218,7 +218,7 @@ class Scheduler:
     def _begin(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
         decision = self._decide(pod)
         if decision.node is None:
-            self._queue.park(pod.uid, self._clock.now_s(), decision.hope)
+            self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
             self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
             return None
         plan = decision.volumes()
@@ -238,7 +238,7 @@ class Scheduler:
             self._changed.set()
 
     def _give_room_back(self, pod: Pod) -> None:
-        self._queue.wake(self._clock.now_s(), self._state.forget(pod))
+        self._queue.move_to_active_or_backoff(self._clock.now_s(), self._state.forget(pod))
 
     async def _bind(self, pod: Pod, node: str, decision: Decision, plan: VolumePlan | None) -> None:
         try:
@@ -267,8 +267,8 @@ class Scheduler:
     def _not_bound(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
         self._give_room_back(pod)
-        if isinstance(error, RefusedError) and not isinstance(error, ForbiddenError):
-            self._queue.park(pod.uid, self._clock.now_s())
+        if isinstance(error, InvalidError) and not isinstance(error, ForbiddenError):
+            self._queue.mark_unschedulable(pod.uid, self._clock.now_s())
         else:
             # Also after a 409 or 404: the API server says 409 of every trouble that it has with
             # its store while it binds. Only the watch lets a pod go.
@@ -293,13 +293,13 @@ class Scheduler:
         return decision
 
     def _say(self, pod: Pod, event: PodEvent) -> None:
-        self._sayings.put(pod, event, self._clock.now_s())
+        self._event_queue.put(pod, event, self._clock.now_s())
         self._changed.set()
 
     def _speak(self) -> None:
         """Begin to write what is to be said, a few at once."""
-        while self._sayings and len(self._speaking) < _SAYINGS_AT_ONCE:
-            task = asyncio.create_task(self._write(*self._sayings.pop()))
+        while self._event_queue and len(self._speaking) < _SAYINGS_AT_ONCE:
+            task = asyncio.create_task(self._write(*self._event_queue.pop()))
             self._speaking.add(task)
             task.add_done_callback(self._spoken)
 
@@ -317,7 +317,7 @@ class Scheduler:
         """What was bound in the end is told of as well, unless that takes long."""
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + _LAST_WORDS_S
-        while self._leadership.leads() and (self._sayings or self._speaking):
+        while self._leadership.leads() and (self._event_queue or self._speaking):
             self._speak()
             # Not asyncio.timeout: up to Python 3.11.2 it fails in a task that was cancelled.
             if (left_s := until_s - now_s()) <= 0:

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     Clock,
     ClusterChange,
     ClusterError,
-    Listed,
+    ConflictError,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
+    NotFoundError,
     PodChanged,
-    PodGone,
-    PodGoneError,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
     StorageChangedError,
     UnavailableError,
 )
@@ -61,7 +61,7 @@ class VolumeWaits:
         """Return when all claims of the plan are bound to volumes that its node reaches.
 
         Raises StorageChangedError when they can't be any more, UnavailableError when it took too
-        long, PodGoneError and AlreadyBoundError when the pod needs them no more.
+        long, NotFoundError and ConflictError when the pod needs them no more.
         """
         wait = _Wait(pod, plan, asyncio.get_running_loop().create_future())
         if self._stopped:
@@ -83,11 +83,11 @@ class VolumeWaits:
         if not self._waits:
             return
         match change:
-            case PodChanged(pod) | PodGone(pod):
+            case PodChanged(pod) | PodDeleted(pod):
                 looked = [self._waits[pod.uid]] if pod.uid in self._waits else []
-            case ResourceChanged(resource) | ResourceGone(resource):
+            case ResourceChanged(resource) | ResourceDeleted(resource):
                 looked = [wait for wait in self._waits.values() if wait.is_about(resource)]
-            case Listed() | NodeGone():
+            case Relisted() | NodeDeleted():
                 looked = list(self._waits.values())
             case NodeChanged():
                 looked = []
@@ -112,9 +112,9 @@ class VolumeWaits:
     def _are_bound(self, wait: _Wait) -> bool:
         pod = self._state.pod(wait.pod.uid)
         if pod is None or pod.terminating:
-            raise PodGoneError(f"pod {wait.pod.key} went while its volumes were being bound")
+            raise NotFoundError(f"pod {wait.pod.key} went while its volumes were being bound")
         if pod.node_name is not None:
-            raise AlreadyBoundError(f"pod {pod.key} is on node {pod.node_name}")
+            raise ConflictError(f"pod {pod.key} is on node {pod.node_name}")
         if wait.plan.node not in self._state.nodes():
             raise StorageChangedError(f"node {wait.plan.node} is gone")
         reserved = [self._is_reserved(wait, *bind) for bind in wait.plan.binds]

@@ -7,7 +7,7 @@ from itertools import count
 _TURNS = 50
 
 
-class SimClock:
+class ManualClock:
     """A clock that moves only by `advance`. See core.ports.Clock."""
 
     def __init__(self, now_s: float = 0.0) -> None:

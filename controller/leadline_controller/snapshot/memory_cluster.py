@@ -8,18 +8,18 @@ from itertools import count
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterChange,
     ClusterError,
-    Listed,
+    ConflictError,
     NodeChanged,
-    NodeGone,
+    NodeDeleted,
+    NotFoundError,
     PodChanged,
+    PodDeleted,
     PodEvent,
-    PodGone,
-    PodGoneError,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
     StorageChangedError,
 )
 from leadline_controller.framework.resources import Claim, Resource, Volume
@@ -35,7 +35,7 @@ class RecordedEvent:
     count: int = 1
 
 
-class SimCluster:
+class MemoryCluster:
     """Nodes, pods, volumes and events in memory; see core.ports.Cluster.
 
     Every change made here reaches every watch, in order.
@@ -82,7 +82,7 @@ class SimCluster:
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay, as in Kubernetes. Raises KeyError."""
         del self._nodes[name]
-        self._tell(NodeGone(name))
+        self._tell(NodeDeleted(name))
 
     def put_pod(self, pod: Pod) -> Pod:
         """Add a pod, or change the one of that name. Returns it, with a uid if it had none."""
@@ -94,7 +94,7 @@ class SimCluster:
 
     def remove_pod(self, key: str) -> None:
         """Remove the pod of that namespace/name. Raises KeyError."""
-        self._tell(PodGone(self._pods.pop(key)))
+        self._tell(PodDeleted(self._pods.pop(key)))
 
     def put_resource(self, resource: Resource) -> None:
         """Add a namespace, a claim, a volume or the like, or change the one of that key."""
@@ -103,7 +103,7 @@ class SimCluster:
 
     def remove_resource(self, resource: Resource) -> None:
         """Remove the one of that type and key. Raises KeyError."""
-        self._tell(ResourceGone(self._resources.pop((type(resource), resource.key))))
+        self._tell(ResourceDeleted(self._resources.pop((type(resource), resource.key))))
 
     def relist(self) -> None:
         """Give every watch the whole state again, as after a lost connection."""
@@ -157,9 +157,9 @@ class SimCluster:
             raise self._bind_errors.popleft()
         there = self._pods.get(pod.key)
         if there is None:
-            raise PodGoneError(f"404: pod {pod.key} not found")
+            raise NotFoundError(f"404: pod {pod.key} not found")
         if obstacle := _obstacle(there, pod.uid):
-            raise AlreadyBoundError(f"409: pod {pod.key} {obstacle}")
+            raise ConflictError(f"409: pod {pod.key} {obstacle}")
         self.put_pod(replace(there, node_name=node))
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
@@ -169,8 +169,8 @@ class SimCluster:
         known = self._events.get((pod.uid, event))
         self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
 
-    def _listed(self) -> Listed:
-        return Listed(self.nodes, self.pods, tuple(self._resources.values()))
+    def _listed(self) -> Relisted:
+        return Relisted(self.nodes, self.pods, tuple(self._resources.values()))
 
     def _claim(self, key: str) -> Claim:
         claim = self._resources.get((Claim, key))

@@ -9,7 +9,7 @@ from itertools import count
 from leadline_controller.framework.ports import ClusterError, LeaseChangedError, LeaseRecord
 
 
-class SimLease:
+class MemoryLease:
     """See core.ports.LeaseStore. Every write has a version of its own."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import Residents
+from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.images import ImageTable, full_name
 from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
@@ -81,12 +81,12 @@ def read_snapshot(document: object) -> Snapshot:
     links = LinkTable(table.index, _links(root, table))
     images = ImageTable.of(_images(root))
     pods = _pods(root, table)
-    residents = [pod for pod in pods if pod.node_name is not None and not pod.finished]
+    assigned_pods = [pod for pod in pods if pod.node_name is not None and not pod.finished]
     pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
-    running = tuple((pod, table.index[pod.node_name or ""]) for pod in residents)
+    running = tuple((pod, table.index[pod.node_name or ""]) for pod in assigned_pods)
     resources = read_resources(root)
     view = replace(
-        _view(table, entries, links, residents),
+        _view(table, entries, links, assigned_pods),
         namespaces=known_namespaces(resources, pods),
         storage=Storage.of(resources),
         images=images.with_running(table, running),
@@ -191,13 +191,13 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
 
 
 def _view(
-    table: NodeTable, entries: Sequence[Fields], links: LinkTable, residents: Sequence[Pod]
+    table: NodeTable, entries: Sequence[Fields], links: LinkTable, assigned_pods: Sequence[Pod]
 ) -> ClusterView:
     requested = [read_amounts(entry.object("requested")) for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MOST) or 0.0 for entry in entries]
     ports: dict[int, list[HostPort]] = {}
     mounts: dict[int, list[Pod]] = {}
-    for pod in residents:
+    for pod in assigned_pods:
         at = table.index[pod.node_name or ""]
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
@@ -214,7 +214,9 @@ def _view(
         bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
         placed_in_run=np.zeros(len(table), dtype=np.int64),
         host_ports={at: tuple(held) for at, held in ports.items()},
-        residents=Residents().with_pods((p, table.index[p.node_name or ""]) for p in residents),
+        assigned_pods=AssignedPods().with_pods(
+            (p, table.index[p.node_name or ""]) for p in assigned_pods
+        ),
         mounts={at: tuple(held) for at, held in mounts.items()},
     )
 

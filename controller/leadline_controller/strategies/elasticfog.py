@@ -74,7 +74,7 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     wanted = service_of(pod)
     if wanted is None:
         return view.placed_in_run
-    of_service = view.residents.of_kind(
+    of_service = view.assigned_pods.of_kind(
         ("service", wanted), lambda kind: service(kind.namespace, kind.pairs) == wanted
     )
-    return view.residents.per_node(of_service, len(view))
+    return view.assigned_pods.per_node(of_service, len(view))

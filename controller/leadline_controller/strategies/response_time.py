@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind
-from leadline_controller.framework.cycle import Better, Filter, Scores, Verdict, best
+from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, best
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -108,14 +108,14 @@ class ResponseTime:
         return pod.requests
 
 
-def within_threshold(view: ClusterView, pod: Pod) -> Verdict:
+def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose prediction is `leadline.dev/response-time-ms` at most (Algorithm 1,
     lines 1-7). One that can't be predicted does not pass."""
     threshold_ms = pod.hints.response_time_ms
     if threshold_ms is None:
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
     if not pod.hints.profile_ms:
-        return Verdict.refused(
+        return FilterResult.refused(
             view,
             "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
             "or no response time can be predicted",
@@ -130,7 +130,7 @@ def within_threshold(view: ClusterView, pod: Pod) -> Verdict:
             return f"needs {threshold_ms:g} ms, the pod's profile does not name it"
         return f"needs {threshold_ms:g} ms, predicted {ping_ms[i] + profiling_ms[i]:g}"
 
-    return Verdict(ping_ms + profiling_ms <= threshold_ms, reason)
+    return FilterResult(ping_ms + profiling_ms <= threshold_ms, reason)
 
 
 def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
@@ -163,5 +163,5 @@ def _replicas(view: ClusterView, pod: Pod) -> Ints:
     def is_replica(kind: PodKind) -> bool:
         return not kind.terminating and service(kind.namespace, kind.pairs) == wanted
 
-    chosen = view.residents.of_kind(("replica", wanted), is_replica)
-    return view.residents.per_node(chosen, len(view))
+    chosen = view.assigned_pods.of_kind(("replica", wanted), is_replica)
+    return view.assigned_pods.per_node(chosen, len(view))

@@ -71,7 +71,7 @@ class Leases(Protocol):
         ...
 
 
-class Folder:
+class TelemetryIngestor:
     """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
 
     def __init__(self, cluster: str, state: TelemetryState, leases: Leases) -> None:

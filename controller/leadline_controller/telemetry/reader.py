@@ -31,7 +31,7 @@ _EXPIRY, _USER = 0x02, 0x26
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class ReceivedPublish:
     """What a publication's properties say: the schema, and how many seconds of its expiry
     interval the broker left."""
 
@@ -39,7 +39,7 @@ class Carried:
     left_s: int | None = None
 
 
-Receive = Callable[[str, bytes, Carried, bool], None]
+Receive = Callable[[str, bytes, ReceivedPublish, bool], None]
 
 
 class ReadingClient(Client):
@@ -111,7 +111,7 @@ class ReadingClient(Client):
 
     def _slow_way(self, _: Client, __: Any, message: MQTTMessage) -> None:
         pairs = getattr(message.properties, "UserProperty", ())
-        carried = Carried(
+        carried = ReceivedPublish(
             next((value for name, value in pairs if name == topics.SCHEMA_PROPERTY), None),
             getattr(message.properties, "MessageExpiryInterval", None),
         )
@@ -131,7 +131,7 @@ def _frame(data: bytes, at: int) -> tuple[int, int] | None:
     raise MalformedPacket("a length of more than four bytes")
 
 
-def _publication(packet: bytes) -> tuple[str, Carried, bytes]:
+def _publication(packet: bytes) -> tuple[str, ReceivedPublish, bytes]:
     """(topic, properties, payload) of one of QoS 0. Raises MalformedPacket, IndexError."""
     topic, at = _text(packet, 0)
     if packet[at] < 0x80:
@@ -148,11 +148,11 @@ def _publication(packet: bytes) -> tuple[str, Carried, bytes]:
 
 
 @lru_cache(4096)  # a fleet says the same again and again
-def _kept(properties: bytes) -> Carried:
+def _kept(properties: bytes) -> ReceivedPublish:
     return _carried(properties)
 
 
-def _carried(properties: bytes) -> Carried:
+def _carried(properties: bytes) -> ReceivedPublish:
     schema = left_s = None
     at = 0
     while at < len(properties):
@@ -173,7 +173,7 @@ def _carried(properties: bytes) -> Carried:
             raise MalformedPacket(f"property {kind} in a publication that was not asked for")
     if at > len(properties):
         raise MalformedPacket("a property beyond its packet")
-    return Carried(schema, left_s)
+    return ReceivedPublish(schema, left_s)
 
 
 def _text(data: bytes, at: int) -> tuple[bytes, int]:

@@ -28,7 +28,7 @@ class Stamp:
     dated: bool = True
 
 
-class Standing(StrEnum):
+class MessageOrder(StrEnum):
     """What a message is worth."""
 
     CURRENT = "current"
@@ -53,28 +53,28 @@ class SequenceTracker:
     _sessions: dict[tuple[bytes, int], _Session] = field(default_factory=dict)
     _boots_left: dict[bytes, None] = field(default_factory=dict)
 
-    def accept(self, stamp: Stamp, *, birth: bool = False) -> Standing:
+    def accept(self, stamp: Stamp, *, birth: bool = False) -> MessageOrder:
         """Take note of a message and say what it is worth."""
         key = (stamp.boot_id, stamp.session)
         known = self._sessions.get(key)
         if self._begins(key, stamp, birth):
             self._begin(key, stamp)
-            return Standing.CURRENT
+            return MessageOrder.CURRENT
         if known is None:
             self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
         elif stamp.sequence == known.last:
-            return Standing.DUPLICATE
+            return MessageOrder.DUPLICATE
         elif stamp.sequence < known.last:
-            return Standing.OUT_OF_ORDER
+            return MessageOrder.OUT_OF_ORDER
         else:
             # A retained copy says nothing of what went by before this controller listened.
             if known.live:
                 self._count_lost(stamp.sequence - known.last - 1)
             known.last, known.live = stamp.sequence, not stamp.retained
         if key != self._current or not stamp.dated:
-            return Standing.LATE
+            return MessageOrder.LATE
         self._newest_boot_ms = max(self._newest_boot_ms, stamp.measured_boot_ms)
-        return Standing.CURRENT
+        return MessageOrder.CURRENT
 
     def is_current(self, boot_id: bytes, session: int) -> bool:
         """Whether this is the session that the agent is in now; true when none is known."""

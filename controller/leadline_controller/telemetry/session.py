@@ -21,8 +21,8 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from leadline_controller.telemetry.ingestor import Folder
-from leadline_controller.telemetry.reader import Carried, ReadingClient
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
+from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +84,13 @@ class BrokerSession:
     """Connects, stays connected, folds what comes in."""
 
     def __init__(
-        self, settings: BrokerSettings, folder: Folder, now_s: Callable[[], float] = time.monotonic
+        self,
+        settings: BrokerSettings,
+        ingestor: TelemetryIngestor,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._folder = folder
+        self._folder = ingestor
         self._now_s = now_s
         self._stopping = False
         self._told_down = False
@@ -193,12 +196,14 @@ class BrokerSession:
                 *(", ".join(refused), self._settings.cluster),
             )
 
-    def _message(self, topic: str, payload: bytes, carried: Carried, retained: bool) -> None:
+    def _message(
+        self, topic: str, payload: bytes, carried: ReceivedPublish, retained: bool
+    ) -> None:
         held_s = _held_s(topic, carried, retained=retained)
         self._folder.fold(topic, payload, carried.schema, self._now_s() - held_s, retained=retained)
 
 
-def _held_s(topic: str, carried: Carried, *, retained: bool) -> float:
+def _held_s(topic: str, carried: ReceivedPublish, *, retained: bool) -> float:
     """For how many seconds the broker held the message; infinite where nobody knows."""
     if carried.left_s is None:
         return math.inf if retained else 0.0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.links import LinkReading, LinkState
-from leadline_controller.telemetry.sequence import SequenceTracker, Stamp, Standing
+from leadline_controller.telemetry.sequence import MessageOrder, SequenceTracker, Stamp
 
 # While nobody knows the nodes of the cluster.
 _MAX_NODES = 20_000
@@ -312,7 +312,7 @@ class TelemetryState:
             self.refused["too_many_nodes"] += 1
             return None
         standing = record.sequence.accept(stamp, birth=birth)
-        if standing is Standing.CURRENT:
+        if standing is MessageOrder.CURRENT:
             self.accepted += 1
             return record
         if not stamp.retained:  # the broker's copy of what was heard already is no fault

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 import pytest
-from leadline_agent.probes import Surroundings
+from leadline_agent.probes import ProbeContext
 from leadline_agent.sample import Result
 
 
@@ -17,8 +17,8 @@ class Bench:
     broker_rtts_ms: list[float] = field(default_factory=list)
     address: str = "127.0.0.1"
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings(
+    def surroundings(self) -> ProbeContext:
+        return ProbeContext(
             max_ping_peers=8,
             max_bandwidth_bytes=100_000_000,
             max_bandwidth_duration_ms=5000,

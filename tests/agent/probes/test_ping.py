@@ -218,7 +218,7 @@ def test_without_icmp_the_own_leg_to_the_broker_is_reported(
 ) -> None:
     bench.broker_rtts_ms = [3.0, 1.0, 2.0]
     probe = Ping(bench.surroundings(), permitted=lambda: False)
-    assert probe.abilities == ("mqtt",)
+    assert probe.capabilities == ("mqtt",)
     (round_,) = reports(bench, probe, work())
     (leg,) = round_.peers
     assert (leg.peer, leg.method, leg.rtt_ms, leg.received) == (BROKER, RttMethod.MQTT, 2.0, 3)
@@ -228,7 +228,7 @@ def test_without_icmp_the_own_leg_to_the_broker_is_reported(
 @pytest.mark.network
 def test_real_echoes_over_loopback(bench: Any) -> None:
     probe = Ping(bench.surroundings())
-    assert probe.abilities == ("icmp",)
+    assert probe.capabilities == ("icmp",)
     (round_,) = reports(bench, probe, work((Peer("self", "127.0.0.1"),), count=5))
     (sample,) = round_.peers
     assert (sample.sent, sample.received) == (5, 5)

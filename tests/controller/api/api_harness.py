@@ -21,7 +21,7 @@ from leadline_controller.decisions.times import Now
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.framework.ports import Listed, PodChanged
+from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
@@ -158,7 +158,7 @@ def filled(extra_nodes: Sequence[str] = ()) -> Scene:
     scene = Scene()
     names = ["n3", *extra_nodes]
     cordoned = node("n2", unschedulable=True, tier="edge")
-    scene.cluster.apply(Listed((node("n1"), cordoned, *map(node, names)), ()))
+    scene.cluster.apply(Relisted((node("n1"), cordoned, *map(node, names)), ()))
     scene.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
     scene.hear("n2", cpu_percent=80.0, under_voltage=True, throttled=True)
     scene.hear("guest", cpu_percent=3.0)

@@ -22,8 +22,8 @@ from leadline_controller.api.settings import ExtenderSettings, ServeError, TlsFi
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.scheduling.extender_args import Question
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing
 from tests.attack.extender_client import Address, Connection
@@ -50,13 +50,13 @@ async def answering(
 ) -> AsyncIterator[str]:
     """An extender in this event loop, which binds where it has `tls`; yields host:port."""
     settings = ExtenderSettings("127.0.0.1:0", tls, bind=tls is not None)
-    server = ExtenderServer(settings, scene.adviser, limits)
+    server = ExtenderServer(settings, scene.extender_service, limits)
     address = await server.start()
     try:
         yield address
     finally:
         await server.stop()
-        await scene.adviser.close()
+        await scene.extender_service.close()
 
 
 async def post(
@@ -264,7 +264,7 @@ async def test_what_all_requests_hold_together_is_bounded() -> None:
 async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    def read_for_ever(_body: Body, _known: object, stopped: Callable[[], bool]) -> Question:
+    def read_for_ever(_body: Body, _known: object, stopped: Callable[[], bool]) -> ExtenderArgs:
         began.set()
         while not stopped():
             time.sleep(0.001)
@@ -274,7 +274,7 @@ async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
     async with answering(listed(), Limits(answer_s=1.0, large_bytes=1000)) as text:
         address, question = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
         with monkeypatch.context() as patch:
-            patch.setattr(protocol, "read_question", read_for_ever)
+            patch.setattr(protocol, "read_extender_args", read_for_ever)
             connection = await address.connect()
             asking = asyncio.create_task(connection.post("/filter", question))
             assert await asyncio.to_thread(began.wait, PATIENCE_S)
@@ -522,7 +522,7 @@ async def test_one_that_cannot_be_ready_says_so_in_time() -> None:
         assert status == 400
 
 
-class Stuck(SimCluster):
+class Stuck(MemoryCluster):
     async def bind(self, pod: Pod, node: str) -> None:
         await asyncio.Event().wait()
 
@@ -543,7 +543,7 @@ async def test_a_fault_of_ours_is_an_error_of_the_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = listed()
-    monkeypatch.setattr(scene.adviser, "filter", lambda _: 1 / 0)
+    monkeypatch.setattr(scene.extender_service, "filter", lambda _: 1 / 0)
     async with answering(scene) as address:
         status, answer = await post(address, "filter", args(wants("web"), NAMES))
     assert (status, "ZeroDivisionError" in answer["Error"]) == (200, True)
@@ -619,7 +619,7 @@ async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
 async def test_an_address_that_is_taken_is_told() -> None:
     scene = listed()
     async with answering(scene) as address:
-        server = ExtenderServer(ExtenderSettings(address), scene.adviser)
+        server = ExtenderServer(ExtenderSettings(address), scene.extender_service)
         with pytest.raises(ServeError, match=f"extender address {address}: cannot listen there"):
             await server.start()
         await server.stop()
@@ -647,6 +647,6 @@ def test_certificates_that_do_not_belong_together_are_told(authority: Authority)
 
 async def test_a_port_is_filled_in() -> None:
     port = free_port()
-    server = ExtenderServer(ExtenderSettings(f"localhost:{port}"), listed().adviser)
+    server = ExtenderServer(ExtenderSettings(f"localhost:{port}"), listed().extender_service)
     assert await server.start() == f"localhost:{port}"
     await server.stop()

@@ -13,10 +13,10 @@ from leadline_controller.api.extender_protocol import (
     error_answer,
     filter_answer,
     prioritize_answer,
-    read_binding,
-    read_question,
+    read_binding_args,
+    read_extender_args,
 )
-from leadline_controller.scheduling.extender_args import Binding
+from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
 
 from tests.controller.scheduling.extender_harness import args, asked, wants, wide
 from tests.kube.objects import node
@@ -36,7 +36,7 @@ def test_whole_nodes_come_back_as_the_text_that_came() -> None:
     body = (
         f'{{"NodeNames": null, "Pod": {json.dumps(wants("web"))}, "Nodes": {{"items": [{sent}]}}}}'
     )
-    question = read_question(body.encode())
+    question = read_extender_args(body.encode())
     assert question.names == ("n1",)
     assert question.nodes is not None
     assert question.nodes["n1"].bandwidth_mbps == 10
@@ -71,7 +71,9 @@ def test_a_prioritized_list_is_bare_and_leaves_nobody_out() -> None:
 
 
 def test_a_binding() -> None:
-    assert read_binding(json.dumps(BOUND).encode()) == Binding("default", "web", "u-1", "n1")
+    assert read_binding_args(json.dumps(BOUND).encode()) == ExtenderBindingArgs(
+        "default", "web", "u-1", "n1"
+    )
     assert json.loads(bind_answer()) == {"Error": ""}
     assert json.loads(error_answer("no")) == {"Error": "no"}
 
@@ -80,7 +82,7 @@ def test_no_nodes_are_a_question_too() -> None:
     assert asked(wants("web"), []).names == ()
     assert asked(wants("web"), nodes=[]).names == ()
     null_items = json.dumps({"Pod": wants("web"), "Nodes": {"items": None}}).encode()
-    assert read_question(null_items).names == ()
+    assert read_extender_args(null_items).names == ()
 
 
 def test_a_node_that_cannot_be_read_does_not_spoil_the_others() -> None:
@@ -134,7 +136,7 @@ WRONG = [
 @pytest.mark.parametrize(("body", "told"), WRONG, ids=[repr(each[0][:40]) for each in WRONG])
 def test_what_cannot_be_read_is_told_in_one_line(body: bytes, told: str) -> None:
     with pytest.raises(ProtocolError) as raised:
-        read_question(body)
+        read_extender_args(body)
     assert told in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 600
@@ -144,7 +146,7 @@ def test_what_cannot_be_read_is_told_in_one_line(body: bytes, told: str) -> None
 @pytest.mark.parametrize("value", [None, "", 3, "a b", "../n1"])
 def test_a_binding_needs_all_of_its_parts(missing: str, value: Any) -> None:
     with pytest.raises(ProtocolError, match=f"ExtenderBindingArgs.{missing}: expected"):
-        read_binding(json.dumps({**BOUND, missing: value}).encode())
+        read_binding_args(json.dumps({**BOUND, missing: value}).encode())
 
 
 JSON = st.recursive(
@@ -159,7 +161,7 @@ def test_whatever_comes_is_read_or_refused(pod: Any, nodes: Any, names: Any) -> 
     for given_pod in (pod, wants("web")):
         body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
         with suppress(ProtocolError):
-            question = read_question(body)
+            question = read_extender_args(body)
             assert json.loads(b"".join(filter_answer(question, [], {})))["Error"] == ""
 
 
@@ -168,4 +170,4 @@ def test_bytes_in_the_middle_of_a_question(noise: bytes, at: int) -> None:
     body = args(wants("web", 5), nodes=[wide("n1", 10)])
     for broken in (body[:at] + noise + body[at:], body[:at] + noise):
         with suppress(ProtocolError):
-            assert read_question(broken).pod.key
+            assert read_extender_args(broken).pod.key

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from leadline_controller.api.extender_room import Room
+from leadline_controller.api.extender_room import ByteBudget
 
 
 async def test_who_finds_no_room_waits_its_turn() -> None:
-    room, order = Room(10), list[str]()
+    room, order = ByteBudget(10), list[str]()
 
     async def take(name: str, size: int, until: asyncio.Event) -> None:
         async with room.taken(size):
@@ -27,7 +27,7 @@ async def test_who_finds_no_room_waits_its_turn() -> None:
 
 
 async def test_who_gives_up_leaves_nothing_taken() -> None:
-    room = Room(10)
+    room = ByteBudget(10)
     async with room.taken(8):
         waiting = [asyncio.create_task(room.taken(5).__aenter__()) for _ in range(3)]
         await asyncio.sleep(0)
@@ -41,7 +41,7 @@ async def test_who_gives_up_leaves_nothing_taken() -> None:
 
 
 async def test_who_gives_up_at_the_moment_of_its_turn_leaves_nothing_taken() -> None:
-    room = Room(10)
+    room = ByteBudget(10)
     first = room.taken(10)
     await first.__aenter__()
     waiting = asyncio.create_task(room.taken(10).__aenter__())

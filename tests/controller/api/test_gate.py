@@ -20,7 +20,7 @@ from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -226,7 +226,7 @@ async def test_a_server_that_fails_is_replaced(
 
 async def test_pods_are_bound_while_the_api_is_attacked() -> None:
     settings = Settings(warm_up_s=0.0, serve=ServeSettings("127.0.0.1:0"))
-    cluster = SimCluster([node("n1")])
+    cluster = MemoryCluster([node("n1")])
     controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
     async with (
         controller.serving("dacs") as address,

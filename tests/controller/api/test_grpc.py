@@ -12,7 +12,7 @@ from leadline_controller.api.placements import why_unexplained
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import PODS
-from leadline_controller.framework.ports import NodeGone, PodChanged
+from leadline_controller.framework.ports import NodeDeleted, PodChanged
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -285,7 +285,7 @@ async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub)
     event = await next_event(stream)
     assert metrics(event.node)["cpu_percent"] == 99.0
 
-    scene.cluster.apply(NodeGone("n3"))
+    scene.cluster.apply(NodeDeleted("n3"))
     event = await next_event(stream)
     assert event.node_gone == "n3"
     stream.cancel()

@@ -73,10 +73,10 @@ async def test_version_tells_of_the_controller_that_answers(
 
 
 async def test_version_needs_no_controller(capsys: pytest.CaptureFixture[str]) -> None:
-    nowhere = f"127.0.0.1:{free_port()}"
-    assert await asyncio.to_thread(run, ["version", "--address", nowhere]) == 0
-    assert f"none answers at {nowhere}" in capsys.readouterr().out
-    assert await asyncio.to_thread(run, ["version", "-o", "json", "--address", nowhere]) == 0
+    unresolvable = f"127.0.0.1:{free_port()}"
+    assert await asyncio.to_thread(run, ["version", "--address", unresolvable]) == 0
+    assert f"none answers at {unresolvable}" in capsys.readouterr().out
+    assert await asyncio.to_thread(run, ["version", "-o", "json", "--address", unresolvable]) == 0
     assert json.loads(capsys.readouterr().out)["controller"] is None
 
 

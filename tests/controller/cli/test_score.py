@@ -202,10 +202,10 @@ def too_large(tmp_path: Path) -> Path:
 
 def test_a_pod_that_fits_nowhere_is_exit_code_1(capsys: Capture, too_large: Path) -> None:
     result = score(capsys, too_large, code=1)
-    nowhere = result["decisions"][0]
-    assert nowhere["node"] is None
-    assert nowhere["why"].startswith("0 of 4 nodes fit: ")
-    assert nowhere["rejected"]["n1"] == ["NodeResourcesFit: insufficient cpu: needs 64, has 2"]
+    unresolvable = result["decisions"][0]
+    assert unresolvable["node"] is None
+    assert unresolvable["why"].startswith("0 of 4 nodes fit: ")
+    assert unresolvable["rejected"]["n1"] == ["NodeResourcesFit: insufficient cpu: needs 64, has 2"]
     assert sum(1 for d in result["decisions"] if d["node"]) == 5, "the others are placed"
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from leadline_controller.cluster.given_nodes import view_over
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.model import CPU, Pod
-from leadline_controller.framework.ports import Listed
+from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import node
@@ -16,7 +16,7 @@ HINTED = Pod("default", "p", uid="u", requests={CPU: 500}, node_name="n2")
 
 def known(fleet: Fleet) -> ClusterView:
     state = ClusterState()
-    state.apply(Listed((node("n1"), node("n2")), (HINTED,)))
+    state.apply(Relisted((node("n1"), node("n2")), (HINTED,)))
     return state.view(fleet.state, NOW_S)
 
 

@@ -7,13 +7,13 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.filters.volume_binding import volume_binding
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    Listed,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
     ResourceChanged,
-    ResourceGone,
+    ResourceDeleted,
 )
-from leadline_controller.framework.queueing_hints import NOTHING, News
+from leadline_controller.framework.queueing_hints import NOTHING, ClusterEvent
 from leadline_controller.framework.resources import (
     Attachment,
     CsiDriver,
@@ -49,7 +49,7 @@ def uses(*claims: str) -> Pod:
 def state() -> ClusterState:
     state = ClusterState()
     resources = (STATIC, FREE, CLAIM, OTHER, storage_class("wait"), claim("w"))
-    state.apply(Listed(NODES, (uses("c"), uses("d"), uses("w")), resources))
+    state.apply(Relisted(NODES, (uses("c"), uses("d"), uses("w")), resources))
     return state
 
 
@@ -76,7 +76,7 @@ def test_a_promise_that_was_not_kept_is_forgotten(state: ClusterState) -> None:
 
 def test_a_promise_goes_with_its_pod(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
-    state.apply(PodGone(uses("c")))
+    state.apply(PodDeleted(uses("c")))
     assert fits(state, uses("d")) == [True, False]
 
 
@@ -114,13 +114,13 @@ def test_what_the_cluster_shows_wins_over_a_promise(state: ClusterState) -> None
 
 def test_a_promise_survives_a_listing_that_does_not_show_it(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
-    state.apply(Listed(NODES, (uses("c"), uses("d")), (STATIC, FREE, CLAIM, OTHER)))
+    state.apply(Relisted(NODES, (uses("c"), uses("d")), (STATIC, FREE, CLAIM, OTHER)))
     assert fits(state, uses("d")) == [False, False]
 
 
 def test_a_view_is_the_callers_to_keep(state: ClusterState) -> None:
     before = seen(state)
-    state.apply(ResourceGone(CLAIM))
+    state.apply(ResourceDeleted(CLAIM))
     state.apply(ResourceChanged(NamespaceLabels("blue", {"team": "a"})))
     assert "default/c" in before.storage.claims
     assert "default/c" not in seen(state).storage.claims
@@ -140,20 +140,20 @@ def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterSta
 @pytest.mark.parametrize(
     ("resource", "news"),
     [
-        (replace(FREE, size_bytes=FREE.size_bytes * 2), News.VOLUMES),
-        (replace(CLAIM, terminating=True), News.CLAIMS),
-        (StorageClass("new", "test"), News.CLASSES),
-        (CsiNode("n0", {}), News.LIMITS),
-        (CsiDriver("test"), News.LIMITS),
-        (StorageCapacity("default/s", "new", None, None), News.LIMITS),
-        (Attachment("a", "n0", "test", "v"), News.LIMITS),
-        (NamespaceLabels("blue", {}), News.NAMESPACES),
+        (replace(FREE, size_bytes=FREE.size_bytes * 2), ClusterEvent.VOLUMES),
+        (replace(CLAIM, terminating=True), ClusterEvent.CLAIMS),
+        (StorageClass("new", "test"), ClusterEvent.CLASSES),
+        (CsiNode("n0", {}), ClusterEvent.LIMITS),
+        (CsiDriver("test"), ClusterEvent.LIMITS),
+        (StorageCapacity("default/s", "new", None, None), ClusterEvent.LIMITS),
+        (Attachment("a", "n0", "test", "v"), ClusterEvent.LIMITS),
+        (NamespaceLabels("blue", {}), ClusterEvent.NAMESPACES),
     ],
 )
 def test_what_is_new_when_something_beside_changes(
-    state: ClusterState, resource: Resource, news: News
+    state: ClusterState, resource: Resource, news: ClusterEvent
 ) -> None:
-    for change in (ResourceChanged(resource), ResourceGone(resource)):
+    for change in (ResourceChanged(resource), ResourceDeleted(resource)):
         assert state.apply(change) == news
         assert state.apply(change) == NOTHING
 
@@ -161,6 +161,12 @@ def test_what_is_new_when_something_beside_changes(
 def test_what_may_be_read_at_last_is_news_of_all_kinds(state: ClusterState) -> None:
     hidden = Unreadable("StorageClass", "403")
     state.apply(ResourceChanged(hidden))
-    news = state.apply(ResourceGone(hidden))
-    for kind in (News.NAMESPACES, News.CLAIMS, News.VOLUMES, News.CLASSES, News.LIMITS):
+    news = state.apply(ResourceDeleted(hidden))
+    for kind in (
+        ClusterEvent.NAMESPACES,
+        ClusterEvent.CLAIMS,
+        ClusterEvent.VOLUMES,
+        ClusterEvent.CLASSES,
+        ClusterEvent.LIMITS,
+    ):
         assert news & kind

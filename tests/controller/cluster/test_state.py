@@ -9,9 +9,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.assigned_pods import kind_of
 from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk
-from leadline_controller.framework.model import CPU, PODS, Hints, HostPort, Node, Pod, Taint
-from leadline_controller.framework.ports import Listed, NodeChanged, NodeGone, PodChanged, PodGone
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
+from leadline_controller.framework.model import (
+    CPU,
+    PODS,
+    HostPort,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
+from leadline_controller.framework.ports import (
+    NodeChanged,
+    NodeDeleted,
+    PodChanged,
+    PodDeleted,
+    Relisted,
+)
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -20,7 +34,7 @@ from tests.controller.builders import node
 HTTP = HostPort("0.0.0.0", "TCP", 80)
 GPU = "example.com/gpu"
 GUARD = AffinityTerm("zone", (), frozenset({"default"}))
-LEFT = News.NEIGHBOURS | News.ROOM
+LEFT = ClusterEvent.ASSIGNED_PODS | ClusterEvent.RESOURCES_FREED
 NOTHING_MEASURED = TelemetryState(TimesToLive())
 
 
@@ -28,13 +42,13 @@ def pod(name: str, cpu: int = 500, **fields: Any) -> Pod:
     mbps = fields.pop("mbps", None)
     fields["anti_affinity"] = (GUARD,) if fields.pop("guards", False) else ()
     requests = {CPU: cpu, PODS: 1, **fields.pop("more", {})}
-    hints = Hints(bandwidth_mbps=mbps)
+    hints = PodAnnotations(bandwidth_mbps=mbps)
     return Pod("default", name, uid=f"uid-{name}", requests=requests, hints=hints, **fields)
 
 
 def cluster(*pods: Pod, nodes: tuple[str, ...] = ("n1", "n2")) -> ClusterState:
     state = ClusterState()
-    state.apply(Listed(tuple(node(name) for name in nodes), pods))
+    state.apply(Relisted(tuple(node(name) for name in nodes), pods))
     return state
 
 
@@ -134,7 +148,7 @@ def test_a_binding_whose_answer_was_lost_is_not_undone() -> None:
 
 def test_a_pod_that_is_gone_can_be_assumed_by_nobody() -> None:
     state = cluster(one := pod("a"))
-    state.apply(PodGone(one))
+    state.apply(PodDeleted(one))
     state.assume(one, "n1")
     state.forget(one)
     assert cpu(state) == [0, 0]
@@ -144,7 +158,7 @@ def test_a_pod_that_is_gone_can_be_assumed_by_nobody() -> None:
 def test_a_pod_that_goes_while_its_binding_is_under_way() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n1")
-    assert state.apply(PodGone(one))
+    assert state.apply(PodDeleted(one))
     assert cpu(state) == [0, 0]
     state.forget(one)
     assert cpu(state) == [0, 0]
@@ -156,7 +170,7 @@ def test_listed_anew_while_bindings_are_in_flight() -> None:
     for one in (flying, landed, gone):
         state.assume(one, "n1")
     nodes = (node("n1"), node("n2"))
-    assert state.apply(Listed(nodes, (flying, replace(landed, node_name="n2"))))
+    assert state.apply(Relisted(nodes, (flying, replace(landed, node_name="n2"))))
     assert cpu(state) == [500, 500]
     assert [state.is_assumed(x.uid) for x in (flying, landed, gone)] == [True, False, False]
 
@@ -165,19 +179,39 @@ def test_listed_anew_while_bindings_are_in_flight() -> None:
     ("before", "after", "news"),
     [
         (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), LEFT),
-        (pod("a", 500, node_name="n1"), pod("a", 400, node_name="n1"), News.ROOM),
+        (
+            pod("a", 500, node_name="n1"),
+            pod("a", 400, node_name="n1"),
+            ClusterEvent.RESOURCES_FREED,
+        ),
         (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), NOTHING),
-        (pod("a", node_name="n1"), pod("a", node_name="n1", labels={"x": "y"}), News.NEIGHBOURS),
-        (pod("a", node_name="n1"), pod("a", node_name="n1", terminating=True), News.NEIGHBOURS),
-        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=8, node_name="n1"), News.BANDWIDTH),
+        (
+            pod("a", node_name="n1"),
+            pod("a", node_name="n1", labels={"x": "y"}),
+            ClusterEvent.ASSIGNED_PODS,
+        ),
+        (
+            pod("a", node_name="n1"),
+            pod("a", node_name="n1", terminating=True),
+            ClusterEvent.ASSIGNED_PODS,
+        ),
+        (
+            pod("a", mbps=9, node_name="n1"),
+            pod("a", mbps=8, node_name="n1"),
+            ClusterEvent.BANDWIDTH,
+        ),
         (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NOTHING),
-        (pod("a"), pod("a", node_name="n1"), News.NEIGHBOURS),
+        (pod("a"), pod("a", node_name="n1"), ClusterEvent.ASSIGNED_PODS),
         (pod("a", node_name="n1"), pod("a", node_name="n2"), LEFT),
-        (pod("a", host_ports=(HTTP,), node_name="n1"), pod("a", node_name="n1"), LEFT | News.PORTS),
+        (
+            pod("a", host_ports=(HTTP,), node_name="n1"),
+            pod("a", node_name="n1"),
+            LEFT | ClusterEvent.PORTS_FREED,
+        ),
         (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
     ],
 )
-def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: News) -> None:
+def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: ClusterEvent) -> None:
     state = cluster(before)
     assert state.apply(PodChanged(after)) == news
     on_node = after.node_name is not None and not after.finished
@@ -187,33 +221,33 @@ def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: News) -> 
 
 def test_a_pod_that_goes_leaves_what_it_had() -> None:
     claim, disk = (ClaimUse("c"),), (Disk("iscsi", "x"),)
-    had: dict[str, tuple[dict[str, Any], News]] = {
+    had: dict[str, tuple[dict[str, Any], ClusterEvent]] = {
         "a": ({}, LEFT),
-        "b": ({"host_ports": (HTTP,)}, LEFT | News.PORTS),
-        "c": ({"claims": claim}, LEFT | News.MOUNTS),
-        "d": ({"disks": disk}, LEFT | News.MOUNTS),
-        "e": ({"mbps": 5.0}, LEFT | News.BANDWIDTH),
+        "b": ({"host_ports": (HTTP,)}, LEFT | ClusterEvent.PORTS_FREED),
+        "c": ({"claims": claim}, LEFT | ClusterEvent.MOUNTS),
+        "d": ({"disks": disk}, LEFT | ClusterEvent.MOUNTS),
+        "e": ({"mbps": 5.0}, LEFT | ClusterEvent.BANDWIDTH),
         "f": ({"finished": True}, NOTHING),
     }
     for name, (fields, news) in had.items():
         state = cluster(placed := pod(name, node_name="n1", **fields))
-        assert state.apply(PodGone(placed)) == news
+        assert state.apply(PodDeleted(placed)) == news
     state = cluster()
     assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
-    assert state.apply(PodGone(waiting)) == NOTHING
-    assert state.apply(PodGone(pod("never-seen", node_name="n1"))) == NOTHING
+    assert state.apply(PodDeleted(waiting)) == NOTHING
+    assert state.apply(PodDeleted(pod("never-seen", node_name="n1"))) == NOTHING
 
 
 def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
     state = cluster(one := pod("a"), other := pod("b"))
     state.assume(one, "n1")
     state.assume(other, "n1")
-    assert state.apply(PodChanged(pod("a", node_name="n1"))) == News.NEIGHBOURS
+    assert state.apply(PodChanged(pod("a", node_name="n1"))) == ClusterEvent.ASSIGNED_PODS
     assert state.forget(one) == NOTHING  # only the answer was lost
     assert state.forget(other) == LEFT
     assert state.forget(other) == NOTHING
     state.assume(other, "n1")
-    assert state.apply(PodGone(other)) == LEFT
+    assert state.apply(PodDeleted(other)) == LEFT
     assert state.forget(other) == NOTHING
 
 
@@ -227,15 +261,15 @@ def test_a_pod_that_another_put_elsewhere_leaves_what_was_assumed() -> None:
 def test_what_is_new_when_a_node_comes_or_changes() -> None:
     state, taint = cluster(), Taint("a", "", "NoSchedule")
     known = node("n3")
-    assert state.apply(NodeChanged(known)) == News.NODES
+    assert state.apply(NodeChanged(known)) == ClusterEvent.NODES
     for change, better, worse in (
-        ({"unschedulable": True}, News.UNCORDONED, NOTHING),
-        ({"ready": False}, News.READY, NOTHING),
-        ({"taints": (taint,)}, News.UNTAINTED, News.TAINTED),
-        ({"labels": {"x": "y"}}, News.LABELS, News.LABELS),
-        ({"bandwidth_mbps": 5.0}, News.BANDWIDTH, News.BANDWIDTH),
-        ({"features": frozenset({"F"})}, NOTHING, News.FEATURES),
-        ({"allocatable": {**known.allocatable, GPU: 1}}, NOTHING, News.ROOM),
+        ({"unschedulable": True}, ClusterEvent.UNCORDONED, NOTHING),
+        ({"ready": False}, ClusterEvent.READY, NOTHING),
+        ({"taints": (taint,)}, ClusterEvent.UNTAINTED, ClusterEvent.TAINTED),
+        ({"labels": {"x": "y"}}, ClusterEvent.LABELS, ClusterEvent.LABELS),
+        ({"bandwidth_mbps": 5.0}, ClusterEvent.BANDWIDTH, ClusterEvent.BANDWIDTH),
+        ({"features": frozenset({"F"})}, NOTHING, ClusterEvent.FEATURES),
+        ({"allocatable": {**known.allocatable, GPU: 1}}, NOTHING, ClusterEvent.RESOURCES_FREED),
         ({"tier": "cloud"}, NOTHING, NOTHING),
     ):
         changed = replace(known, **change)
@@ -243,16 +277,16 @@ def test_what_is_new_when_a_node_comes_or_changes() -> None:
         assert state.apply(NodeChanged(changed)) == worse
         assert state.apply(NodeChanged(changed)) == NOTHING
         assert state.apply(NodeChanged(known)) == better
-    assert state.apply(NodeGone("n3")) == News.NODE_GONE
-    assert state.apply(NodeGone("n3")) == NOTHING
+    assert state.apply(NodeDeleted("n3")) == ClusterEvent.NODE_DELETED
+    assert state.apply(NodeDeleted("n3")) == NOTHING
     assert state.table.names == ("n1", "n2")
-    assert state.apply(Listed((), ())) == ANYTHING
+    assert state.apply(Relisted((), ())) == ANYTHING
 
 
 def test_a_node_that_comes_back_has_its_pods_still() -> None:
     state = cluster(pod("a", node_name="n1"), one := pod("b"))
     state.assume(one, "n1")
-    state.apply(NodeGone("n1"))
+    state.apply(NodeDeleted("n1"))
     assert cpu(state) == [0]
     assert seen(state).placed_in_run.tolist() == [0]
     state.apply(NodeChanged(node("n1")))
@@ -290,7 +324,7 @@ def test_two_containers_may_name_one_port() -> None:
     one, two = (pod(name, node_name="n1", host_ports=(HTTP,)) for name in "ab")
     state = cluster(one, two)
     assert seen(state).host_ports == {0: (HTTP, HTTP)}
-    state.apply(PodGone(one))
+    state.apply(PodDeleted(one))
     assert seen(state).host_ports == {0: (HTTP,)}
 
 
@@ -307,8 +341,8 @@ def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:
     state = cluster()
     for i in range(3000):
         state.apply(PodChanged(one := pod(f"p{i}", node_name="n1", labels={"n": str(i)})))
-        state.apply(PodGone(one))
-    assert len(seen(state).residents.kinds) < 1100
+        state.apply(PodDeleted(one))
+    assert len(seen(state).assigned_pods.kinds) < 1100
 
 
 # After any series of changes the columns are those of a count from scratch.
@@ -336,10 +370,17 @@ drawn_nodes = st.builds(node, st.sampled_from(NODES), cores=st.integers(1, 8))
 
 def told(view: ClusterView) -> list[str]:
     """Each resident's columns, spelt out."""
-    names, there = view.table.names, view.residents
+    names, there = view.table.names, view.assigned_pods
     return [
-        repr((names[at], there.kinds.values[kind], there.aversions.values[aversion], priority))
-        for at, kind, aversion, priority in there.rows.T.tolist()
+        repr(
+            (
+                names[at],
+                there.kinds.values[kind],
+                there.aversions.values[anti_affinity_id],
+                priority,
+            )
+        )
+        for at, kind, anti_affinity_id, priority in there.rows.T.tolist()
     ]
 
 
@@ -365,7 +406,7 @@ class Changes(RuleBasedStateMachine):
     def listed(self, nodes: list[Node], pods: list[Pod]) -> None:
         self.nodes = {n.name: n for n in nodes}
         self.pods = {p.uid: p for p in pods}
-        self.state.apply(Listed(tuple(self.nodes.values()), tuple(self.pods.values())))
+        self.state.apply(Relisted(tuple(self.nodes.values()), tuple(self.pods.values())))
         self._settle()
 
     @rule(changed=drawn_nodes)
@@ -376,7 +417,7 @@ class Changes(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NODES))
     def node_gone(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.state.apply(NodeGone(name))
+        self.state.apply(NodeDeleted(name))
 
     @rule(changed=drawn_pods)
     def pod_changed(self, changed: Pod) -> None:
@@ -387,7 +428,7 @@ class Changes(RuleBasedStateMachine):
     @rule(gone=drawn_pods)
     def pod_gone(self, gone: Pod) -> None:
         self.pods.pop(gone.uid, None)
-        self.state.apply(PodGone(gone))
+        self.state.apply(PodDeleted(gone))
         self._settle()
 
     @rule(one=drawn_pods, name=st.sampled_from((*NODES, "elsewhere")))
@@ -416,7 +457,7 @@ class Changes(RuleBasedStateMachine):
         requested: dict[str, Counter[str]] = {name: Counter() for name in self.nodes}
         ports: dict[str, list[HostPort]] = {name: [] for name in self.nodes}
         mbps = dict.fromkeys(self.nodes, 0.0)
-        residents, mounts = [], []
+        assigned_pods, mounts = [], []
         for uid, one in self.pods.items():
             where = one.node_name or self.assumed.get(uid)
             if where in self.nodes and where is not None and not one.finished:
@@ -424,9 +465,9 @@ class Changes(RuleBasedStateMachine):
                 ports[where] += one.host_ports
                 mbps[where] += one.hints.bandwidth_mbps or 0.0
                 kind = kind_of(one)
-                residents.append(repr((where, kind, one.anti_affinity, one.priority)))
+                assigned_pods.append(repr((where, kind, one.anti_affinity, one.priority)))
                 mounts += [(where, uid)] if one.claims else []
-        assert sorted(told(view)) == sorted(residents)
+        assert sorted(told(view)) == sorted(assigned_pods)
         assert sorted(mounted(view)) == sorted(mounts)
         for at, name in enumerate(view.table.names):
             for resource in {*requested[name], *view.requested}:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_controller.decisions.codec import encode
-from leadline_controller.decisions.explanation import Account
+from leadline_controller.decisions.explanation import Explanation
 from leadline_controller.decisions.rows import Row, rule
 from leadline_controller.decisions.times import Moment, Now
 
@@ -49,6 +49,6 @@ class Machine:
             rule=rule("netsched", "higher", {"cpu": 3.0}),
             first=self.moment(),
             last=self.moment(),
-            account=encode(Account()),
+            explanation=encode(Explanation()),
         )
         return made._replace(**changed)

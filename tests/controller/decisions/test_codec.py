@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.decisions.codec import MOST_BYTES, decode, encode
-from leadline_controller.decisions.explanation import Account
+from leadline_controller.decisions.explanation import Explanation
 from leadline_controller.framework.view import Floats
 
 NAMES = st.text(max_size=8)
 
 
 @st.composite
-def accounts(draw: st.DrawFn) -> Account:
+def accounts(draw: st.DrawFn) -> Explanation:
     nodes = tuple(draw(st.lists(NAMES, max_size=6, unique=True)))
     numbers = st.floats(width=32, allow_infinity=False, allow_subnormal=False) | st.just(
         float("nan")
@@ -27,7 +27,7 @@ def accounts(draw: st.DrawFn) -> Account:
         return {name: column() for name in draw(st.lists(NAMES, max_size=3, unique=True))}
 
     reasons = st.lists(NAMES, min_size=1, max_size=3).map(tuple)
-    return Account(
+    return Explanation(
         nodes=nodes,
         total=column(),
         parts=columns(),
@@ -40,7 +40,7 @@ def accounts(draw: st.DrawFn) -> Account:
 
 
 @given(accounts())
-def test_an_account_comes_back_as_it_was(told: Account) -> None:
+def test_an_account_comes_back_as_it_was(told: Explanation) -> None:
     back = decode(encode(told))
     for name in ("nodes", "scored", "rejected", "failing", "reasons"):
         assert getattr(back, name) == getattr(told, name), name
@@ -53,12 +53,12 @@ def test_an_account_comes_back_as_it_was(told: Account) -> None:
 
 @given(st.lists(st.floats()))
 def test_what_is_told_before_it_is_kept_is_what_is_told_afterwards(total: list[float]) -> None:
-    live = Account(nodes=tuple(map(str, range(len(total)))), total=np.array(total))
+    live = Explanation(nodes=tuple(map(str, range(len(total)))), total=np.array(total))
     np.testing.assert_array_equal(decode(encode(live)).total, live.rounded().total)
 
 
 def test_short_numbers_come_back_as_they_were() -> None:
-    told = Account(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
+    told = Explanation(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
     assert decode(encode(told)).total.tolist() == [0.1, 139.95]
 
 
@@ -75,7 +75,7 @@ def test_what_is_packed_but_no_account_is_refused(inside: bytes) -> None:
 
 
 def test_an_account_that_lost_its_end_or_a_bit_is_refused() -> None:
-    whole = encode(Account(nodes=("n1",), total=np.array([1.0])))
+    whole = encode(Explanation(nodes=("n1",), total=np.array([1.0])))
     for at in range(len(whole)):
         with pytest.raises(ValueError, match="account"):
             decode(whole[:at])
@@ -152,9 +152,9 @@ def test_half_a_character_in_a_stored_account_is_replaced() -> None:
 
 def test_an_account_that_is_too_large_loses_its_reasons_first() -> None:
     many = {f"n{i}": (f"Filter: {i}" * 100,) for i in range(MOST_BYTES // 500)}
-    whole = Account(nodes=("n1",), total=np.ones(1), scored=1, rejected=9, reasons=many)
+    whole = Explanation(nodes=("n1",), total=np.ones(1), scored=1, rejected=9, reasons=many)
     told = decode(encode(whole))
     assert (told.nodes, told.rejected, told.reasons) == (("n1",), 9, {})
     names = tuple(f"{i:0200}" for i in range(MOST_BYTES // 150))
-    told = decode(encode(Account(nodes=names, total=np.ones(len(names)), scored=len(names))))
+    told = decode(encode(Explanation(nodes=names, total=np.ones(len(names)), scored=len(names))))
     assert (told.nodes, told.scored) == ((), len(names))

@@ -105,7 +105,7 @@ def test_an_outcome_is_of_the_last_decision_about_this_very_pod() -> None:
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all() -> None:
     machine, database = Machine(), opened(MEMORY)
-    unwritable = machine.row("b", account=None)
+    unwritable = machine.row("b", explanation=None)
     with pytest.raises(sqlite3.IntegrityError):
         database.write([machine.row("a"), unwritable], machine.now())
     assert names(database) == []
@@ -122,7 +122,7 @@ def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> Non
     database, noise = opened(path, MIB), random.Random(1)
     for turn in range(200):
         rows = [
-            machine.row(f"p{turn * 20 + i}", account=noise.randbytes(noise.randrange(3000)))
+            machine.row(f"p{turn * 20 + i}", explanation=noise.randbytes(noise.randrange(3000)))
             for i in range(20)
         ]
         database.write(rows, machine.now())
@@ -137,7 +137,9 @@ def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> Non
 def test_a_lower_bound_makes_the_file_smaller(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
     database = opened(path, 4 * MIB)
-    database.write([machine.row(f"p{i}", account=bytes(2000)) for i in range(1000)], machine.now())
+    database.write(
+        [machine.row(f"p{i}", explanation=bytes(2000)) for i in range(1000)], machine.now()
+    )
     database.close()
     assert size_of(path) > 2 * MIB
     database = opened(path, MIB)
@@ -150,7 +152,7 @@ def test_a_lower_bound_makes_the_file_smaller(tmp_path: Path) -> None:
 def test_one_decision_larger_than_the_bound_ends_nothing() -> None:
     machine, database = Machine(), opened(MEMORY, 64 * 1024)
     database.write([machine.row("a")], machine.now())
-    database.write([machine.row("huge", account=bytes(MIB))], machine.now())
+    database.write([machine.row("huge", explanation=bytes(MIB))], machine.now())
     database.write([machine.row("b")], machine.now())
     assert names(database)[-1:] == ["b"]
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, account
+from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, explanation
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import Node
@@ -41,7 +41,7 @@ def decided(cluster: ClusterView, strategy: type = NetSched, **wanted: Any) -> D
 def test_a_small_cluster_is_told_in_full() -> None:
     cluster = view([node("n1"), node("n2", unschedulable=True), node("n3", ready=False)])
     decision = decided(cluster)
-    told = account(decision, NOW_S, limit=64)
+    told = explanation(decision, NOW_S, limit=64)
     assert (told.scored, told.rejected) == (1, 2)
     assert told.nodes == ("n1",)
     assert {name: list(reasons) for name, reasons in told.reasons.items()} == decision.rejected()
@@ -51,7 +51,7 @@ def test_a_small_cluster_is_told_in_full() -> None:
 def test_of_many_the_best_are_kept_and_the_chosen_one_in_any_case() -> None:
     cluster = view([node(f"n{i}", cores=4 + i) for i in range(50)])
     decision = decided(cluster, KubeDefault)
-    whole, told = account(decision, NOW_S), account(decision, NOW_S, limit=8)
+    whole, told = explanation(decision, NOW_S), explanation(decision, NOW_S, limit=8)
     assert (whole.scored, told.scored, len(whole.nodes), len(told.nodes)) == (50, 50, 50, 8)
     assert decision.node in told.nodes
     totals = dict(zip(whole.nodes, whole.total, strict=True))
@@ -71,7 +71,7 @@ def test_a_chosen_node_that_is_not_among_the_best_is_kept_as_well() -> None:
     wanted = pod(requests={"cpu": "2"}, limits={"cpu": "2"})
     decision = decide(cluster, wanted, FILTERS, Dacs(lambda_s=100.0), Random(1))
     assert decision.node == "n31"
-    told = account(decision, NOW_S, limit=4)
+    told = explanation(decision, NOW_S, limit=4)
     assert "n31" in told.nodes
     assert len(told.nodes) == 4
 
@@ -81,14 +81,14 @@ def test_nodes_without_a_total_are_the_last_to_be_kept() -> None:
         [node(f"n{i}") for i in range(10)],
         metrics={"cpu_percent": [NAN] * 7 + [10.0, 20.0, 30.0]},
     )
-    told = account(decided(cluster), NOW_S, limit=3)
+    told = explanation(decided(cluster), NOW_S, limit=3)
     assert told.nodes == ("n7", "n8", "n9")
 
 
 def test_of_many_that_were_rejected_those_that_nearly_fit_are_kept() -> None:
     far = [node(f"far{i}", cores=1, unschedulable=True) for i in range(20)]
     near = [node(f"near{i}", cores=1) for i in range(20)]
-    told = account(decided(view([*far, *near]), requests={"cpu": "2"}), NOW_S, limit=8)
+    told = explanation(decided(view([*far, *near]), requests={"cpu": "2"}), NOW_S, limit=8)
     assert list(told.reasons) == [f"near{i}" for i in range(8)]
     assert told.rejected == 40
     assert told.failing == {"NodeUnschedulable": 20, "NodeResourcesFit": 40}
@@ -96,17 +96,17 @@ def test_of_many_that_were_rejected_those_that_nearly_fit_are_kept() -> None:
 
 def test_where_a_node_was_found_a_quarter_of_the_rejected_is_enough() -> None:
     nodes = [node("n0", cores=8), *(node(f"n{i}", cores=1) for i in range(1, 20))]
-    told = account(decided(view(nodes), requests={"cpu": "2"}), NOW_S, limit=8)
+    told = explanation(decided(view(nodes), requests={"cpu": "2"}), NOW_S, limit=8)
     assert (len(told.reasons), told.rejected) == (2, 19)
 
 
 def test_inputs_have_the_age_of_the_oldest_that_the_strategy_uses() -> None:
     cluster = measured([node("n1"), node("n2"), node("n3")])
-    told = account(decided(cluster), NOW_S)
+    told = explanation(decided(cluster), NOW_S)
     assert told.ages_s[REPORT].tolist() == [10.0, 10.0, 30.0]
     assert told.ages_s[BANDWIDTH].tolist() == [70.0, 70.0, 70.0]
     assert RTT not in told.ages_s
-    dacs = account(decided(cluster, Dacs), NOW_S)
+    dacs = explanation(decided(cluster, Dacs), NOW_S)
     assert dacs.ages_s[RTT].tolist() == [5.0, 15.0, 15.0]
     assert REPORT not in dacs.ages_s
 
@@ -115,21 +115,22 @@ def test_what_was_not_measured_has_no_age() -> None:
     cluster = measured([node("n1"), node("n2"), node("n3"), node("n4")])
     for name in METRICS:
         getattr(cluster.metrics, name)[0] = NAN
-    told = account(decided(cluster), NOW_S)
+    told = explanation(decided(cluster), NOW_S)
     assert np.isnan(told.ages_s[REPORT][0])
-    assert np.isnan(account(decided(cluster, Dacs), NOW_S).ages_s[RTT][3])
+    assert np.isnan(explanation(decided(cluster, Dacs), NOW_S).ages_s[RTT][3])
 
 
 @pytest.mark.parametrize("strategy", [NetSched, Dacs])
 def test_where_nobody_keeps_the_time_nothing_has_an_age(strategy: type) -> None:
     cluster = view([node("n1")], metrics={name: [50.0] for name in METRICS})
-    told = account(decided(cluster, strategy), NOW_S)
+    told = explanation(decided(cluster, strategy), NOW_S)
     assert all(np.isnan(column).all() for column in told.ages_s.values())
 
 
 def test_a_strategy_that_measures_nothing_has_no_inputs() -> None:
     assert (
-        account(decided(measured([node(f"n{i}") for i in range(3)]), KubeDefault), 1).ages_s == {}
+        explanation(decided(measured([node(f"n{i}") for i in range(3)]), KubeDefault), 1).ages_s
+        == {}
     )
 
 
@@ -138,6 +139,6 @@ def test_a_decision_without_its_basis_has_an_empty_account() -> None:
     light = decision.without_basis()
     assert (light.pod, light.node, light.why) == (decision.pod, decision.node, decision.why)
     assert (light.strategy, light.better) == (decision.strategy, decision.better)
-    assert account(light, NOW_S).nodes == ()
+    assert explanation(light, NOW_S).nodes == ()
     assert not light.has_basis
     assert decision.has_basis

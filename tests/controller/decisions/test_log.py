@@ -1,4 +1,4 @@
-from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog, Record
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog, DecisionRecord
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 
@@ -7,12 +7,12 @@ class Keeping:
     """A keeper that remembers what it is told."""
 
     def __init__(self) -> None:
-        self.settled_ones: list[Record] = []
+        self.settled_ones: list[DecisionRecord] = []
 
-    def decided(self, record: Record) -> None:
+    def decided(self, record: DecisionRecord) -> None:
         pass
 
-    def settled(self, record: Record) -> None:
+    def settled(self, record: DecisionRecord) -> None:
         self.settled_ones.append(record)
 
 

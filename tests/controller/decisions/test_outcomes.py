@@ -6,10 +6,10 @@ from leadline_controller.decisions.outcomes import learn
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
-    Listed,
     NodeChanged,
     PodChanged,
-    PodGone,
+    PodDeleted,
+    Relisted,
 )
 
 from tests.controller.decisions.test_log import decision
@@ -30,16 +30,16 @@ ON_N2 = "failed: the pod is on n2"
         (PodChanged(ELSEWHERE), FAILED, FAILED),
         (PodChanged(POD), PENDING, PENDING),
         (PodChanged(AGAIN), PENDING, PENDING),
-        (PodGone(POD), PENDING, GONE),
-        (PodGone(THERE), BOUND, BOUND),
-        (PodGone(POD), FAILED, FAILED),
-        (PodGone(AGAIN), PENDING, PENDING),
-        (Listed((), (THERE,)), PENDING, BOUND),
-        (Listed((), (ELSEWHERE,)), PENDING, ON_N2),
-        (Listed((), (POD,)), PENDING, PENDING),
-        (Listed((), (AGAIN,)), PENDING, GONE),
-        (Listed((), ()), PENDING, GONE),
-        (Listed((), ()), BOUND, BOUND),
+        (PodDeleted(POD), PENDING, GONE),
+        (PodDeleted(THERE), BOUND, BOUND),
+        (PodDeleted(POD), FAILED, FAILED),
+        (PodDeleted(AGAIN), PENDING, PENDING),
+        (Relisted((), (THERE,)), PENDING, BOUND),
+        (Relisted((), (ELSEWHERE,)), PENDING, ON_N2),
+        (Relisted((), (POD,)), PENDING, PENDING),
+        (Relisted((), (AGAIN,)), PENDING, GONE),
+        (Relisted((), ()), PENDING, GONE),
+        (Relisted((), ()), BOUND, BOUND),
         (NodeChanged(Node("n1")), PENDING, PENDING),
     ],
 )
@@ -54,6 +54,6 @@ def test_the_watch_has_the_last_word(change: ClusterChange, before: str, after: 
 
 def test_what_was_never_decided_is_nothing_to_learn_of() -> None:
     log = DecisionLog()
-    for change in (PodChanged(THERE), PodGone(POD), Listed((), (THERE,))):
+    for change in (PodChanged(THERE), PodDeleted(POD), Relisted((), (THERE,))):
         learn(log, change)
     assert list(log.all()) == []

@@ -6,14 +6,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from leadline_controller.decisions.explanation import account
-from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog, Told
+from leadline_controller.decisions.explanation import explanation
+from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog, DecisionView
 from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import PodGone
+from leadline_controller.framework.ports import PodDeleted
 from leadline_controller.strategies.dacs import Dacs
 
 from tests.controller.builders import node, pod, view
@@ -52,8 +52,8 @@ async def test_a_pod_that_went_is_not_pending_any_more(
         if written:
             await recorder.about("default/other")
         for name in ("stuck", "placed", "again", "unheard-of"):
-            learn(log, PodGone(deleted(name)))
-        learn(log, PodGone(Pod("default", "other", uid="another of that name")))
+            learn(log, PodDeleted(deleted(name)))
+        learn(log, PodDeleted(Pod("default", "other", uid="another of that name")))
         told = [await outcomes(recorder, name) for name in ("stuck", "other", "unheard-of")]
         assert told == [[GONE], [PENDING], []]
         assert await outcomes(recorder, "placed") == [BOUND]
@@ -94,9 +94,9 @@ async def test_a_decision_is_told_alike_from_memory_and_from_the_file(tmp_path: 
     (kept,) = await recorder.about(made.pod.key)
     record = log.get(made.pod.key)
     assert record is not None
-    live = Told.of(record, 2.0)
-    assert live.account.total.tolist() == kept.account.total.tolist()
-    assert live.account.total.tolist() != account(made, 1.0).total.tolist()
-    for name, column in live.account.parts.items():
-        assert column.tolist() == kept.account.parts[name].tolist()
+    live = DecisionView.of(record, 2.0)
+    assert live.explanation.total.tolist() == kept.explanation.total.tolist()
+    assert live.explanation.total.tolist() != explanation(made, 1.0).total.tolist()
+    for name, column in live.explanation.parts.items():
+        assert column.tolist() == kept.explanation.parts[name].tolist()
     await recorder.stop()

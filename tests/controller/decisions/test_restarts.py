@@ -21,8 +21,8 @@ from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
 from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.framework.ports import Listed
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.framework.ports import Relisted
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
 
 from tests.controller.decisions.test_log import decision
@@ -223,7 +223,7 @@ def test_after_a_power_cut_the_controller_goes_on_with_what_is_there(
 def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> None:
     async def decide_and_stop() -> None:
         settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
-        controller = Controller(settings, SimCluster())
+        controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
             for i in range(100):
                 controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), PENDING, {})
@@ -239,7 +239,7 @@ def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_pat
     names = ("here", "elsewhere", "deleted", "waiting")
 
     async def decide() -> None:
-        controller = Controller(settings, SimCluster())
+        controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
             for name in names:
                 controller.decisions.add(decision(name), controller.clock.now_s(), PENDING, {})
@@ -249,9 +249,9 @@ def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_pat
     async def outcomes() -> list[str]:
         on = {"here": "n1", "elsewhere": "n2", "waiting": None}
         pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
-        controller = Controller(settings, SimCluster())
+        controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
-            learn(controller.decisions, Listed((), tuple(pods)))
+            learn(controller.decisions, Relisted((), tuple(pods)))
         async with controller.remembering():
             return [
                 (await controller.history.about(f"default/{name}"))[0].outcome for name in names

@@ -204,7 +204,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 def through_a_full_disk(store: Store, machine: Machine) -> None:
     for i in range(50):
-        store.write([machine.row(f"p{i}", account=bytes(10_000))])
+        store.write([machine.row(f"p{i}", explanation=bytes(10_000))])
         machine.wait(1)
 
 
@@ -368,9 +368,9 @@ def test_an_account_with_a_flipped_bit_is_left_out_and_the_rest_told(
 ) -> None:
     path = tmp_path / "d.db"
     store = opened(path, machine)
-    store.write([machine.row("a", account=b"\x78\x9crubbish"), machine.row("b")])
+    store.write([machine.row("a", explanation=b"\x78\x9crubbish"), machine.row("b")])
     (told,) = store.about("default/a", 1)
-    assert (told.node, told.account.nodes) == ("n1", ())
+    assert (told.node, told.explanation.nodes) == ("n1", ())
     store.close()
 
 

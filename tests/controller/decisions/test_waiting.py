@@ -19,7 +19,7 @@ from leadline_controller.decisions.weight import weight_of_decision
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.joining import decisions_over
 
@@ -72,7 +72,7 @@ async def kept(
     finally:
         await recorder.stop()
     assert all(each[0].node == one.node for each, one in zip(told, decisions, strict=True) if each)
-    return [bool(each[0].account.nodes) for each in told if each]
+    return [bool(each[0].explanation.nodes) for each in told if each]
 
 
 async def test_past_the_bound_decisions_are_kept_without_their_scores(
@@ -107,7 +107,7 @@ async def test_what_was_written_makes_room(tmp_path: Path, monkeypatch: pytest.M
         for each in decisions:
             log.add(each, 0.0, PENDING, {})
             (told,) = await recorder.about(each.pod.key)
-            assert told.account.nodes
+            assert told.explanation.nodes
     finally:
         await recorder.stop()
 
@@ -162,7 +162,7 @@ async def test_a_file_that_hangs_is_not_waited_for_at_the_start(
 ) -> None:
     monkeypatch.setattr(recording, "_RESTORE_S", 0.05)
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
-    controller = wiring.Controller(settings, SimCluster())
+    controller = wiring.Controller(settings, MemoryCluster())
     async with controller.remembering():
         assert "going on without it" in caplog.text
         (decision,) = made(1, 1)

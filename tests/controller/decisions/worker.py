@@ -15,8 +15,8 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
-from leadline_controller.scheduling.scheduler import Placing
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.scheduling.scheduler import SchedulingProfile
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.wiring import Controller
 
@@ -31,7 +31,7 @@ def pod(name: str, cpu_milli: int = 0) -> Pod:
     return Pod("default", name, requests={CPU: cpu_milli, MEMORY: 2**20, PODS: 1})
 
 
-async def all_bound(cluster: SimCluster) -> None:
+async def all_bound(cluster: MemoryCluster) -> None:
     watch = cluster.watch()
     async for _ in watch:
         if all(each.node_name or each.name == "huge" for each in cluster.pods):
@@ -43,11 +43,11 @@ async def work(path: Path, address: str, name: str) -> None:
     settings = Settings(
         serve=ServeSettings(address), decisions=HistorySettings(path), warm_up_s=0.0
     )
-    cluster = SimCluster([node("n1", 4000), node("n2", 8000), node("small", 10)])
+    cluster = MemoryCluster([node("n1", 4000), node("n2", 8000), node("small", 10)])
     if name:
         cluster.put_pod(pod("huge", cpu_milli=64_000))
     controller = Controller(settings, cluster)
-    how = Placing(KubeDefault(), FILTERS, Random(1))
+    how = SchedulingProfile(KubeDefault(), FILTERS, Random(1))
     async with controller.remembering(), controller.serving("kube-default"):
         scheduling = asyncio.create_task(controller.scheduler(how).run())
         while not controller.state.listed:  # noqa: ASYNC110  # nothing tells of it

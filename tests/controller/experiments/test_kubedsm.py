@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.experiments.kubedsm import moments, run
-from leadline_controller.experiments.kubedsm.course import Course, run_through, start
+from leadline_controller.experiments.kubedsm.course import ScenarioRun, run_through, start
 from leadline_controller.experiments.kubedsm.methods import METHODS, EdgePreferred, kubedsm
 from leadline_controller.experiments.kubedsm.setting import (
     BY_LOAD,
@@ -73,7 +73,7 @@ def test_k8s_takes_an_edge_node_wherever_one_fits_and_spreads() -> None:
     assert [nodes.count(name) for name in ("N2", "N3", "N4", "N5")] == [5, 4, 5, 1]
 
 
-def counts(course: Course) -> dict[str, int]:
+def counts(course: ScenarioRun) -> dict[str, int]:
     return {s: sum(pod.labels["app"] == s for pod, _ in course.running) for s in SERVICES}
 
 
@@ -89,7 +89,7 @@ def test_scaling_asks_for_what_is_missing_and_takes_away_what_is_too_much(
     assert course.scale({"A": 1, "B": 1, "C": 1, "D": 2}).pending == []
     assert counts(course) == {"A": 1, "B": 1, "C": 1, "D": 2}
     assert course.view.requested_of(CPU).sum() == 7000
-    assert course.view.residents.node.size == 5
+    assert course.view.assigned_pods.node.size == 5
 
 
 def test_a_replica_set_gives_up_the_newest_on_the_node_with_most_of_them() -> None:

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
 from leadline_controller.framework.view import ClusterView
 
 from tests.controller.builders import GIB, node, pod, view
 
 
-def reasons(verdict: Verdict) -> list[str | None]:
+def reasons(verdict: FilterResult) -> list[str | None]:
     """Why each node is rejected, None where it passes."""
     return [None if passes else verdict.reason(i) for i, passes in enumerate(verdict.passes)]
 

@@ -52,8 +52,8 @@ NODES = zoned("a", "a", "b", None)
         ([], "", "n0 n1 n2 n3"),
     ],
 )
-def test_near_and_away(residents: list[Pod], near: str, away: str) -> None:
-    cluster = view(NODES, residents=residents, resources=NAMESPACES)
+def test_near_and_away(assigned_pods: list[Pod], near: str, away: str) -> None:
+    cluster = view(NODES, assigned_pods=assigned_pods, resources=NAMESPACES)
     assert passing("InterPodAffinity", cluster, wanting("podAffinity", term())) == near
     assert passing("InterPodAffinity", cluster, wanting("podAntiAffinity", term())) == away
 
@@ -70,10 +70,10 @@ def test_near_and_away(residents: list[Pod], near: str, away: str) -> None:
     ],
 )
 def test_the_first_of_a_group_that_wants_its_own_kind(
-    residents: list[Pod], labels: dict[str, str], expected: str
+    assigned_pods: list[Pod], labels: dict[str, str], expected: str
 ) -> None:
     first = wanting("podAffinity", term(), labels=labels)
-    assert passing("InterPodAffinity", view(NODES, residents=residents), first) == expected
+    assert passing("InterPodAffinity", view(NODES, assigned_pods=assigned_pods), first) == expected
 
 
 def test_one_pod_has_to_match_all_terms_of_an_affinity() -> None:
@@ -81,14 +81,14 @@ def test_one_pod_has_to_match_all_terms_of_an_affinity() -> None:
     wanted = wanting("podAffinity", term(), term(labelSelector=front))
     apart = [on("n0"), pod("f", labels={"tier": "front"}, nodeName="n0")]
     both = pod("b", labels={"app": "web", "tier": "front"}, nodeName="n2")
-    assert passing("InterPodAffinity", view(NODES, residents=apart), wanted) == ""
-    assert passing("InterPodAffinity", view(NODES, residents=[*apart, both]), wanted) == "n2"
+    assert passing("InterPodAffinity", view(NODES, assigned_pods=apart), wanted) == ""
+    assert passing("InterPodAffinity", view(NODES, assigned_pods=[*apart, both]), wanted) == "n2"
 
 
 def test_any_term_of_an_anti_affinity_is_enough() -> None:
     db = {"matchLabels": {"app": "db"}}
     wanted = wanting("podAntiAffinity", term(), term(labelSelector=db))
-    cluster = view(NODES, residents=[on("n0", "db")])
+    cluster = view(NODES, assigned_pods=[on("n0", "db")])
     assert passing("InterPodAffinity", cluster, wanted) == "n2 n3"
 
 
@@ -115,19 +115,19 @@ def test_any_term_of_an_anti_affinity_is_enough() -> None:
     ],
 )
 def test_namespaces(fields: dict[str, Any], near: str) -> None:
-    cluster = view(NODES, residents=[on("n0", namespace="blue")], resources=NAMESPACES)
+    cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")], resources=NAMESPACES)
     wanted = wanting("podAffinity", term(**fields))
     assert passing("InterPodAffinity", cluster, wanted) == near
 
 
 def test_where_a_namespace_is_not_known_a_pod_there_may_be_one_to_keep_away_from() -> None:
     blue = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
-    cluster = view(NODES, residents=[on("n0", namespace="blue")])
+    cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")])
     away = wanting("podAntiAffinity", term(**blue))
     assert passing("InterPodAffinity", cluster, away) == "n2 n3"
     assert passing("InterPodAffinity", cluster, wanting("podAffinity", term(**blue))) == ""
     guard = on("n0", "guard", affinity=requiring("podAntiAffinity", term(**blue)))
-    guarded = view(NODES, residents=[guard])
+    guarded = view(NODES, assigned_pods=[guard])
     assert passing("InterPodAffinity", guarded, pod(labels={"app": "web"})) == "n2 n3"
 
 
@@ -157,7 +157,7 @@ def test_a_residents_anti_affinity_holds_for_its_whole_domain(
     fields: dict[str, Any], labels: dict[str, str], namespace: str, expected: str
 ) -> None:
     guard = on("n1", "guard", affinity=requiring("podAntiAffinity", term(**fields)))
-    cluster = view(NODES, residents=[guard], resources=NAMESPACES)
+    cluster = view(NODES, assigned_pods=[guard], resources=NAMESPACES)
     wanted = pod(labels=labels, namespace=namespace)
     assert passing("InterPodAffinity", cluster, wanted) == expected
 
@@ -165,13 +165,13 @@ def test_a_residents_anti_affinity_holds_for_its_whole_domain(
 def test_preferred_affinity_turns_nobody_away() -> None:
     preferred = {"weight": 100, "podAffinityTerm": term()}
     soft = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
-    cluster = view(NODES, residents=[on("n0"), on("n2", affinity=soft)])
+    cluster = view(NODES, assigned_pods=[on("n0"), on("n2", affinity=soft)])
     assert passing("InterPodAffinity", cluster, pod(affinity=soft)) == "n0 n1 n2 n3"
 
 
 def test_each_refusal_says_whose_rule_it_is() -> None:
     guard = on("n2", "guard", affinity=requiring("podAntiAffinity", term()))
-    cluster = view(NODES, residents=[on("n0"), guard])
+    cluster = view(NODES, assigned_pods=[on("n0"), guard])
     affinity = {
         **requiring("podAffinity", term(labelSelector={})),
         **requiring("podAntiAffinity", term()),

@@ -32,7 +32,7 @@ NODES = zoned("a", "a", "b", "c", None)
 
 
 @pytest.mark.parametrize(
-    ("fields", "residents", "expected"),
+    ("fields", "assigned_pods", "expected"),
     [
         ({}, [], "n0 n1 n2 n3"),
         ({}, on("n0"), "n2 n3"),
@@ -55,20 +55,20 @@ NODES = zoned("a", "a", "b", "c", None)
         ({"topologyKey": "absent"}, [], ""),
     ],
 )
-def test_zones(fields: dict[str, Any], residents: list[Pod], expected: str) -> None:
-    cluster = view(NODES, residents=residents)
+def test_zones(fields: dict[str, Any], assigned_pods: list[Pod], expected: str) -> None:
+    cluster = view(NODES, assigned_pods=assigned_pods)
     assert passing("PodTopologySpread", cluster, wanting(constraint(**fields))) == expected
 
 
 def test_a_pod_that_does_not_match_its_own_constraint_adds_nothing() -> None:
-    cluster = view(NODES, residents=on("n0"))
+    cluster = view(NODES, assigned_pods=on("n0"))
     wanted = wanting(constraint(), app="db")
     assert passing("PodTopologySpread", cluster, wanted) == "n0 n1 n2 n3"
 
 
 def test_only_pods_with_the_same_value_of_the_label_keys_count() -> None:
     old = pod("old", labels={"app": "web", "rev": "1"}, nodeName="n0")
-    cluster = view(NODES, residents=[old])
+    cluster = view(NODES, assigned_pods=[old])
     assert passing("PodTopologySpread", cluster, wanting(constraint())) == "n2 n3"
     wanted = wanting(constraint(matchLabelKeys=["rev", "absent"]))
     assert passing("PodTopologySpread", cluster, wanted) == "n0 n1 n2 n3"
@@ -87,7 +87,7 @@ def test_nodes_that_the_pod_does_not_want(fields: dict[str, Any], expected: str)
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["c"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     wanted = wanting(constraint(**fields), affinity={"nodeAffinity": required})
-    cluster = view(NODES, residents=on("n0", "n2"))
+    cluster = view(NODES, assigned_pods=on("n0", "n2"))
     assert passing("PodTopologySpread", cluster, wanted) == expected
 
 
@@ -96,7 +96,7 @@ def test_nodes_that_the_pod_does_not_want(fields: dict[str, Any], expected: str)
 )
 def test_nodes_with_taints(fields: dict[str, Any], expected: str) -> None:
     nodes = [*NODES[:2], replace(NODES[2], taints=(Taint("t", "", "NoExecute"),))]
-    cluster = view(nodes, residents=on("n0"))
+    cluster = view(nodes, assigned_pods=on("n0"))
     assert passing("PodTopologySpread", cluster, wanting(constraint(**fields))) == expected
 
 
@@ -108,7 +108,7 @@ def test_every_constraint_has_to_hold_and_only_nodes_with_all_labels_count() -> 
         node("n3", labels={ZONE: "c"}),
     ]
     both = wanting(constraint(), constraint(topologyKey=RACK))
-    cluster = view(nodes, residents=[*on("n0"), *on("n3", "n3")])
+    cluster = view(nodes, assigned_pods=[*on("n0"), *on("n3", "n3")])
     # In zone c nobody has a rack, so its pods don't count; rack 1 has one pod, rack 2 none.
     assert reasons("PodTopologySpread", cluster, both) == {
         "n0": f"topology spread over {ZONE}: the skew would be 2, at most 1",
@@ -120,6 +120,6 @@ def test_every_constraint_has_to_hold_and_only_nodes_with_all_labels_count() -> 
 
 def test_schedule_anyway_turns_nobody_away() -> None:
     soft = wanting(constraint(whenUnsatisfiable="ScheduleAnyway", topologyKey="absent"))
-    assert passing("PodTopologySpread", view(NODES, residents=on("n0", "n0")), soft) == (
+    assert passing("PodTopologySpread", view(NODES, assigned_pods=on("n0", "n0")), soft) == (
         "n0 n1 n2 n3 n4"
     )

@@ -81,7 +81,7 @@ def test_disks_that_one_node_has_at_a_time(
     held: list[dict[str, Any]], wanted: list[dict[str, Any]], free: bool
 ) -> None:
     resident = pod("r", volumes=held, nodeName="n")
-    cluster = view([node("n"), node("m")], residents=[resident])
+    cluster = view([node("n"), node("m")], assigned_pods=[resident])
     reason = None if free else "a pod there has a disk that the pod needs for itself"
     assert reasons("VolumeRestrictions", cluster, pod(volumes=wanted)) == {"n": reason, "m": None}
 
@@ -97,7 +97,7 @@ def test_disks_that_one_node_has_at_a_time(
 def test_a_claim_for_one_pod_alone(mode: str, namespace: str, expected: str) -> None:
     resident = using("c", name="r", nodeName="n", namespace=namespace)
     alone = claim(volume="v", accessModes=[mode])
-    cluster = view([node("n"), node("m")], residents=[resident], resources=[alone, volume()])
+    cluster = view([node("n"), node("m")], assigned_pods=[resident], resources=[alone, volume()])
     assert passing("VolumeRestrictions", cluster, using("c")) == expected
 
 
@@ -121,7 +121,7 @@ THREE = [*handled("a"), *handled("b"), *handled("c"), storage_class()]
 
 
 @pytest.mark.parametrize(
-    ("count", "residents", "wanted", "fits"),
+    ("count", "assigned_pods", "wanted", "fits"),
     [
         (None, [on("n", "a", "b")], using("c"), True),
         (3, [on("n", "a", "b")], using("c"), True),
@@ -140,10 +140,10 @@ THREE = [*handled("a"), *handled("b"), *handled("c"), storage_class()]
     ],
 )
 def test_what_a_driver_can_hold(
-    count: int | None, residents: list[Pod], wanted: Pod, fits: bool
+    count: int | None, assigned_pods: list[Pod], wanted: Pod, fits: bool
 ) -> None:
     there = [*THREE, claim("unbound"), limit("n", count)]
-    cluster = view([node("n"), node("free")], residents=residents, resources=there)
+    cluster = view([node("n"), node("free")], assigned_pods=assigned_pods, resources=there)
     full = f"the node holds no more volumes of {CSI}, {count} at most"
     expected = {"n": None if fits else full, "free": None}
     assert reasons("NodeVolumeLimits", cluster, wanted) == expected
@@ -166,20 +166,20 @@ def attached(name: str, volume_name: str, driver: str = CSI) -> Resource:
 )
 def test_what_is_still_attached_counts(attachments: list[Resource], fits: bool) -> None:
     there = [*THREE, limit("n", 2), *attachments]
-    cluster = view([node("n")], residents=[on("n", "a")], resources=there)
+    cluster = view([node("n")], assigned_pods=[on("n", "a")], resources=there)
     assert (passing("NodeVolumeLimits", cluster, using("c")) == "n") is fits
 
 
 def test_only_the_drivers_of_the_pod_count() -> None:
     there = [*handled("a", "other.example.com"), *handled("c"), limit("n", 1)]
-    cluster = view([node("n")], residents=[on("n", "a")], resources=there)
+    cluster = view([node("n")], assigned_pods=[on("n", "a")], resources=there)
     assert passing("NodeVolumeLimits", cluster, using("c")) == "n"
 
 
 def test_disks_of_a_cloud_count_with_its_driver() -> None:
     ebs = "ebs.csi.aws.com"
     resident = pod("r", volumes=disk(EBS, volumeID="x"), nodeName="n")
-    cluster = view([node("n")], residents=[resident], resources=[limit("n", 1, ebs)])
+    cluster = view([node("n")], assigned_pods=[resident], resources=[limit("n", 1, ebs)])
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="y"))) == ""
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="x"))) == "n"
 
@@ -190,7 +190,7 @@ def test_nothing_is_counted_where_a_pod_has_another_pods_claim(driver: str) -> N
         pod("r", volumes=[{"name": "v", "ephemeral": {}}], nodeName="n"), uid="uid-r"
     )
     there = [*THREE, limit("n", 9, driver), claim("r-v")]
-    cluster = view([node("n")], residents=[ephemeral], resources=there)
+    cluster = view([node("n")], assigned_pods=[ephemeral], resources=there)
     assert reasons("NodeVolumeLimits", cluster, using("c")) == {
         "n": "a pod there mounts another pod's claim"
     }

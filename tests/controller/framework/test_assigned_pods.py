@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from leadline_controller.framework.assigned_pods import Interned, Residents, kind_of
+from leadline_controller.framework.assigned_pods import AssignedPods, Interned, kind_of
 from leadline_controller.framework.demands import AffinityTerm
 from leadline_controller.framework.model import Requirement
 from leadline_controller.framework.node_table import NodeTable
@@ -45,16 +45,16 @@ def test_what_is_remembered_does_not_grow_with_what_pods_ask() -> None:
 
 def test_residents_by_node() -> None:
     web, db = pod("w", labels={"app": "web"}), pod("d", labels={"app": "db"}, priority=7)
-    residents = Residents().with_pods([(web, 0), (db, 2), (web, 2)])
-    chosen = residents.of_kind("web", lambda kind: selects(WEB, kind.labels))
+    assigned_pods = AssignedPods().with_pods([(web, 0), (db, 2), (web, 2)])
+    chosen = assigned_pods.of_kind("web", lambda kind: selects(WEB, kind.labels))
     assert chosen.tolist() == [True, False, True]
-    assert residents.per_node(chosen, 4).tolist() == [1, 0, 1, 0]
-    assert residents.priority.tolist() == [0, 7, 0]
-    assert Residents().of_kind("web", lambda _: True).tolist() == []
+    assert assigned_pods.per_node(chosen, 4).tolist() == [1, 0, 1, 0]
+    assert assigned_pods.priority.tolist() == [0, 7, 0]
+    assert AssignedPods().of_kind("web", lambda _: True).tolist() == []
 
 
 def test_one_pod_more_leaves_the_others_alone() -> None:
-    before = Residents().with_pods([(pod("a"), 0)])
+    before = AssignedPods().with_pods([(pod("a"), 0)])
     after = before.with_pods([(pod("b", labels={"x": "y"}), 1)])
     assert (before.node.tolist(), after.node.tolist()) == ([0], [0, 1])
 
@@ -64,10 +64,12 @@ def test_anti_affinity_is_known_by_its_topology_keys() -> None:
     guard = pod(
         affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     )
-    residents = Residents().with_pods([(pod(), 0), (guard, 1)])
-    assert residents.aversions.topology_keys == {"zone"}
+    assigned_pods = AssignedPods().with_pods([(pod(), 0), (guard, 1)])
+    assert assigned_pods.aversions.topology_keys == {"zone"}
     wanted = AffinityTerm("zone", (), frozenset({"default"}))
-    assert residents.averse("zone", "x", lambda term: term == wanted).tolist() == [False, True]
+    assert assigned_pods.having_anti_affinity(
+        "zone", "x", lambda term: term == wanted
+    ).tolist() == [False, True]
 
 
 TABLE = NodeTable(

@@ -120,7 +120,7 @@ def test_a_move_makes_room_for_what_is_placed() -> None:
     assert decisions[0].node == "a"
     assert plan.moves == (move,)
     assert after.requested_of(CPU).tolist() == [2000, 0, 2000]
-    assert after.residents.node.tolist() == [2, 0]
+    assert after.assigned_pods.node.tolist() == [2, 0]
 
 
 def test_two_pods_may_change_places() -> None:
@@ -187,7 +187,7 @@ def test_leaving_a_node_undoes_being_placed_there() -> None:
     after = there.with_placement(mover, 0)
     assert fingerprint(after) != before
     back = after.without_placement(mover, 0)
-    assert back.residents.rows.tolist() == there.residents.rows.tolist()
+    assert back.assigned_pods.rows.tolist() == there.assigned_pods.rows.tolist()
     assert back.requested_of(CPU).tolist() == there.requested_of(CPU).tolist()
     assert back.requested_of(MEMORY).tolist() == there.requested_of(MEMORY).tolist()
     np.testing.assert_array_equal(back.bandwidth_requested_mbps, there.bandwidth_requested_mbps)

@@ -11,14 +11,14 @@ from leadline_controller.framework.cycle import (
     Better,
     Decision,
     Filter,
+    FilterResult,
     Scores,
-    Verdict,
     best,
     decide,
     decide_in_turn,
 )
 from leadline_controller.framework.model import CPU, PODS, Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, News
+from leadline_controller.framework.queueing_hints import ANYTHING, ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import ClusterView, Ints
 
@@ -47,9 +47,9 @@ class Preset:
 
 
 def only(*names: str) -> Filter:
-    def keep(view: ClusterView, _: Pod) -> Verdict:
+    def keep(view: ClusterView, _: Pod) -> FilterResult:
         passes = np.array([name in names for name in view.table.names], dtype=np.bool_)
-        return Verdict(passes, lambda i: f"{view.table.names[i]} is not liked")
+        return FilterResult(passes, lambda i: f"{view.table.names[i]} is not liked")
 
     return keep
 
@@ -112,7 +112,7 @@ def test_an_unknown_total_is_told_as_unknown_and_loses() -> None:
         (pod(annotations={"data-mb": "?"}), "annotation leadline.dev/data-mb: expected a number"),
         (pod(schedulingGates=[{"name": "g"}]), "the pod's scheduling gates hold it back"),
         (
-            pod(annotations={"user-node": "nowhere"}),
+            pod(annotations={"user-node": "unresolvable"}),
             "annotation leadline.dev/user-node: the cluster has no node 'nowhere'",
         ),
     ],
@@ -140,8 +140,8 @@ def test_best(total: list[float], better: Better, expected: list[int]) -> None:
 
 
 def test_each_pod_sees_what_the_ones_before_took() -> None:
-    def roomy(view: ClusterView, pod: Pod) -> Verdict:
-        return Verdict(view.free(CPU) >= pod.requests[CPU], lambda _: "full")
+    def roomy(view: ClusterView, pod: Pod) -> FilterResult:
+        return FilterResult(view.free(CPU) >= pod.requests[CPU], lambda _: "full")
 
     pods = [pod(f"p{i}", requests={"cpu": "3"}) for i in range(4)]
     taken = list(
@@ -158,16 +158,16 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
 
 
 def cured_by_eviction(*names: str) -> Filter:
-    def full(view: ClusterView, _: Pod) -> Verdict:
+    def full(view: ClusterView, _: Pod) -> FilterResult:
         could = np.array([name in names for name in view.table.names], dtype=np.bool_)
-        return Verdict(view.table.none(), lambda _: "full", evictable=could)
+        return FilterResult(view.table.none(), lambda _: "full", resolvable_by_preemption=could)
 
     return full
 
 
 def crowded(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str:
-    residents = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
-    cluster = view(NODES, residents=residents)
+    assigned_pods = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
+    cluster = view(NODES, assigned_pods=assigned_pods)
     named = {f"F{i}": test for i, test in enumerate(filters)}
     return decide(cluster, wanted, named, Preset(), Random(0)).why
 
@@ -197,8 +197,8 @@ def test_eviction_is_spoken_of_only_where_it_would_cure_everything() -> None:
 
 
 def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
-    def refusing(view: ClusterView, _: Pod) -> Verdict:
-        return Verdict.refused(view, "the claim is gone")
+    def refusing(view: ClusterView, _: Pod) -> FilterResult:
+        return FilterResult.refused(view, "the claim is gone")
 
     found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
     assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
@@ -206,26 +206,44 @@ def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
 
 
 def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
-    def hoping(hope: News, *, nowhere: bool = False, passing: int = 0) -> Filter:
-        def test(view: ClusterView, _: Pod) -> Verdict:
-            if nowhere:
-                return Verdict.refused(view, "no claim", hope)
-            return Verdict(np.arange(len(view)) < passing, lambda _: "no", hope=hope)
+    def hoping(requeue_on: ClusterEvent, *, unresolvable: bool = False, passing: int = 0) -> Filter:
+        def test(view: ClusterView, _: Pod) -> FilterResult:
+            if unresolvable:
+                return FilterResult.refused(view, "no claim", requeue_on)
+            return FilterResult(
+                np.arange(len(view)) < passing, lambda _: "no", requeue_on=requeue_on
+            )
 
         return test
 
-    def hope(**filters: Filter) -> News:
-        return run({"a": 1.0}, filters).hope
+    def requeue_on(**filters: Filter) -> ClusterEvent:
+        return run({"a": 1.0}, filters).requeue_on
 
-    some, most = hoping(News.ROOM, passing=2), hoping(News.PORTS, passing=1)
-    assert hope(a=hoping(News.ROOM), b=hoping(News.PORTS, passing=3)) == News.ROOM
-    assert hope(a=some, b=most, c=hoping(News.LABELS)) == News.ROOM | News.PORTS | News.LABELS
-    assert hope(a=hoping(News.ROOM), b=hoping(News.CLAIMS, nowhere=True)) == News.CLAIMS
-    assert hope(a=only()) == ANYTHING  # one that does not say
+    some, most = (
+        hoping(ClusterEvent.RESOURCES_FREED, passing=2),
+        hoping(ClusterEvent.PORTS_FREED, passing=1),
+    )
+    assert (
+        requeue_on(
+            a=hoping(ClusterEvent.RESOURCES_FREED), b=hoping(ClusterEvent.PORTS_FREED, passing=3)
+        )
+        == ClusterEvent.RESOURCES_FREED
+    )
+    assert (
+        requeue_on(a=some, b=most, c=hoping(ClusterEvent.LABELS))
+        == ClusterEvent.RESOURCES_FREED | ClusterEvent.PORTS_FREED | ClusterEvent.LABELS
+    )
+    assert (
+        requeue_on(
+            a=hoping(ClusterEvent.RESOURCES_FREED), b=hoping(ClusterEvent.CLAIMS, unresolvable=True)
+        )
+        == ClusterEvent.CLAIMS
+    )
+    assert requeue_on(a=only()) == ANYTHING  # one that does not say
 
 
 def test_without_nodes_a_pod_hopes_for_one() -> None:
-    assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).hope == News.NODES
+    assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).requeue_on == ClusterEvent.NODES
 
 
 def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
@@ -233,9 +251,12 @@ def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
     found = decide(cluster, using("c"), FILTERS, Preset({"b": 1.0}), Random(0))
     assert (found.node, found.volumes()) == ("b", VolumePlan("b", selects=("default/c",)))
     assert decide(cluster, pod(), FILTERS, Preset(), Random(0)).volumes() is None
-    nowhere = decide(cluster, using("gone"), FILTERS, Preset(), Random(0))
-    assert (nowhere.node, nowhere.volumes()) == (None, None)
-    assert nowhere.why == '0 of 3 nodes fit: VolumeBinding: persistentvolumeclaim "gone" not found'
+    unresolvable = decide(cluster, using("gone"), FILTERS, Preset(), Random(0))
+    assert (unresolvable.node, unresolvable.volumes()) == (None, None)
+    assert (
+        unresolvable.why
+        == '0 of 3 nodes fit: VolumeBinding: persistentvolumeclaim "gone" not found'
+    )
 
 
 def test_pods_placed_in_turn_see_each_other_and_each_others_volumes() -> None:

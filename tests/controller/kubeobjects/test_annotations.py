@@ -1,12 +1,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.framework.model import Hints
-from leadline_controller.kubeobjects.annotations import HintError, read_hints
+from leadline_controller.framework.model import PodAnnotations
+from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 
 
 def test_reads_every_annotation() -> None:
-    hints = read_hints(
+    hints = read_annotations(
         {
             "leadline.dev/user-node": "n1",
             "leadline.dev/data-mb": "0.75",
@@ -19,7 +19,7 @@ def test_reads_every_annotation() -> None:
             "kubectl.kubernetes.io/something": "y",
         }
     )
-    assert hints == Hints(
+    assert hints == PodAnnotations(
         user_node="n1",
         data_mb=0.75,
         bandwidth_mbps=3.0,
@@ -31,7 +31,7 @@ def test_reads_every_annotation() -> None:
 
 
 def test_no_annotations_say_nothing() -> None:
-    assert read_hints({}) == Hints()
+    assert read_annotations({}) == PodAnnotations()
 
 
 NUMBERS = ["data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-edge-ratio"]
@@ -41,14 +41,14 @@ NUMBERS = ["data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-e
 @pytest.mark.parametrize("text", ["", "much", "-1", "nan", "inf", "1e13", "-0.001", "1,5"])
 def test_a_number_that_cannot_be_read_names_the_annotation(key: str, text: str) -> None:
     with pytest.raises(
-        HintError, match=rf"^annotation leadline\.dev/{key}: expected a number from"
+        AnnotationError, match=rf"^annotation leadline\.dev/{key}: expected a number from"
     ):
-        read_hints({f"leadline.dev/{key}": text})
+        read_annotations({f"leadline.dev/{key}": text})
 
 
 def test_a_ratio_is_a_share() -> None:
-    with pytest.raises(HintError, match=r"leadline\.dev/qos-edge-ratio: expected a share"):
-        read_hints({"leadline.dev/qos-edge-ratio": "1.01"})
+    with pytest.raises(AnnotationError, match=r"leadline\.dev/qos-edge-ratio: expected a share"):
+        read_annotations({"leadline.dev/qos-edge-ratio": "1.01"})
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,19 @@ def test_a_ratio_is_a_share() -> None:
     ids=range(14),
 )
 def test_a_profile_that_cannot_be_read_names_the_annotation(text: str) -> None:
-    with pytest.raises(HintError, match=r"^annotation leadline\.dev/profile-ms") as caught:
-        read_hints({"leadline.dev/profile-ms": text})
+    with pytest.raises(AnnotationError, match=r"^annotation leadline\.dev/profile-ms") as caught:
+        read_annotations({"leadline.dev/profile-ms": text})
     assert len(str(caught.value)) < 300
 
 
 @given(st.sampled_from([*NUMBERS, "profile-ms", "user-node"]), st.text())
 def test_any_text_is_read_or_refused(key: str, text: str) -> None:
     try:
-        read = read_hints({f"leadline.dev/{key}": text}) != Hints() or text.strip()[:1] == "{"
+        read = (
+            read_annotations({f"leadline.dev/{key}": text}) != PodAnnotations()
+            or text.strip()[:1] == "{"
+        )
         refusal = None
-    except HintError as error:
+    except AnnotationError as error:
         refusal = str(error)
     assert read if refusal is None else f"leadline.dev/{key}" in refusal

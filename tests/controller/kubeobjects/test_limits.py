@@ -59,7 +59,7 @@ def test_one_that_is_on_a_node_still_counts_and_keeps_others_out_of_its_domains(
     assert resident.requests["cpu"] == 2000
     assert [term.topology_key for term in resident.anti_affinity] == [HOST]
     nodes = [node(name, labels={HOST: name}) for name in ("n1", "n2")]
-    verdict = inter_pod_affinity(view(nodes, residents=[resident]), pod("any"))
+    verdict = inter_pod_affinity(view(nodes, assigned_pods=[resident]), pod("any"))
     assert verdict.passes.tolist() == [False, True]
 
 

@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from leadline_controller.framework.ports import LeaseRecord, RefusedError, UnavailableError
-from leadline_controller.leaderelection.elector import Elector
-from leadline_controller.snapshot.manual_clock import SimClock
-from leadline_controller.snapshot.memory_lease import SimLease
+from leadline_controller.framework.ports import InvalidError, LeaseRecord, UnavailableError
+from leadline_controller.leaderelection.elector import LeaderElector
+from leadline_controller.snapshot.manual_clock import ManualClock
+from leadline_controller.snapshot.memory_lease import MemoryLease
 
 DEAD_TO_TAKEN_S = 12.5  # a look each 2.4 s at most, then the Lease's 10 s
 
 
-class SlowLease(SimLease):
+class SlowLease(MemoryLease):
     """Holds the answers back while the gate is closed; what was asked is done all the same."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class SlowLease(SimLease):
         return written
 
 
-class UnheardLease(SimLease):
+class UnheardLease(MemoryLease):
     """Tells nobody of what is written."""
 
     async def follow(self) -> AsyncGenerator[str, None]:
@@ -36,7 +36,7 @@ class UnheardLease(SimLease):
         yield ""
 
 
-class UnreadableLease(SimLease):
+class UnreadableLease(MemoryLease):
     """Can't be read for a while."""
 
     away = False
@@ -47,7 +47,7 @@ class UnreadableLease(SimLease):
         return await super().read()
 
 
-class SleepersClock(SimClock):
+class SleepersClock(ManualClock):
     """Of a machine that slept: the time went on, and nothing was done in it."""
 
     slept_s = 0.0
@@ -57,7 +57,9 @@ class SleepersClock(SimClock):
 
 
 @asynccontextmanager
-async def running(clock: SimClock, *electors: Elector) -> AsyncIterator[list["asyncio.Task[None]"]]:
+async def running(
+    clock: ManualClock, *electors: LeaderElector
+) -> AsyncIterator[list["asyncio.Task[None]"]]:
     tasks = [asyncio.create_task(elector.run()) for elector in electors]
     try:
         await clock.advance(0)
@@ -68,16 +70,16 @@ async def running(clock: SimClock, *electors: Elector) -> AsyncIterator[list["as
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def two(lease: SimLease, clock: SimClock) -> tuple[Elector, Elector]:
-    return Elector(lease, "a", clock), Elector(lease, "b", clock)
+def two(lease: MemoryLease, clock: ManualClock) -> tuple[LeaderElector, LeaderElector]:
+    return LeaderElector(lease, "a", clock), LeaderElector(lease, "b", clock)
 
 
-def leading(*electors: Elector) -> list[bool]:
+def leading(*electors: LeaderElector) -> list[bool]:
     return [elector.leads() for elector in electors]
 
 
 async def test_the_first_leads_for_as_long_as_it_lives() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a, b):
         for _ in range(100):
@@ -89,9 +91,9 @@ async def test_the_first_leads_for_as_long_as_it_lives() -> None:
 
 
 async def test_when_the_leader_dies_the_other_takes_over_within_fifteen_seconds() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     lease.steal("a", 10)
-    b = Elector(lease, "b", clock)
+    b = LeaderElector(lease, "b", clock)
     async with running(clock, b):
         await clock.advance(0.1)
         lease.steal("a", 10)  # its last renewal, as long before the next look as can be
@@ -104,7 +106,7 @@ async def test_when_the_leader_dies_the_other_takes_over_within_fifteen_seconds(
 
 
 async def test_a_clean_end_gives_the_lease_back_and_another_takes_it_at_once() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a) as (task,), running(clock, b):
         await clock.advance(5.2)
@@ -117,7 +119,7 @@ async def test_a_clean_end_gives_the_lease_back_and_another_takes_it_at_once() -
 
 
 async def test_one_that_stands_by_gives_nothing_back_at_its_end() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a):
         async with running(clock, b):
@@ -128,8 +130,8 @@ async def test_one_that_stands_by_gives_nothing_back_at_its_end() -> None:
 
 
 async def test_a_leader_that_can_not_renew_stops_before_another_starts() -> None:
-    lease, clock = SlowLease(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = SlowLease(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         await clock.advance(4)
         lease.gate.clear()
@@ -144,8 +146,8 @@ async def test_a_leader_that_can_not_renew_stops_before_another_starts() -> None
 
 
 async def test_one_that_slept_past_its_lease_does_not_lead_when_it_wakes() -> None:
-    lease, clock, sleeper = SimLease(), SimClock(), SleepersClock()
-    a, b = Elector(lease, "a", sleeper), Elector(lease, "b", clock)
+    lease, clock, sleeper = MemoryLease(), ManualClock(), SleepersClock()
+    a, b = LeaderElector(lease, "a", sleeper), LeaderElector(lease, "b", clock)
     async with running(sleeper, a), running(clock, b):
         await clock.advance(13)
         sleeper.slept_s = 13
@@ -156,13 +158,13 @@ async def test_one_that_slept_past_its_lease_does_not_lead_when_it_wakes() -> No
         assert a.holder() == "b"
 
 
-@pytest.mark.parametrize(("kind", "noticed_s"), [(SimLease, 0.1), (UnheardLease, 2)])
+@pytest.mark.parametrize(("kind", "noticed_s"), [(MemoryLease, 0.1), (UnheardLease, 2)])
 async def test_a_stolen_lease_is_noticed_and_waited_for(
-    kind: type[SimLease], noticed_s: float
+    kind: type[MemoryLease], noticed_s: float
 ) -> None:
     """At once where it is heard of, else at the next renewal."""
-    lease, clock = kind(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = kind(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         lease.steal("thief", 10)
         await clock.advance(noticed_s)
@@ -174,15 +176,15 @@ async def test_a_stolen_lease_is_noticed_and_waited_for(
 
 
 async def test_however_often_the_lease_is_written_over_it_is_looked_at_now_and_then() -> None:
-    class Counting(SimLease):
+    class Counting(MemoryLease):
         reads = 0
 
         async def read(self) -> LeaseRecord | None:
             self.reads += 1
             return await super().read()
 
-    lease, clock = Counting(), SimClock()
-    async with running(clock, Elector(lease, "a", clock)):
+    lease, clock = Counting(), ManualClock()
+    async with running(clock, LeaderElector(lease, "a", clock)):
         for number in range(100):
             lease.steal(f"thief-{number}", 10)
             await clock.advance(0.01)
@@ -190,8 +192,8 @@ async def test_however_often_the_lease_is_written_over_it_is_looked_at_now_and_t
 
 
 async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -> None:
-    lease, clock = UnreadableLease(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = UnreadableLease(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         lease.steal("thief", 10)
         lease.away = True
@@ -203,14 +205,14 @@ async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -
 
 
 async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_anew() -> None:
-    class Watched(SimLease):
+    class Watched(MemoryLease):
         async def read(self) -> LeaseRecord | None:
             led.append(a.leads())
             return await super().read()
 
     led: list[bool] = []
-    lease, clock = Watched(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = Watched(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         assert a.leads()
         lease.steal("thief", 10)
@@ -219,8 +221,8 @@ async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_an
 
 
 async def test_a_lease_that_was_deleted_is_made_again() -> None:
-    lease, clock = SimLease(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = MemoryLease(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         lease.remove()
         await clock.advance(2)
@@ -229,13 +231,13 @@ async def test_a_lease_that_was_deleted_is_made_again() -> None:
         assert lease.record.holder == "a"
 
 
-@pytest.mark.parametrize("error", [UnavailableError("500: no"), RefusedError("403: no right")])
+@pytest.mark.parametrize("error", [UnavailableError("500: no"), InvalidError("403: no right")])
 async def test_trouble_is_borne_while_the_lease_lasts(
-    error: UnavailableError | RefusedError, caplog: pytest.LogCaptureFixture
+    error: UnavailableError | InvalidError, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    lease, clock = SimLease(), SimClock()
-    a = Elector(lease, "a", clock)
+    lease, clock = MemoryLease(), ManualClock()
+    a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         for _ in range(3):
             lease.fail_next(error)
@@ -258,7 +260,7 @@ async def test_trouble_is_borne_while_the_lease_lasts(
 
 
 async def test_who_waits_for_its_turn_is_woken_when_it_leads() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a) as (task,), running(clock, b):
         turn = asyncio.create_task(b.wait())
@@ -270,8 +272,8 @@ async def test_who_waits_for_its_turn_is_woken_when_it_leads() -> None:
 
 
 async def test_of_many_that_find_it_free_one_leads() -> None:
-    lease, clock = SimLease(), SimClock()
-    many = [Elector(lease, f"c{i}", clock) for i in range(20)]
+    lease, clock = MemoryLease(), ManualClock()
+    many = [LeaderElector(lease, f"c{i}", clock) for i in range(20)]
     async with running(clock, *many):
         assert sum(leading(*many)) == 1
         lease.steal("dead", 10)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.ports import LeaseRecord
-from leadline_controller.leaderelection.lease import ALONE, Election, LeaseTiming
+from leadline_controller.leaderelection.lease import SOLE_LEADER, LeaseTiming, ObservedLease
 
 TIMING = LeaseTiming(duration_s=10, renew_deadline_s=7, retry_s=2, margin_s=1)
 
@@ -15,13 +15,13 @@ def lease(holder: str, renewed: str = "1", duration_s: int = 10) -> LeaseRecord:
     return LeaseRecord(holder, duration_s, "0", renewed, 0, f"version-{renewed}")
 
 
-def me() -> Election:
-    return Election("me", TIMING)
+def me() -> ObservedLease:
+    return ObservedLease("me", TIMING)
 
 
 def test_who_knows_nothing_may_write_and_does_not_lead() -> None:
-    election = me()
-    assert (election.may_write(0), election.leads(0), election.left_s(0) > 0) == (
+    observed = me()
+    assert (observed.may_write(0), observed.leads(0), observed.left_s(0) > 0) == (
         True,
         False,
         False,
@@ -29,74 +29,74 @@ def test_who_knows_nothing_may_write_and_does_not_lead() -> None:
 
 
 def test_a_leader_counts_from_when_it_began_to_ask() -> None:
-    election = me()
-    election.wrote(lease("me"), asked_s=100)
-    assert election.leads(106.9)
-    assert not election.leads(107)
-    assert election.left_s(100) == 9
-    assert election.left_s(109) == 0
+    observed = me()
+    observed.renewed(lease("me"), asked_s=100)
+    assert observed.leads(106.9)
+    assert not observed.leads(107)
+    assert observed.left_s(100) == 9
+    assert observed.left_s(109) == 0
 
 
 def test_a_follower_counts_from_when_it_saw_the_lease_change() -> None:
-    election = me()
-    election.saw(lease("other", "1"), 50)
-    election.saw(lease("other", "1"), 58)
-    assert not election.may_write(59.9)
-    assert election.may_write(60)
-    election.saw(lease("other", "2"), 60)
-    assert not election.may_write(69.9)
-    assert not election.leads(60)
+    observed = me()
+    observed.observe(lease("other", "1"), 50)
+    observed.observe(lease("other", "1"), 58)
+    assert not observed.may_write(59.9)
+    assert observed.may_write(60)
+    observed.observe(lease("other", "2"), 60)
+    assert not observed.may_write(69.9)
+    assert not observed.leads(60)
 
 
 def test_how_long_a_lease_holds_is_the_holders_word() -> None:
-    election = me()
-    election.saw(lease("other", duration_s=30), 0)
-    assert not election.may_write(29)
-    assert election.may_write(30)
+    observed = me()
+    observed.observe(lease("other", duration_s=30), 0)
+    assert not observed.may_write(29)
+    assert observed.may_write(30)
 
 
 def test_a_label_on_the_lease_is_no_renewal() -> None:
-    election = me()
-    election.saw(lease("other"), 0)
-    election.saw(replace(lease("other"), version="another"), 9)
-    assert election.may_write(10)
-    assert election.record is not None
-    assert election.record.version == "another"
+    observed = me()
+    observed.observe(lease("other"), 0)
+    observed.observe(replace(lease("other"), version="another"), 9)
+    assert observed.may_write(10)
+    assert observed.record is not None
+    assert observed.record.version == "another"
 
 
 @pytest.mark.parametrize("record", [lease("other", "2"), lease("", "2"), None])
 def test_who_sees_that_the_lease_is_not_its_own_leads_no_longer(record: LeaseRecord | None) -> None:
-    election = me()
-    election.wrote(lease("me"), asked_s=0)
-    assert election.leads(1)
-    election.saw(record, 1)
-    assert not election.leads(1)
-    assert election.left_s(1) <= 0
+    observed = me()
+    observed.renewed(lease("me"), asked_s=0)
+    assert observed.leads(1)
+    observed.observe(record, 1)
+    assert not observed.leads(1)
+    assert observed.left_s(1) <= 0
 
 
 def test_seeing_ones_own_name_neither_makes_nor_ends_a_leader() -> None:
     """A write of which only the answer was lost: nobody knows since when it holds."""
-    election = me()
-    election.saw(lease("me"), 5)
-    assert not election.leads(5)
-    assert election.may_write(5)
-    election.wrote(lease("me", "2"), asked_s=6)
-    election.saw(lease("me", "2"), 8)
-    assert election.leads(8)
+    observed = me()
+    observed.observe(lease("me"), 5)
+    assert not observed.leads(5)
+    assert observed.may_write(5)
+    observed.renewed(lease("me", "2"), asked_s=6)
+    observed.observe(lease("me", "2"), 8)
+    assert observed.leads(8)
 
 
 def test_released_or_missing_it_is_free_at_once() -> None:
     for record in (lease("", "3", duration_s=1), None):
-        election = me()
-        election.saw(lease("other"), 0)
-        election.saw(record, 1)
-        assert election.may_write(1)
+        observed = me()
+        observed.observe(lease("other"), 0)
+        observed.observe(record, 1)
+        assert observed.may_write(1)
 
 
 def test_pauses() -> None:
     leader, follower = me(), me()
-    leader.wrote(lease("me"), asked_s=0)
-    follower.saw(lease("other"), 0)
+    leader.renewed(lease("me"), asked_s=0)
+    follower.observe(lease("other"), 0)
     assert leader.pause_s(0, chance=1) == 2
     assert follower.pause_s(0, chance=0) == 2
     assert follower.pause_s(0, chance=1) == 2.4
@@ -128,11 +128,11 @@ def test_what_a_leader_began_is_over_before_another_may_begin(
 ) -> None:
     """In true time, however far the clocks are apart, and if the leader's is a tenth slow."""
     leaders_s, followers_s = clocks
-    leader, follower = Election("a", TIMING), Election("b", TIMING)
-    leader.wrote(lease("a"), asked_s * speed + leaders_s)
+    leader, follower = ObservedLease("a", TIMING), ObservedLease("b", TIMING)
+    leader.renewed(lease("a"), asked_s * speed + leaders_s)
     # The server wrote it at some time after it was asked, and the follower saw it later still.
     seen_s = asked_s + seen_after_s
-    follower.saw(lease("a"), seen_s + followers_s)
+    follower.observe(lease("a"), seen_s + followers_s)
     began_s = asked_s + answer_s
     left_s = leader.left_s(began_s * speed + leaders_s)
     if leader.leads(began_s * speed + leaders_s):
@@ -141,6 +141,6 @@ def test_what_a_leader_began_is_over_before_another_may_begin(
 
 
 async def test_alone_one_always_leads() -> None:
-    assert ALONE.leads()
-    assert ALONE.left_s() == float("inf")
-    await ALONE.wait()
+    assert SOLE_LEADER.leads()
+    assert SOLE_LEADER.left_s() == float("inf")
+    await SOLE_LEADER.wait()

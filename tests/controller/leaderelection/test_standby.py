@@ -3,26 +3,26 @@
 import asyncio
 
 from leadline_controller.framework.ports import NotLeadingError
-from leadline_controller.leaderelection.elector import Elector
+from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
-from leadline_controller.snapshot.manual_clock import SimClock
-from leadline_controller.snapshot.memory_lease import SimLease
+from leadline_controller.snapshot.manual_clock import ManualClock
+from leadline_controller.snapshot.memory_lease import MemoryLease
 
 from tests.controller.leaderelection.test_elector import running
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
 
-def candidate(cluster: CountingCluster, lease: SimLease, clock: SimClock, name: str) -> Stage:
-    return Stage(cluster, clock=clock, leadership=Elector(lease, name, clock))
+def candidate(cluster: CountingCluster, lease: MemoryLease, clock: ManualClock, name: str) -> Stage:
+    return Stage(cluster, clock=clock, leadership=LeaderElector(lease, name, clock))
 
 
-def elector(stage: Stage) -> Elector:
-    assert isinstance(stage.leadership, Elector)
+def elector(stage: Stage) -> LeaderElector:
+    assert isinstance(stage.leadership, LeaderElector)
     return stage.leadership
 
 
 async def test_standing_by_it_knows_everything_and_does_nothing() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     lease.steal("other", 10)
     cluster = CountingCluster([node("n1"), node("n2")], [pod("a"), pod("huge", cpu=90_000)])
     stage = candidate(cluster, lease, clock, "me")
@@ -38,7 +38,7 @@ async def test_standing_by_it_knows_everything_and_does_nothing() -> None:
 
 
 async def test_of_two_only_one_binds_and_the_other_takes_over() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     cluster = CountingCluster([node("n1")])
     first, second = (candidate(cluster, lease, clock, name) for name in ("a", "b"))
     async with (
@@ -78,7 +78,7 @@ async def test_a_pod_whose_binding_came_too_late_is_kept_without_a_word() -> Non
 
 async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
     """Bindings that hang fill all slots; what comes free after the deadline is left alone."""
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
     cluster = CountingCluster([node("n1", cpu=90_000, pods=1000)], pods)
     cluster.gate.clear()
@@ -97,7 +97,7 @@ async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
 
 
 async def test_ending_while_it_stands_by_hangs_on_nothing() -> None:
-    lease, clock = SimLease(), SimClock()
+    lease, clock = MemoryLease(), ManualClock()
     lease.steal("other", 1000)
     stage = candidate(CountingCluster([node("n1")], [pod("a")]), lease, clock, "me")
     async with running(clock, elector(stage)), stage.running() as task:

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork, ProbeLimits
-from leadline_controller.probing.scheduler import LeaseSender, Prober, Probing
-from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 from leadline_wire import topics
@@ -52,8 +52,10 @@ class Scene:
         self.fleet = Fleet()
         self.sent = Sent()
         self.nodes: dict[str, Node] = {}
-        probing = Probing(LIMITS, anchors)
-        self.prober = Prober(self.fleet.state, self.sent, probing, lambda: self.nodes)
+        probing = ProbeSettings(LIMITS, anchors)
+        self.probe_scheduler = ProbeScheduler(
+            self.fleet.state, self.sent, probing, lambda: self.nodes
+        )
         for name in names:
             self.born(name)
 
@@ -63,7 +65,7 @@ class Scene:
         self.nodes[name] = Node(name, addresses=(address,))
         agent = Agent(name, address=address, probes=probes)
         self.fleet.state.birth(agent, self.fleet.stamp(name))
-        self.prober.on_birth(name)
+        self.probe_scheduler.on_birth(name)
 
 
 def test_a_lease_travels_no_longer_than_the_plan_allows() -> None:
@@ -73,34 +75,34 @@ def test_a_lease_travels_no_longer_than_the_plan_allows() -> None:
 def test_ping_leases_are_renewed_well_before_they_end() -> None:
     scene = Scene("n1", "n2", "n3")
     assert scene.sent.pinged() == []
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     assert scene.sent.pinged() == ["n1", "n2", "n3"]
-    scene.prober.tick(19.9)
+    scene.probe_scheduler.tick(19.9)
     assert scene.sent.pinged() == []
-    scene.prober.tick(20.0)
+    scene.probe_scheduler.tick(20.0)
     assert scene.sent.pinged() == ["n1", "n2", "n3"]
 
 
 def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
     scene = Scene("n1", "n2")
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     scene.sent.pinged()
     scene.born("n2")
-    scene.prober.tick(1.0)
+    scene.probe_scheduler.tick(1.0)
     assert scene.sent.pinged() == ["n2"]
 
 
 def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end() -> None:
     scene = Scene("n1", "n2")
-    scene.prober.tick(0.0)
-    scene.prober.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
+    scene.probe_scheduler.tick(0.0)
+    scene.probe_scheduler.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
     scene.sent.pinged()
     scene.sent.tests.clear()
-    scene.prober.take_over(100.0)
-    scene.prober.tick(100.0)
+    scene.probe_scheduler.take_over(100.0)
+    scene.probe_scheduler.tick(100.0)
     assert scene.sent.pinged() == ["n1", "n2"]
     assert scene.sent.tests == []
-    scene.prober.tick(100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1)
+    scene.probe_scheduler.tick(100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1)
     assert len(scene.sent.tests) == 2
 
 
@@ -112,7 +114,7 @@ def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
         scene.fleet.stamp("kept", retained=True),
     )
     scene.fleet.state.status("n3", BOOT_ID, 1, online=False)
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     assert [(node, [p.node for p in work.peers]) for node, work in scene.sent.pings] == [
         ("n1", ["n2"]),
         ("n2", ["n1"]),
@@ -123,31 +125,31 @@ def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
 def test_only_boards_with_iperf3_are_tested() -> None:
     scene = Scene("n1", "n3")
     scene.born("n2", probes=("icmp",))
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     assert [node for node, _ in scene.sent.tests] == ["n3", "n1"]
     assert scene.sent.pinged() == ["n1", "n2", "n3"]
 
 
 def test_one_test_at_a_time_and_only_its_client_ends_it() -> None:
     scene = Scene("n1", "n2", "n3", anchors=("n3",))
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     (server, serving), (client, _) = scene.sent.tests
     assert (server, client) == ("n3", "n1")
-    scene.prober.tick(10.0)
-    scene.prober.on_bandwidth(server, serving.lease_id)
-    scene.prober.on_bandwidth("n2", serving.lease_id)
-    scene.prober.on_bandwidth(client, "another-1")
-    scene.prober.tick(11.0)
+    scene.probe_scheduler.tick(10.0)
+    scene.probe_scheduler.on_bandwidth(server, serving.lease_id)
+    scene.probe_scheduler.on_bandwidth("n2", serving.lease_id)
+    scene.probe_scheduler.on_bandwidth(client, "another-1")
+    scene.probe_scheduler.tick(11.0)
     assert len(scene.sent.tests) == 2
-    scene.prober.on_bandwidth(client, serving.lease_id)
-    scene.prober.tick(12.0)
+    scene.probe_scheduler.on_bandwidth(client, serving.lease_id)
+    scene.probe_scheduler.tick(12.0)
     assert [node for node, _ in scene.sent.tests[2:]] == ["n3", "n2"]
 
 
 def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
     first, second = Scene("n1", "n2"), Scene("n1", "n2")
     for scene in (first, second):
-        scene.prober.tick(0.0)
+        scene.probe_scheduler.tick(0.0)
     assert first.sent.tests[0][1].lease_id != second.sent.tests[0][1].lease_id
 
 
@@ -160,7 +162,7 @@ def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why
     scene = Scene("n1", "n2", "liar")
     scene.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
     for now_s in range(0, 300, 10):
-        scene.prober.tick(float(now_s))
+        scene.probe_scheduler.tick(float(now_s))
     assert {node for node, _ in (*scene.sent.pings, *scene.sent.tests)} == {"n1", "n2"}
     peers = {peer.node for _, work in scene.sent.pings for peer in work.peers}
     assert peers == {"n1", "n2"}
@@ -178,20 +180,20 @@ def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
     scene = Scene("n1")
     for turn in range(100):
         scene.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
-        scene.prober.tick(float(turn))
+        scene.probe_scheduler.tick(float(turn))
     assert len(caplog.records) == 1
 
 
 def test_only_nodes_of_the_cluster_are_probed() -> None:
     scene = Scene("n1", "n2", "phantom")
     del scene.nodes["phantom"]
-    scene.prober.tick(0.0)
+    scene.probe_scheduler.tick(0.0)
     assert scene.sent.pinged() == ["n1", "n2"]
 
 
 def test_nothing_is_probed_while_nobody_knows_the_nodes() -> None:
     fleet, sent = Fleet("n1", "n2"), Sent()
-    Prober(fleet.state, sent, Probing(LIMITS), lambda: None).tick(0.0)
+    ProbeScheduler(fleet.state, sent, ProbeSettings(LIMITS), lambda: None).tick(0.0)
     assert (sent.pings, sent.tests) == ([], [])
 
 
@@ -199,7 +201,7 @@ def test_thousands_of_ping_leases_do_not_go_out_at_once() -> None:
     scene = Scene(*(f"n{i:04}" for i in range(2000)))
     sent = []
     for tick in range(60):
-        scene.prober.tick(tick / 2)
+        scene.probe_scheduler.tick(tick / 2)
         sent.append(len(scene.sent.pinged()))
     assert max(sent) == 100
     assert sum(sent[:40]) >= 2000  # all have one before the first is due again
@@ -215,9 +217,9 @@ class Answers:
     def __init__(self) -> None:
         self.scene = Scene("n1", "n2")
         self.state = self.scene.fleet.state
-        self.folder = Folder(CLUSTER, self.state, self.scene.prober)
+        self.folder = TelemetryIngestor(CLUSTER, self.state, self.scene.probe_scheduler)
         self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
-        self.scene.prober.tick(100.0)
+        self.scene.probe_scheduler.tick(100.0)
         self.lease = next(work for _, work in self.scene.sent.tests if work.role == "client")
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
@@ -258,10 +260,10 @@ def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() 
 
 def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
     answers = Answers()
-    answers.scene.prober.stand_by(150.0)
-    assert answers.scene.prober.pinged_by("n1") == {"n2"}
-    answers.scene.prober.stand_by(1000.0)
-    assert answers.scene.prober.pinged_by("n1") == set()
+    answers.scene.probe_scheduler.stand_by(150.0)
+    assert answers.scene.probe_scheduler.pinged_by("n1") == {"n2"}
+    answers.scene.probe_scheduler.stand_by(1000.0)
+    assert answers.scene.probe_scheduler.pinged_by("n1") == set()
     n1 = answers.boards["n1"]
     answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
     assert answers.known() == []
@@ -310,8 +312,10 @@ class Bench:
 
         nodes = {name: Node(name, addresses=("192.0.2.1",)) for name in ("n1", "n2", "n3")}
         sender = LeaseSender(CLUSTER, publish)
-        self.prober = Prober(self.state, sender, Probing(QUICK), lambda: nodes)
-        folder = Folder(CLUSTER, self.state, self.prober)
+        self.probe_scheduler = ProbeScheduler(
+            self.state, sender, ProbeSettings(QUICK), lambda: nodes
+        )
+        folder = TelemetryIngestor(CLUSTER, self.state, self.probe_scheduler)
         settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
         self.session = BrokerSession(settings, folder)
         self.pings: Counter[str] = Counter()
@@ -334,7 +338,7 @@ class Bench:
 
     def _tick(self) -> None:
         while not self._over.wait(0.05):
-            self.prober.tick(time.monotonic())
+            self.probe_scheduler.tick(time.monotonic())
 
     @contextmanager
     def board(self, broker: Broker, name: str) -> Iterator[WireClient]:

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from leadline_controller.api.extender_protocol import read_question
+from leadline_controller.api.extender_protocol import read_extender_args
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.ports import Listed
-from leadline_controller.scheduling.extender_args import Question
-from leadline_controller.scheduling.extender_service import Adviser, Advising
-from leadline_controller.snapshot.manual_clock import SimClock
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.framework.ports import Relisted
+from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.snapshot.manual_clock import ManualClock
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -51,8 +51,8 @@ def args(
 
 def asked(
     pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
-) -> Question:
-    return read_question(args(pod, names, nodes))
+) -> ExtenderArgs:
+    return read_extender_args(args(pod, names, nodes))
 
 
 class Scene:
@@ -67,14 +67,14 @@ class Scene:
         warm_up_s: float = 0.0,
         expected_s: float = 60.0,
         unsure_s: float = 0.05,
-        cluster: SimCluster | None = None,
+        cluster: MemoryCluster | None = None,
     ) -> None:
-        self.cluster = cluster or SimCluster(nodes)
-        self.clock = SimClock()
+        self.cluster = cluster or MemoryCluster(nodes)
+        self.clock = ManualClock()
         self.state = ClusterState()
         self.telemetry = TelemetryState(TimesToLive())
         self.decisions = DecisionLog()
-        how = Advising(
+        how = ExtenderProfile(
             strategy or Dacs(alpha=0.0),
             FILTERS if every_filter else OWN_FILTERS,
             OWN_FILTERS,
@@ -83,7 +83,7 @@ class Scene:
             whole=every_filter,
             warm_up_s=warm_up_s,
         )
-        self.adviser = Adviser(
+        self.extender_service = ExtenderService(
             *(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock),
             expected_s=expected_s,
             unsure_s=unsure_s,
@@ -91,12 +91,12 @@ class Scene:
 
     def list(self) -> None:
         """What the watch begins with."""
-        self.hear(Listed(tuple(self.cluster.nodes), tuple(self.cluster.pods)))
+        self.hear(Relisted(tuple(self.cluster.nodes), tuple(self.cluster.pods)))
 
     def hear(self, change: Any) -> None:
         """A change comes over the watch."""
         self.state.apply(change)
-        self.adviser.heard(change)
+        self.extender_service.heard(change)
 
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")

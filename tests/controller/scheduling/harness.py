@@ -13,15 +13,15 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import Leadership, PodEvent
-from leadline_controller.leaderelection.lease import ALONE
-from leadline_controller.scheduling.scheduler import Placing, Scheduler
-from leadline_controller.snapshot.manual_clock import SimClock
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
+from leadline_controller.snapshot.manual_clock import ManualClock
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 
-class CountingCluster(SimCluster):
+class CountingCluster(MemoryCluster):
     """Also counts the bindings that took effect, and can hold them back or lose the answer."""
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
@@ -50,14 +50,14 @@ class Stage:
 
     def __init__(self, cluster: CountingCluster, **placing: Any) -> None:
         self.cluster = cluster
-        self.clock = placing.pop("clock", None) or SimClock()
+        self.clock = placing.pop("clock", None) or ManualClock()
         self.telemetry = TelemetryState(TimesToLive())
         self.state = ClusterState()
         self.decisions = DecisionLog()
         strategy: Strategy = placing.pop("strategy", KubeDefault())
         filters = placing.pop("filters", FILTERS)
-        self.leadership: Leadership = placing.pop("leadership", ALONE)
-        self.placing = Placing(strategy, filters, Random(7), **placing)
+        self.leadership: Leadership = placing.pop("leadership", SOLE_LEADER)
+        self.placing = SchedulingProfile(strategy, filters, Random(7), **placing)
         self.scheduler = Scheduler(
             cluster,
             self.state,

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterable
 
 import pytest
-from leadline_controller.framework.cycle import Verdict
+from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodEvent
 from leadline_controller.framework.view import ClusterView
-from leadline_controller.scheduling import event_queue as sayings
+from leadline_controller.scheduling import event_queue as event_queue
 from leadline_controller.scheduling import scheduler
-from leadline_controller.scheduling.event_queue import LONGEST_HELD_S, Sayings
-from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.scheduling.event_queue import LONGEST_HELD_S, EventQueue
+from leadline_controller.snapshot.manual_clock import ManualClock
 
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
@@ -23,8 +23,8 @@ def event(message: str = "why") -> PodEvent:
     return PodEvent("Normal", "Scheduled", message)
 
 
-def waiting(*names: str, at_s: float = 0.0) -> Sayings:
-    held = Sayings()
+def waiting(*names: str, at_s: float = 0.0) -> EventQueue:
+    held = EventQueue()
     for name in names:
         held.put(pod(name), event(f"about {name}"), at_s)
     return held
@@ -57,7 +57,7 @@ def test_it_is_overdue_when_the_first_one_waited_five_seconds() -> None:
 
 
 def test_what_is_too_much_to_hold_costs_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [f"p{i}" for i in range(sayings._MOST + 3)]
+    names = [f"p{i}" for i in range(event_queue._MOST + 3)]
     held = waiting(*names)
     kept = []
     while held:
@@ -67,7 +67,7 @@ def test_what_is_too_much_to_hold_costs_the_oldest(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("length", "kept"), [(10, 10), (1024, 1024), (1025, 1024)])
 def test_a_message_is_cut_to_what_the_api_server_takes(length: int, kept: int) -> None:
-    held = Sayings()
+    held = EventQueue()
     held.put(pod("a"), event("x" * length), 0.0)
     said = held.pop()[1]
     assert (said.type, said.reason, said.message) == ("Normal", "Scheduled", "x" * kept)
@@ -76,7 +76,7 @@ def test_a_message_is_cut_to_what_the_api_server_takes(length: int, kept: int) -
 # When it is said.
 
 
-class Busy(SimClock):
+class Busy(ManualClock):
     """A clock that also moves while somebody thinks."""
 
     thought_s = 0.0
@@ -88,7 +88,7 @@ class Busy(SimClock):
 class Hearing(CountingCluster):
     """Keeps what is done in its order, and can be slow to take events."""
 
-    def __init__(self, clock: SimClock, nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> None:
+    def __init__(self, clock: ManualClock, nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> None:
         super().__init__(nodes, pods)
         self.clock = clock
         self.done: list[str] = []
@@ -121,9 +121,9 @@ class Hearing(CountingCluster):
 def thoughtful(clock: Busy, pods: int) -> tuple[Hearing, Stage]:
     """Every decision takes a tenth of a second."""
 
-    def think(view: ClusterView, _: Pod) -> Verdict:
+    def think(view: ClusterView, _: Pod) -> FilterResult:
         clock.thought_s += THOUGHT_S
-        return Verdict.everywhere(view)
+        return FilterResult.everywhere(view)
 
     cluster = Hearing(clock, [node("n1", cpu=10**6, pods=1000)])
     for i in range(pods):
@@ -156,7 +156,7 @@ async def test_without_a_gap_an_event_waits_five_seconds_and_no_more() -> None:
 
 
 async def test_four_are_written_at_once() -> None:
-    cluster = Hearing(SimClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
+    cluster = Hearing(ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
     stage = Stage(cluster)
     cluster.ear.clear()
     async with stage.running():
@@ -169,7 +169,7 @@ async def test_four_are_written_at_once() -> None:
 
 
 async def test_a_slow_ear_keeps_no_pod_from_its_node() -> None:
-    cluster = Hearing(SimClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
+    cluster = Hearing(ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
     stage = Stage(cluster)
     cluster.ear.clear()
     async with stage.running():
@@ -202,7 +202,7 @@ async def test_what_is_left_is_said_before_it_ends() -> None:
 async def test_but_nobody_waits_for_ever_to_be_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scheduler._LAST_WORDS_S == 3.0
     monkeypatch.setattr(scheduler, "_LAST_WORDS_S", 0.02)
-    cluster = Hearing(SimClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
+    cluster = Hearing(ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
     stage = Stage(cluster)
     cluster.ear.clear()
     async with stage.running() as task:
@@ -235,7 +235,7 @@ class Lost:
 
 async def test_who_leads_no_more_has_no_last_words() -> None:
     lease = Lost()
-    cluster = Hearing(SimClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
+    cluster = Hearing(ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)])
     stage = Stage(cluster, leadership=lease)
     cluster.ear.clear()
     async with stage.running() as task:

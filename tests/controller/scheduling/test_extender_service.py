@@ -9,19 +9,19 @@ import pytest
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
-    Listed,
+    ConflictError,
+    InvalidError,
     NodeChanged,
     PodChanged,
-    PodGone,
-    RefusedError,
+    PodDeleted,
+    Relisted,
     UnavailableError,
 )
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling import extender_service as extender_adviser
-from leadline_controller.scheduling.extender_args import Binding, Question
-from leadline_controller.scheduling.extender_service import AdviceError
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
+from leadline_controller.scheduling.extender_service import ExtenderError
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.scheduling.extender_harness import Scene, asked, pending, wants, wide
 from tests.kube.objects import Object, node
@@ -49,19 +49,19 @@ def put(scene: Scene, name: str, mbps: float | None = None) -> Pod:
     return pod
 
 
-def binding(pod: Pod, node: str) -> Binding:
-    return Binding(pod.namespace, pod.name, pod.uid, node)
+def binding(pod: Pod, node: str) -> ExtenderBindingArgs:
+    return ExtenderBindingArgs(pod.namespace, pod.name, pod.uid, node)
 
 
 async def test_the_filter_runs_what_kube_scheduler_has_nothing_like(scene: Scene) -> None:
-    passing, failed = scene.adviser.filter(asked(wants("web", 50), ["n3", "n1", "n2"]))
+    passing, failed = scene.extender_service.filter(asked(wants("web", 50), ["n3", "n1", "n2"]))
     assert passing == ["n3", "n2"]
     assert failed == {
         "n1": "Leadline NodeBandwidthFit: insufficient bandwidth: needs 50 Mbit/s, has 10"
     }
     huge = wants("huge")
     huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
-    assert scene.adviser.filter(asked(huge, NAMES)) == (NAMES, {})
+    assert scene.extender_service.filter(asked(huge, NAMES)) == (NAMES, {})
 
 
 async def test_every_filter_runs_where_that_is_asked_for() -> None:
@@ -69,48 +69,48 @@ async def test_every_filter_runs_where_that_is_asked_for() -> None:
     scene.list()
     huge = wants("huge")
     huge["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "64"
-    passing, failed = scene.adviser.filter(asked(huge, ["n1", "n2"]))
+    passing, failed = scene.extender_service.filter(asked(huge, ["n1", "n2"]))
     assert passing == []
     assert failed["n1"].startswith("Leadline NodeResourcesFit: insufficient cpu")
     claiming = wants("claims")
     claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    with pytest.raises(AdviceError, match="resourceClaims"):
-        scene.adviser.filter(asked(claiming, ["n1"]))
+    with pytest.raises(ExtenderError, match="resourceClaims"):
+        scene.extender_service.filter(asked(claiming, ["n1"]))
 
 
 async def test_demands_that_kube_scheduler_looks_after_are_no_obstacle(scene: Scene) -> None:
     claiming = wants("claims")
     claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    assert scene.adviser.filter(asked(claiming, NAMES)) == (NAMES, {})
-    assert scene.adviser.prioritize(asked(claiming, NAMES))["n3"] == 10
+    assert scene.extender_service.filter(asked(claiming, NAMES)) == (NAMES, {})
+    assert scene.extender_service.prioritize(asked(claiming, NAMES))["n3"] == 10
 
 
 async def test_the_strategys_choice_has_10_and_the_worst_0(scene: Scene) -> None:
-    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    ranks = scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
     assert ranks == {"n1": 0, "n2": 9, "n3": 10}
-    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), ["n1", "n2"]))
+    ranks = scene.extender_service.prioritize(asked(wants("web", data_mb="100"), ["n1", "n2"]))
     assert ranks == {"n1": 0, "n2": 10}
 
 
 async def test_a_node_that_we_do_not_know_is_refused_and_not_scored(scene: Scene) -> None:
-    passing, failed = scene.adviser.filter(asked(wants("web"), ["n1", "new"]))
+    passing, failed = scene.extender_service.filter(asked(wants("web"), ["n1", "new"]))
     assert (passing, failed) == (["n1"], {"new": "Leadline does not know this node"})
-    assert scene.adviser.prioritize(asked(wants("web"), ["n1", "new"])) == {"n1": 10}
+    assert scene.extender_service.prioritize(asked(wants("web"), ["n1", "new"])) == {"n1": 10}
 
 
 async def test_none_that_we_know_is_an_error(scene: Scene) -> None:
     question = asked(wants("web"), ["x", "y"])
-    for ask in (scene.adviser.filter, scene.adviser.prioritize):
-        with pytest.raises(AdviceError, match="none of these nodes is known to Leadline, as 'x'"):
+    for ask in (scene.extender_service.filter, scene.extender_service.prioritize):
+        with pytest.raises(ExtenderError, match="none of these nodes is known to Leadline, as 'x'"):
             ask(question)
 
 
 async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
     sent = [wide("n1", 500), wide("new", 700), wide("n3", 5)]
-    passing, failed = scene.adviser.filter(asked(wants("web", 50), nodes=sent))
+    passing, failed = scene.extender_service.filter(asked(wants("web", 50), nodes=sent))
     assert passing == ["n1", "new"]
     assert failed.keys() == {"n3"}
-    ranks = scene.adviser.prioritize(asked(wants("web", data_mb="100"), nodes=sent))
+    ranks = scene.extender_service.prioritize(asked(wants("web", data_mb="100"), nodes=sent))
     assert ranks.keys() == {"n1", "new", "n3"}
     assert ranks["new"] == 10
 
@@ -118,7 +118,9 @@ async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
 async def test_a_whole_node_that_cannot_be_read_is_refused(scene: Scene) -> None:
     odd = node("n2")
     odd["status"]["allocatable"]["cpu"] = "lots"
-    passing, failed = scene.adviser.filter(asked(wants("web"), nodes=[odd, wide("n1", 10)]))
+    passing, failed = scene.extender_service.filter(
+        asked(wants("web"), nodes=[odd, wide("n1", 10)])
+    )
     assert passing == ["n1"]
     assert "allocatable.cpu" in failed["n2"]
 
@@ -127,21 +129,21 @@ async def test_over_many_nodes_equal_refusals_have_equal_words() -> None:
     scene = Scene(boards(*range(1, 31)))
     scene.list()
     names = [f"n{i}" for i in range(1, 31)]
-    _, failed = scene.adviser.filter(asked(wants("web", 50), names))
+    _, failed = scene.extender_service.filter(asked(wants("web", 50), names))
     assert set(failed.values()) == {"Leadline NodeBandwidthFit"}
     assert failed.keys() == set(names)
 
 
 async def test_a_user_whose_node_there_is_not_is_an_error_and_explained(scene: Scene) -> None:
-    with pytest.raises(AdviceError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
-        scene.adviser.filter(asked(wants("web", user_node="mars"), NAMES))
+    with pytest.raises(ExtenderError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
+        scene.extender_service.filter(asked(wants("web", user_node="mars"), NAMES))
     assert scene.outcome("web") == (None, PENDING)
 
 
 async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: Scene) -> None:
-    scene.adviser.filter(asked(wants("web", 50), ["n1", "n3", "n2"]))
+    scene.extender_service.filter(asked(wants("web", 50), ["n1", "n3", "n2"]))
     assert scene.decisions.get("default/web") is None  # it asks again, for the scores
-    scene.adviser.prioritize(asked(wants("web", 50), ["n3", "n2"]))
+    scene.extender_service.prioritize(asked(wants("web", 50), ["n3", "n2"]))
     record = scene.decisions.get("default/web")
     assert record is not None
     assert (record.decision.strategy, record.outcome) == ("dacs", PENDING)
@@ -152,23 +154,23 @@ async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: 
 
 @pytest.mark.parametrize("mbps", [500, 5000])
 async def test_where_one_node_or_none_is_left_nobody_asks_again(scene: Scene, mbps: float) -> None:
-    scene.adviser.filter(asked(wants("web", mbps), NAMES))
+    scene.extender_service.filter(asked(wants("web", mbps), NAMES))
     assert scene.outcome("web") == ("n3" if mbps == 500 else None, PENDING)
 
 
 async def test_no_nodes_make_no_decision(scene: Scene) -> None:
-    assert scene.adviser.filter(asked(wants("web"), [])) == ([], {})
+    assert scene.extender_service.filter(asked(wants("web"), [])) == ([], {})
 
 
 async def test_a_pod_counts_where_we_want_it_until_the_watch_tells(scene: Scene) -> None:
     pod = put(scene, "web", 60)
     question = asked(wants("web", 60, data_mb="100"), NAMES)
-    scene.adviser.filter(question)
-    scene.adviser.prioritize(question)
+    scene.extender_service.filter(question)
+    scene.extender_service.prioritize(question)
     assert scene.free_mbps() == {"n1": 10, "n2": 100, "n3": 940}
     scene.hear(PodChanged(replace(pod, node_name="n2")))
     assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
-    await scene.adviser.close()
+    await scene.extender_service.close()
     assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
 
 
@@ -177,14 +179,14 @@ async def test_a_burst_does_not_pile_up_on_one_link(scene: Scene) -> None:
     for name in ("a", "b", "c"):
         put(scene, name, 600)
         question = asked(wants(name, 600), NAMES)
-        best.append(scene.adviser.filter(question)[0])
+        best.append(scene.extender_service.filter(question)[0])
     assert best == [["n3"], [], []]
 
 
 @asynccontextmanager
-async def asking_after(scene: Scene, question: Question) -> AsyncIterator["asyncio.Task[None]"]:
+async def asking_after(scene: Scene, question: ExtenderArgs) -> AsyncIterator["asyncio.Task[None]"]:
     """Somebody who waits to learn where the pods before this one went."""
-    waiting = asyncio.create_task(scene.adviser.settled(question))
+    waiting = asyncio.create_task(scene.extender_service.settled(question))
     try:
         await asyncio.sleep(0)
         yield waiting
@@ -203,16 +205,16 @@ async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
     scene.list()
     first, _ = put(scene, "a", 60), put(scene, "b", 60)
     question = asked(wants("a", 60, data_mb="100"), NAMES[:2])
-    assert scene.adviser.filter(question)[0] == ["n1", "n2"]
-    assert scene.adviser.prioritize(question)["n2"] == 10
+    assert scene.extender_service.filter(question)[0] == ["n1", "n2"]
+    assert scene.extender_service.prioritize(question)["n2"] == 10
     following = asked(wants("b", 60, data_mb="100"), NAMES[:2])
     async with asking_after(scene, following) as waiting:
         assert not waiting.done()
         if bound_by_us:
-            await scene.adviser.bind(binding(first, "n1"))
+            await scene.extender_service.bind(binding(first, "n1"))
         else:
             scene.hear(PodChanged(replace(first, node_name="n1")))
-    assert scene.adviser.filter(following)[0] == ["n2"]
+    assert scene.extender_service.filter(following)[0] == ["n2"]
 
 
 async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -> None:
@@ -220,7 +222,7 @@ async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -
     scene.list()
     put(scene, "a", 60)
     put(scene, "b", 60)
-    scene.adviser.prioritize(asked(wants("a", 60), NAMES[:2]))
+    scene.extender_service.prioritize(asked(wants("a", 60), NAMES[:2]))
     for _ in range(2):
         async with asking_after(scene, asked(wants("b", 60), NAMES[:2])):
             pass
@@ -233,7 +235,7 @@ async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
     async with asking_after(scene, asked(wants("new", 60), ["n1"])) as waiting:
         assert not waiting.done()
         put(scene, "new", 60)
-    scene.adviser.filter(asked(wants("new", 60), ["n1"]))
+    scene.extender_service.filter(asked(wants("new", 60), ["n1"]))
     assert scene.free_mbps() == {"n1": 40}
 
 
@@ -242,11 +244,11 @@ async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> No
     scene.list()
     for name, mbps in (("any", None), ("wide", 500), ("next", 60), ("last", None)):
         put(scene, name, mbps)
-    scene.adviser.prioritize(asked(wants("any"), NAMES[:2]))
-    scene.adviser.filter(asked(wants("wide", 500), NAMES[:2]))  # one node only
+    scene.extender_service.prioritize(asked(wants("any"), NAMES[:2]))
+    scene.extender_service.filter(asked(wants("wide", 500), NAMES[:2]))  # one node only
     async with asking_after(scene, asked(wants("next", 60), NAMES[:2])) as waiting:
         assert waiting.done()
-    scene.adviser.prioritize(asked(wants("next", 60), NAMES[:2]))
+    scene.extender_service.prioritize(asked(wants("next", 60), NAMES[:2]))
     for name, mbps in (("last", None), ("next", 60)):  # itself again
         async with asking_after(scene, asked(wants(name, mbps), NAMES[:2])) as waiting:
             assert waiting.done()
@@ -259,7 +261,7 @@ async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
     scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
     scene.list()
     first, _ = put(scene, "first", 60), put(scene, "second", mbps)
-    scene.adviser.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
+    scene.extender_service.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
     async with asking_after(scene, asked(wants("second", mbps), NAMES[:2])) as waiting:
         assert waiting.done() != waits
         scene.hear(PodChanged(replace(first, node_name="n1")))
@@ -268,14 +270,14 @@ async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
 async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:
     put(scene, "web", 600)
     for _ in range(3):
-        assert scene.adviser.filter(asked(wants("web", 600), NAMES))[0] == ["n3"]
+        assert scene.extender_service.filter(asked(wants("web", 600), NAMES))[0] == ["n3"]
 
 
 async def test_what_never_came_true_is_forgotten() -> None:
     scene = Scene(boards(1000), expected_s=0.05)
     scene.list()
     put(scene, "web", 600)
-    scene.adviser.filter(asked(wants("web", 600), ["n1"]))
+    scene.extender_service.filter(asked(wants("web", 600), ["n1"]))
     assert scene.free_mbps() == {"n1": 400}
     for _ in range(100):
         await asyncio.sleep(0.02)
@@ -286,15 +288,15 @@ async def test_what_never_came_true_is_forgotten() -> None:
 
 async def test_closing_takes_back_what_was_only_expected(scene: Scene) -> None:
     put(scene, "web", 600)
-    scene.adviser.filter(asked(wants("web", 600), NAMES))
-    await scene.adviser.close()
+    scene.extender_service.filter(asked(wants("web", 600), NAMES))
+    await scene.extender_service.close()
     assert scene.free_mbps()["n3"] == 1000
 
 
 async def test_a_deleted_pod_leaves_nothing_behind(scene: Scene) -> None:
     pod = put(scene, "web", 600)
-    scene.adviser.filter(asked(wants("web", 600), NAMES))
-    scene.hear(PodGone(pod))
+    scene.extender_service.filter(asked(wants("web", 600), NAMES))
+    scene.hear(PodDeleted(pod))
     assert scene.free_mbps()["n3"] == 1000
     again = Pod("default", "web", uid="another", node_name="n1")
     scene.hear(PodChanged(again))
@@ -303,10 +305,10 @@ async def test_a_deleted_pod_leaves_nothing_behind(scene: Scene) -> None:
 
 async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> None:
     pod = put(scene, "web")
-    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n3")))
     assert scene.outcome("web") == ("n3", BOUND)
-    await scene.adviser.close()
+    await scene.extender_service.close()
     (seen,) = scene.cluster.events
     assert (seen.event.type, seen.event.reason) == ("Normal", "Advised")
     assert seen.event.message.startswith("n3 by dacs: ")
@@ -314,33 +316,33 @@ async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> Non
 
 async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene) -> None:
     pod = put(scene, "web")
-    scene.adviser.prioritize(asked(wants("web", data_mb="100"), NAMES))
-    scene.hear(Listed(tuple(scene.cluster.nodes), (replace(pod, node_name="n2"),)))
+    scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
+    scene.hear(Relisted(tuple(scene.cluster.nodes), (replace(pod, node_name="n2"),)))
     assert scene.outcome("web") == ("n2", BOUND)
     record = scene.decisions.get("default/web")
     assert record is not None
     assert record.decision.why.startswith("kube-scheduler chose it, which has 9 of 10, over n3: ")
     assert record.decision.scores().keys() == set(NAMES)
-    await scene.adviser.close()
+    await scene.extender_service.close()
     assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
 
 
 async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene) -> None:
     pods = [put(scene, f"web-{i}") for i in range(40)]
     for pod in pods:
-        scene.adviser.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
-    detailed = [uid for uid, each in scene.adviser._open.items() if each.has_basis]
+        scene.extender_service.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
+    detailed = [uid for uid, each in scene.extender_service._open.items() if each.has_basis]
     assert detailed == [pod.uid for pod in pods[-32:]]
     scene.hear(PodChanged(replace(pods[0], node_name="n2")))
     record = scene.decisions.get("default/web-0")
     assert record is not None
     assert record.decision.why.startswith("kube-scheduler chose it over n3: ")
-    await scene.adviser.close()
+    await scene.extender_service.close()
 
 
 async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> None:
     pod = put(scene, "web", 5000)
-    scene.adviser.filter(asked(wants("web", 5000), NAMES))
+    scene.extender_service.filter(asked(wants("web", 5000), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n2")))
     record = scene.decisions.get("default/web")
     assert record is not None
@@ -350,18 +352,18 @@ async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> Non
 
 async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> None:
     pod = put(scene, "web")
-    scene.adviser.prioritize(asked(wants("web"), NAMES))
+    scene.extender_service.prioritize(asked(wants("web"), NAMES))
     scene.cluster.fail_next_event(UnavailableError("503"))
     scene.hear(PodChanged(replace(pod, node_name="n3")))
-    await scene.adviser.close()
+    await scene.extender_service.close()
     assert scene.cluster.events == ()
     assert scene.outcome("web")[1] == BOUND
 
 
 async def test_bind_binds_this_very_pod(scene: Scene) -> None:
     pod = put(scene, "web", 60)
-    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
-    await scene.adviser.bind(binding(pod, "n2"))
+    scene.extender_service.prioritize(asked(wants("web", 60), NAMES))
+    await scene.extender_service.bind(binding(pod, "n2"))
     assert scene.cluster.pod("default/web").node_name == "n2"
     assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
     assert scene.outcome("web") == ("n2", BOUND)
@@ -372,8 +374,8 @@ async def test_bind_waits_a_moment_for_our_own_watch() -> None:
     scene = Scene(boards(10), unsure_s=PATIENCE_S)
     scene.list()
     pod = scene.cluster.put_pod(pending(wants("new")))
-    scene.adviser.filter(asked(wants("new"), ["n1"]))
-    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    scene.extender_service.filter(asked(wants("new"), ["n1"]))
+    waiting = asyncio.create_task(scene.extender_service.bind(binding(pod, "n1")))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     scene.hear(PodChanged(pod))
@@ -384,29 +386,31 @@ async def test_bind_waits_a_moment_for_our_own_watch() -> None:
 
 async def test_a_pod_that_the_watch_never_shows_is_not_bound(scene: Scene) -> None:
     pod = scene.cluster.put_pod(pending(wants("new")))
-    scene.adviser.filter(asked(wants("new"), NAMES))
-    with pytest.raises(AdviceError, match="the API server does not show pod default/new"):
-        await scene.adviser.bind(binding(pod, "n1"))
+    scene.extender_service.filter(asked(wants("new"), NAMES))
+    with pytest.raises(ExtenderError, match="the API server does not show pod default/new"):
+        await scene.extender_service.bind(binding(pod, "n1"))
     assert scene.cluster.pod("default/new").node_name is None
 
 
 async def test_bind_refuses_pods_that_nobody_asked_about(scene: Scene) -> None:
     pod, other = put(scene, "web"), put(scene, "other")
-    scene.adviser.prioritize(asked(wants("other"), NAMES))
-    with pytest.raises(AdviceError, match="uid uid-web: nobody asked about such a pod within 900"):
-        await scene.adviser.bind(binding(pod, "n1"))
+    scene.extender_service.prioritize(asked(wants("other"), NAMES))
+    with pytest.raises(
+        ExtenderError, match="uid uid-web: nobody asked about such a pod within 900"
+    ):
+        await scene.extender_service.bind(binding(pod, "n1"))
     await scene.clock.advance(899.0)
-    await scene.adviser.bind(binding(other, "n1"))
+    await scene.extender_service.bind(binding(other, "n1"))
 
 
 async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) -> None:
     pod = put(scene, "web")
-    scene.adviser.filter(asked(wants("web"), NAMES))
+    scene.extender_service.filter(asked(wants("web"), NAMES))
     await scene.clock.advance(901.0)
-    with pytest.raises(AdviceError, match="nobody asked about"):
-        await scene.adviser.bind(binding(pod, "n1"))
-    scene.hear(PodGone(pod))
-    assert not scene.adviser._asked_s
+    with pytest.raises(ExtenderError, match="nobody asked about"):
+        await scene.extender_service.bind(binding(pod, "n1"))
+    scene.hear(PodDeleted(pod))
+    assert not scene.extender_service._asked_s
 
 
 async def test_pods_that_are_asked_about_are_bounded(
@@ -414,11 +418,13 @@ async def test_pods_that_are_asked_about_are_bounded(
 ) -> None:
     monkeypatch.setattr(extender_adviser, "_MOST_ASKED", 100)
     for number in range(200):
-        scene.adviser.filter(asked(wants(f"p{number}"), []))
-    assert len(scene.adviser._asked_s) == 100
-    scene.adviser.filter(asked({**wants("web"), "metadata": {"name": "w", "uid": "x" * 999}}, []))
-    assert not any(len(uid) > 253 for uid in scene.adviser._asked_s)
-    assert not any(len(uid) > 253 for uid in scene.adviser._open)
+        scene.extender_service.filter(asked(wants(f"p{number}"), []))
+    assert len(scene.extender_service._asked_s) == 100
+    scene.extender_service.filter(
+        asked({**wants("web"), "metadata": {"name": "w", "uid": "x" * 999}}, [])
+    )
+    assert not any(len(uid) > 253 for uid in scene.extender_service._asked_s)
+    assert not any(len(uid) > 253 for uid in scene.extender_service._open)
 
 
 TAINT = {"key": "for", "value": "nobody", "effect": "NoSchedule"}
@@ -440,9 +446,12 @@ async def test_bind_refuses_what_kube_scheduler_itself_would_refuse(
     made["spec"] |= spec
     pod = scene.cluster.put_pod(pending(made))
     scene.hear(PodChanged(pod))
-    assert scene.adviser.filter(asked(made, ["n1"])) == (["n1"], {})  # kube-scheduler's to say
-    with pytest.raises(AdviceError, match=told):
-        await scene.adviser.bind(binding(pod, "n1"))
+    assert scene.extender_service.filter(asked(made, ["n1"])) == (
+        ["n1"],
+        {},
+    )  # kube-scheduler's to say
+    with pytest.raises(ExtenderError, match=told):
+        await scene.extender_service.bind(binding(pod, "n1"))
     assert scene.cluster.pod("default/web").node_name is None
 
 
@@ -458,8 +467,8 @@ async def test_bind_takes_what_kube_scheduler_knows_and_leadline_does_not_model(
     }
     pod = scene.cluster.put_pod(pending(made))
     scene.hear(PodChanged(pod))
-    scene.adviser.filter(asked(made, ["n1"]))
-    await scene.adviser.bind(binding(pod, "n1"))
+    scene.extender_service.filter(asked(made, ["n1"]))
+    await scene.extender_service.bind(binding(pod, "n1"))
     assert scene.cluster.pod("default/web").node_name == "n1"
 
 
@@ -471,10 +480,10 @@ async def test_where_every_filter_runs_bind_refuses_what_leadline_does_not_model
     for made, told in ((wants("web"), "NodeReady"), (claiming, "resourceClaims")):
         pod = scene.cluster.put_pod(pending(made))
         scene.hear(PodChanged(pod))
-        with suppress(AdviceError):
-            scene.adviser.filter(asked(made, ["n1"]))
-        with pytest.raises(AdviceError, match=told):
-            await scene.adviser.bind(binding(pod, "n1"))
+        with suppress(ExtenderError):
+            scene.extender_service.filter(asked(made, ["n1"]))
+        with pytest.raises(ExtenderError, match=told):
+            await scene.extender_service.bind(binding(pod, "n1"))
 
 
 async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
@@ -482,11 +491,11 @@ async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
     scene.list()
     first, second = put(scene, "a"), put(scene, "b")
     for name in ("a", "b"):
-        scene.adviser.prioritize(asked(wants(name), ["n1"]))
-    await scene.adviser.bind(binding(first, "n1"))
-    with pytest.raises(AdviceError, match="NodeResourcesFit"):
-        await scene.adviser.bind(binding(second, "n1"))
-    await scene.adviser.bind(binding(second, "n2"))
+        scene.extender_service.prioritize(asked(wants(name), ["n1"]))
+    await scene.extender_service.bind(binding(first, "n1"))
+    with pytest.raises(ExtenderError, match="NodeResourcesFit"):
+        await scene.extender_service.bind(binding(second, "n1"))
+    await scene.extender_service.bind(binding(second, "n2"))
 
 
 async def test_bind_looks_again_while_our_watch_is_behind() -> None:
@@ -495,11 +504,11 @@ async def test_bind_looks_again_while_our_watch_is_behind() -> None:
     scene.cluster.put_pod(there)
     scene.list()
     pod = put(scene, "web")
-    scene.adviser.filter(asked(wants("web"), ["n1"]))
-    waiting = asyncio.create_task(scene.adviser.bind(binding(pod, "n1")))
+    scene.extender_service.filter(asked(wants("web"), ["n1"]))
+    waiting = asyncio.create_task(scene.extender_service.bind(binding(pod, "n1")))
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    scene.hear(PodGone(there))
+    scene.hear(PodDeleted(there))
     async with asyncio.timeout(PATIENCE_S):
         await waiting
     assert scene.cluster.pod("default/web").node_name == "n1"
@@ -508,12 +517,12 @@ async def test_bind_looks_again_while_our_watch_is_behind() -> None:
 async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
     made = wants("web")
     made["metadata"]["labels"] = {f"k{i}": "v" for i in range(9000)}
-    scene.adviser.prioritize(asked(made, NAMES))
+    scene.extender_service.prioritize(asked(made, NAMES))
     record = scene.decisions.get("default/web")
     assert record is not None
     assert (record.decision.pod.labels, record.decision.has_basis) == ({}, False)
     known = put(scene, "web")
-    scene.adviser.prioritize(asked(made, NAMES))
+    scene.extender_service.prioritize(asked(made, NAMES))
     record = scene.decisions.get("default/web")
     assert record is not None
     assert record.decision.pod is known
@@ -521,21 +530,23 @@ async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
 
 async def test_open_decisions_are_kept_in_detail_only_for_the_last_few(scene: Scene) -> None:
     for number in range(100):
-        scene.adviser.prioritize(asked(wants(f"p{number}"), NAMES))
-    assert sum(decision.has_basis for decision in scene.adviser._open.values()) == 32
-    assert scene.adviser._open["uid-p99"].has_basis
+        scene.extender_service.prioritize(asked(wants(f"p{number}"), NAMES))
+    assert sum(decision.has_basis for decision in scene.extender_service._open.values()) == 32
+    assert scene.extender_service._open["uid-p99"].has_basis
 
 
 async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
     first, second = put(scene, "a", 60), put(scene, "b", 60)
-    scene.adviser.prioritize(asked(wants("a", 60), ["n2", "n3"]))
-    scene.adviser.prioritize(asked(wants("b", 60), ["n2"]))  # where b is expected is no matter
-    await scene.adviser.bind(binding(first, "n2"))
+    scene.extender_service.prioritize(asked(wants("a", 60), ["n2", "n3"]))
+    scene.extender_service.prioritize(
+        asked(wants("b", 60), ["n2"])
+    )  # where b is expected is no matter
+    await scene.extender_service.bind(binding(first, "n2"))
     assert scene.free_mbps()["n2"] == -20
-    with pytest.raises(AdviceError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):
-        await scene.adviser.bind(binding(second, "n2"))
+    with pytest.raises(ExtenderError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):
+        await scene.extender_service.bind(binding(second, "n2"))
     assert scene.cluster.pod("default/b").node_name is None
-    await scene.adviser.bind(binding(second, "n3"))
+    await scene.extender_service.bind(binding(second, "n3"))
 
 
 @pytest.mark.parametrize(
@@ -552,34 +563,34 @@ async def test_bind_refuses_what_is_not_there(
 ) -> None:
     pod = put(scene, "web")
     for name in ("web", "gone"):
-        scene.adviser.filter(asked(wants(name), NAMES))
-    with pytest.raises(AdviceError, match=told):
-        await scene.adviser.bind(replace(binding(pod, "n1"), **wrong))
+        scene.extender_service.filter(asked(wants(name), NAMES))
+    with pytest.raises(ExtenderError, match=told):
+        await scene.extender_service.bind(replace(binding(pod, "n1"), **wrong))
     assert scene.cluster.pod("default/web").node_name is None
 
 
 async def test_a_pod_that_was_made_again_meanwhile_is_not_bound(scene: Scene) -> None:
     """Our watch still shows the one before; the API server knows its uid no more."""
     pod = put(scene, "web")
-    scene.adviser.filter(asked(wants("web"), NAMES))
+    scene.extender_service.filter(asked(wants("web"), NAMES))
     scene.cluster.put_pod(replace(pod, uid="another"))
-    with pytest.raises(AdviceError, match="has another uid"):
-        await scene.adviser.bind(binding(pod, "n1"))
+    with pytest.raises(ExtenderError, match="has another uid"):
+        await scene.extender_service.bind(binding(pod, "n1"))
 
 
-@pytest.mark.parametrize("error", [RefusedError("403: no"), UnavailableError("503: later")])
+@pytest.mark.parametrize("error", [InvalidError("403: no"), UnavailableError("503: later")])
 async def test_a_binding_that_failed_is_told_and_takes_nothing(
     scene: Scene, error: Exception
 ) -> None:
     pod = put(scene, "web", 60)
-    scene.adviser.prioritize(asked(wants("web", 60), NAMES))
-    assert isinstance(error, RefusedError | UnavailableError)
+    scene.extender_service.prioritize(asked(wants("web", 60), NAMES))
+    assert isinstance(error, InvalidError | UnavailableError)
     scene.cluster.fail_next_bind(error)
-    with pytest.raises(AdviceError, match=str(error)):
-        await scene.adviser.bind(binding(pod, "n2"))
+    with pytest.raises(ExtenderError, match=str(error)):
+        await scene.extender_service.bind(binding(pod, "n2"))
     assert scene.free_mbps()["n2"] == 100
     assert scene.outcome("web")[1] == f"failed: {error}"
-    await scene.adviser.bind(binding(pod, "n2"))
+    await scene.extender_service.bind(binding(pod, "n2"))
     assert scene.outcome("web") == ("n2", BOUND)
 
 
@@ -587,32 +598,32 @@ async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
     scene: Scene,
 ) -> None:
     pod = put(scene, "web", 60)
-    scene.adviser.filter(asked(wants("web", 60), NAMES))
+    scene.extender_service.filter(asked(wants("web", 60), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n2")))
-    await scene.adviser.bind(binding(pod, "n2"))
-    with pytest.raises(AdviceError, match="pod default/web is on n2 already"):
-        await scene.adviser.bind(binding(pod, "n3"))
+    await scene.extender_service.bind(binding(pod, "n2"))
+    with pytest.raises(ExtenderError, match="pod default/web is on n2 already"):
+        await scene.extender_service.bind(binding(pod, "n3"))
     assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
 
 
 async def test_a_binding_that_the_watch_shows_while_it_fails_has_worked() -> None:
-    class Late(SimCluster):
+    class Late(MemoryCluster):
         async def bind(self, pod: Pod, node: str) -> None:
             late.hear(PodChanged(replace(pod, node_name="n1")))
-            raise AlreadyBoundError("409: is already assigned")
+            raise ConflictError("409: is already assigned")
 
     late = Scene(cluster=Late(boards(100, 100)))
     late.list()
     pod, other = put(late, "web", 60), put(late, "other", 60)
     for name in ("web", "other"):
-        late.adviser.filter(asked(wants(name, 60), NAMES[:2]))
-    await late.adviser.bind(binding(pod, "n1"))
-    with pytest.raises(AdviceError, match="409"):
-        await late.adviser.bind(binding(other, "n2"))
+        late.extender_service.filter(asked(wants(name, 60), NAMES[:2]))
+    await late.extender_service.bind(binding(pod, "n1"))
+    with pytest.raises(ExtenderError, match="409"):
+        await late.extender_service.bind(binding(other, "n2"))
     assert late.free_mbps() == {"n1": -20, "n2": 100}
 
 
-class Stuck(SimCluster):
+class Stuck(MemoryCluster):
     async def bind(self, pod: Pod, node: str) -> None:
         await asyncio.Event().wait()
 
@@ -621,32 +632,32 @@ async def test_a_binding_that_is_given_up_takes_nothing() -> None:
     scene = Scene(cluster=Stuck(boards(100)))
     scene.list()
     pod = put(scene, "web", 60)
-    scene.adviser.filter(asked(wants("web", 60), ["n1"]))
+    scene.extender_service.filter(asked(wants("web", 60), ["n1"]))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await scene.adviser.bind(binding(pod, "n1"))
+            await scene.extender_service.bind(binding(pod, "n1"))
     assert scene.free_mbps() == {"n1": 100}
 
 
 async def test_before_the_first_list_nothing_is_judged() -> None:
     scene = Scene(boards(10))
-    assert "has not yet told which nodes" in str(scene.adviser.not_ready())
-    with pytest.raises(AdviceError, match="has not yet told"):
-        await scene.adviser.bind(Binding("default", "web", "u", "n1"))
+    assert "has not yet told which nodes" in str(scene.extender_service.not_ready())
+    with pytest.raises(ExtenderError, match="has not yet told"):
+        await scene.extender_service.bind(ExtenderBindingArgs("default", "web", "u", "n1"))
     scene.list()
-    assert scene.adviser.not_ready() is None
+    assert scene.extender_service.not_ready() is None
 
 
 async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
     scene = Scene(boards(10, 20), warm_up_s=15.0)
     scene.list()
-    assert "the agents of 2 nodes, for 15 s at most" in str(scene.adviser.not_ready())
+    assert "the agents of 2 nodes, for 15 s at most" in str(scene.extender_service.not_ready())
     await scene.clock.advance(14.0)
-    assert scene.adviser.not_ready()
+    assert scene.extender_service.not_ready()
     await scene.clock.advance(1.0)
-    assert scene.adviser.not_ready() is None
+    assert scene.extender_service.not_ready() is None
     scene.hear(NodeChanged(read_node(wide("late", 1))))
-    assert scene.adviser.not_ready() is None
+    assert scene.extender_service.not_ready() is None
 
 
 async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
@@ -654,8 +665,8 @@ async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
 ) -> None:
     monkeypatch.setattr(extender_adviser, "_MOST_OPEN", 100)
     for number in range(200):
-        scene.adviser.filter(asked(wants(f"p{number}", 5000), ["n1"]))
-    assert len(scene.adviser._open) == 100
+        scene.extender_service.filter(asked(wants(f"p{number}", 5000), ["n1"]))
+    assert len(scene.extender_service._open) == 100
 
 
 async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:
@@ -679,6 +690,6 @@ async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() 
         }
     ]
     sent = [wide("new", 30), wide("n1", 10), wide("n2", 20)]
-    passing, failed = scene.adviser.filter(asked(made, nodes=sent))
+    passing, failed = scene.extender_service.filter(asked(made, nodes=sent))
     assert passing == ["new", "n1"]
     assert "InterPodAffinity" in failed["n2"]

@@ -1,22 +1,22 @@
 from typing import Any
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, News
-from leadline_controller.scheduling.queue import PendingQueue
+from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.scheduling.queue import SchedulingQueue
 
 
 def pod(name: str, **fields: Any) -> Pod:
     return Pod("default", name, uid=name, **fields)
 
 
-def queue(*pods: Pod) -> PendingQueue:
-    filled = PendingQueue()
+def queue(*pods: Pod) -> SchedulingQueue:
+    filled = SchedulingQueue()
     for one in pods:
         filled.put(one)
     return filled
 
 
-def popped(pending: PendingQueue, now_s: float = 0.0) -> list[str]:
+def popped(pending: SchedulingQueue, now_s: float = 0.0) -> list[str]:
     """The names of all pods that are ready, in their order."""
     names = []
     while (one := pending.pop(now_s)) is not None:
@@ -33,7 +33,7 @@ def test_a_pod_that_is_being_tried_is_not_given_out_again() -> None:
     pending = queue(one := pod("a"))
     assert popped(pending) == ["a"]
     pending.put(one)
-    pending.wake(0.0)
+    pending.move_to_active_or_backoff(0.0)
     pending.put(pod("a", labels={"x": "y"}))
     assert popped(pending, 1000.0) == []
     assert len(pending) == 1
@@ -64,7 +64,7 @@ def test_who_failed_keeps_its_age() -> None:
 def test_a_parked_pod_is_tried_after_a_minute() -> None:
     pending = queue(pod("a"))
     popped(pending)
-    pending.park("a", 0.0)
+    pending.mark_unschedulable("a", 0.0)
     assert pending.next_due_s() == 60.0
     assert popped(pending, 59.9) == []
     assert popped(pending, 60.0) == ["a"]
@@ -73,40 +73,48 @@ def test_a_parked_pod_is_tried_after_a_minute() -> None:
 def test_waking_lets_a_parked_pod_in_as_soon_as_its_back_off_is_over() -> None:
     pending = queue(pod("a"))
     popped(pending)
-    pending.park("a", 0.0)
-    pending.wake(0.25)
+    pending.mark_unschedulable("a", 0.0)
+    pending.move_to_active_or_backoff(0.25)
     assert popped(pending, 0.9) == []
     assert popped(pending, 1.0) == ["a"]
-    pending.park("a", 1.0)
-    pending.wake(30.0)  # it has waited long enough
+    pending.mark_unschedulable("a", 1.0)
+    pending.move_to_active_or_backoff(30.0)  # it has waited long enough
     assert popped(pending, 30.0) == ["a"]
 
 
 def test_news_wakes_who_hopes_for_it() -> None:
-    hopes = {"a": News.ROOM, "b": News.LABELS | News.ROOM, "c": NOTHING, "d": ANYTHING}
+    hopes = {
+        "a": ClusterEvent.RESOURCES_FREED,
+        "b": ClusterEvent.LABELS | ClusterEvent.RESOURCES_FREED,
+        "c": NOTHING,
+        "d": ANYTHING,
+    }
     pending = queue(*(pod(name) for name in hopes))
     popped(pending)
-    for name, hope in hopes.items():
-        pending.park(name, 0.0, hope)
-    pending.wake(5.0, NOTHING)
+    for name, requeue_on in hopes.items():
+        pending.mark_unschedulable(name, 0.0, requeue_on)
+    pending.move_to_active_or_backoff(5.0, NOTHING)
     assert popped(pending, 5.0) == []
-    pending.wake(5.0, News.LABELS | News.NODES)
+    pending.move_to_active_or_backoff(5.0, ClusterEvent.LABELS | ClusterEvent.NODES)
     assert popped(pending, 5.0) == ["b", "d"]
-    pending.wake(6.0, News.ROOM)
+    pending.move_to_active_or_backoff(6.0, ClusterEvent.RESOURCES_FREED)
     assert popped(pending, 6.0) == ["a"]
-    pending.wake(7.0, ANYTHING)
+    pending.move_to_active_or_backoff(7.0, ANYTHING)
     assert popped(pending, 59.0) == []
     assert popped(pending, 60.0) == ["c"]
 
 
 def test_what_was_hoped_for_before_does_not_count_any_more() -> None:
     pending = queue(pod("a"))
-    for now_s, hope in ((0.0, News.ROOM), (60.0, News.PORTS)):
+    for now_s, requeue_on in (
+        (0.0, ClusterEvent.RESOURCES_FREED),
+        (60.0, ClusterEvent.PORTS_FREED),
+    ):
         popped(pending, now_s)
-        pending.park("a", now_s, hope)
-    pending.wake(70.0, News.ROOM)
+        pending.mark_unschedulable("a", now_s, requeue_on)
+    pending.move_to_active_or_backoff(70.0, ClusterEvent.RESOURCES_FREED)
     assert popped(pending, 70.0) == []
-    pending.wake(70.0, News.PORTS)
+    pending.move_to_active_or_backoff(70.0, ClusterEvent.PORTS_FREED)
     assert popped(pending, 70.0) == ["a"]
 
 
@@ -114,16 +122,16 @@ def test_waking_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.failed("a", 0.0)
-    pending.wake(0.5)
+    pending.move_to_active_or_backoff(0.5)
     assert pending.next_due_s() == 1.0
 
 
 def test_waking_twice_changes_nothing() -> None:
     pending = queue(pod("a"))
     popped(pending)
-    pending.park("a", 0.0)
-    pending.wake(0.5)
-    pending.wake(0.7)
+    pending.mark_unschedulable("a", 0.0)
+    pending.move_to_active_or_backoff(0.5)
+    pending.move_to_active_or_backoff(0.7)
     assert popped(pending, 5.0) == ["a"]
     assert popped(pending, 5.0) == []
     assert pending.next_due_s() is None
@@ -132,7 +140,7 @@ def test_waking_twice_changes_nothing() -> None:
 def test_a_parked_pod_that_changed_is_tried_at_once_as_it_is_now() -> None:
     pending = queue(pod("a"))
     popped(pending)
-    pending.park("a", 0.0)
+    pending.mark_unschedulable("a", 0.0)
     pending.put(pod("a"))
     assert popped(pending, 0.1) == []
     pending.put(changed := pod("a", labels={"x": "y"}))
@@ -153,7 +161,7 @@ def test_what_was_removed_while_it_was_tried_does_not_come_back() -> None:
     pending.remove("a")
     assert pending.keep_only({"x"}) == [pod("b")]
     assert not pending.failed("a", 0.0)
-    pending.park("b", 0.0)
+    pending.mark_unschedulable("b", 0.0)
     assert len(pending) == 0
     assert "a" not in pending
     assert pending.next_due_s() is None
@@ -166,7 +174,7 @@ def test_what_was_removed_while_it_waited_is_forgotten() -> None:
         if one.name == "failed":
             pending.failed("failed", 0.0)
         elif one.name == "parked":
-            pending.park("parked", 0.0)
+            pending.mark_unschedulable("parked", 0.0)
     pending.keep_only(set())
     assert pending.next_due_s() is None
     assert popped(pending, 1000.0) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import CPU, Hints
+from leadline_controller.framework.model import CPU, PodAnnotations
 from leadline_controller.framework.resources import (
     Attachment,
     Claim,
@@ -60,7 +60,7 @@ WISHES: dict[str, dict[str, Any]] = {
     "VolumeZone": {"claims": (ClaimUse("c"),)},
     "PodTopologySpread": {"spread": (NEVER,)},
     "InterPodAffinity": {"affinity": (term("nobody"),)},
-    "NodeBandwidthFit": {"hints": Hints(bandwidth_mbps=1000.0)},
+    "NodeBandwidthFit": {"hints": PodAnnotations(bandwidth_mbps=1000.0)},
 }
 ELSEWHERE = ((selecting(HOST, "elsewhere"),),)
 
@@ -78,7 +78,7 @@ def refusing(name: str, more: dict[str, Any] | None = None) -> Stage:
         pod("plain", node_name="n1"),
         pod("porter", node_name="n1", host_ports=(replace(PORT, port=81),)),
         pod("mounter", node_name="n1", claims=(ClaimUse("other"),)),
-        pod("talker", node_name="n1", hints=Hints(bandwidth_mbps=1.0)),
+        pod("talker", node_name="n1", hints=PodAnnotations(bandwidth_mbps=1.0)),
     ]
     wanting = pod("p", **{**WISHES[name], **(more or {})})
     cluster = CountingCluster(nodes, [*full, *others, wanting])
@@ -119,7 +119,7 @@ HAPPENINGS: dict[str, Deed] = {
     "pod resized up": the_pod("plain", requests=pod("plain", cpu=501).requests),
     "pod labelled": the_pod("plain", labels={"x": "y"}),
     "pod going": the_pod("plain", terminating=True),
-    "pod asks for less bandwidth": the_pod("talker", hints=Hints()),
+    "pod asks for less bandwidth": the_pod("talker", hints=PodAnnotations()),
     "namespace": there(NamespaceLabels("blue", {"team": "a"})),
     "claim": there(Claim("default", "more")),
     "volume": there(Volume("more")),
@@ -223,5 +223,5 @@ async def test_a_pod_that_cant_be_read_waits_for_itself_alone() -> None:
 
 async def test_an_unknown_user_node_is_waited_for() -> None:
     for happening, wakes in (("node added", True), ("label", False), ("plain pod gone", False)):
-        stage = refusing("NodeReady", {"hints": Hints(user_node="n3")})
+        stage = refusing("NodeReady", {"hints": PodAnnotations(user_node="n3")})
         assert await asked_again(stage, HAPPENINGS[happening]) is wakes

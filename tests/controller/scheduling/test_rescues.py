@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import Hints, Node, Pod, Taint
-from leadline_controller.framework.ports import ClusterError, PodGoneError, UnavailableError
+from leadline_controller.framework.model import Node, Pod, PodAnnotations, Taint
+from leadline_controller.framework.ports import ClusterError, NotFoundError, UnavailableError
 from leadline_controller.framework.resources import (
     READ_WRITE_ONCE_POD,
     Claim,
@@ -66,7 +66,7 @@ def _on(name: str, **fields: Any) -> tuple[Pod, ...]:
 
 MADE = StorageClass("made", "csi.test", waits=True)
 LOOSE = Claim("default", "c", "uid-c", "made", size_bytes=Fraction(2**30))
-ALONE = bound(access_modes=frozenset({READ_WRITE_ONCE_POD}))
+SOLE_LEADER = bound(access_modes=frozenset({READ_WRITE_ONCE_POD}))
 AT_N1 = ((selecting(HOST, "n1"),),)
 WEB = {"app": "web"}
 ANYWHERE = spread(ZONE, honor_affinity=False)
@@ -113,7 +113,7 @@ RESCUES: dict[str, Rescue] = {
         gone("w"),
         hosts()[:1],
         pods=(pod("w", node_name="n1", claims=(ClaimUse("c"),)),),
-        resources=(MADE, ALONE, volume()),
+        resources=(MADE, SOLE_LEADER, volume()),
     ),
     "NodeVolumeLimits: pod gone": Rescue(
         CLAIMING,
@@ -226,24 +226,24 @@ RESCUES: dict[str, Rescue] = {
         resources=(NamespaceLabels("default", {"team": "a"}),),
     ),
     "NodeBandwidthFit: link stated": Rescue(
-        pod("p", hints=Hints(bandwidth_mbps=50.0)), the_node(bandwidth_mbps=60.0)
+        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)), the_node(bandwidth_mbps=60.0)
     ),
     "NodeBandwidthFit: link measured": Rescue(
-        pod("p", hints=Hints(bandwidth_mbps=50.0)),
+        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
         lambda s: measured(s, 60.0),
         [replace(hosts()[0]), replace(hosts()[1], unschedulable=True)],
     ),
     "NodeBandwidthFit: pod gone": Rescue(
-        pod("p", hints=Hints(bandwidth_mbps=50.0)),
+        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
         gone("w-n1"),
         hosts(bandwidth_mbps=60.0),
-        pods=_on("w", hints=Hints(bandwidth_mbps=20.0)),
+        pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
     ),
     "NodeBandwidthFit: another asks for less": Rescue(
-        pod("p", hints=Hints(bandwidth_mbps=50.0)),
-        the_pod("w-n1", hints=Hints(bandwidth_mbps=5.0)),
+        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
+        the_pod("w-n1", hints=PodAnnotations(bandwidth_mbps=5.0)),
         hosts(bandwidth_mbps=60.0),
-        pods=_on("w", hints=Hints(bandwidth_mbps=20.0)),
+        pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
     ),
 }
 
@@ -275,7 +275,7 @@ def test_every_filter_has_a_rescue() -> None:
 # Room that a binding gives back.
 
 
-@pytest.mark.parametrize("error", [PodGoneError("404: gone"), UnavailableError("503")])
+@pytest.mark.parametrize("error", [NotFoundError("404: gone"), UnavailableError("503")])
 async def test_a_binding_that_fails_leaves_its_room_to_who_waits(error: ClusterError) -> None:
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("first", cpu=900)]))
     stage.cluster.gate.clear()

@@ -8,12 +8,12 @@ import pytest
 from leadline_controller.framework.cycle import Scores
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
     ForbiddenError,
+    InvalidError,
+    NotFoundError,
     PodEvent,
-    PodGoneError,
-    RefusedError,
     UnavailableError,
 )
 from leadline_controller.framework.view import ClusterView, Ints
@@ -105,7 +105,7 @@ class Overtaken(CountingCluster):
     async def bind(self, pod: Pod, node: str) -> None:
         self.asked[pod.key] += 1
         asyncio.get_running_loop().call_later(0.05, self._overtake, pod, node)
-        raise PodGoneError("404: no such pod") if self.deletes else AlreadyBoundError("409: taken")
+        raise NotFoundError("404: no such pod") if self.deletes else ConflictError("409: taken")
 
     def _overtake(self, pod: Pod, node: str) -> None:
         if self.deletes:
@@ -133,8 +133,8 @@ async def test_a_pod_that_another_bound_or_deleted_is_let_go(deletes: bool) -> N
 @pytest.mark.parametrize(
     "error",
     [
-        AlreadyBoundError("409: etcdserver: request timed out"),
-        PodGoneError("404: no such page, says a proxy"),
+        ConflictError("409: etcdserver: request timed out"),
+        NotFoundError("404: no such page, says a proxy"),
         UnavailableError("500: internal error"),
         ClusterError("410: gone"),
     ],
@@ -170,7 +170,7 @@ async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once(
     assert stage.cpu_requested() == {"n1": 500}
 
 
-@pytest.mark.parametrize("error", [RefusedError("400: bad"), RefusedError("422: invalid")])
+@pytest.mark.parametrize("error", [InvalidError("400: bad"), InvalidError("422: invalid")])
 async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)

@@ -9,10 +9,10 @@ import pytest
 from leadline_controller.framework.demands import ClaimUse
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
-    AlreadyBoundError,
     ClusterError,
+    ConflictError,
+    InvalidError,
     PodEvent,
-    RefusedError,
     StorageChangedError,
     UnavailableError,
 )
@@ -255,7 +255,7 @@ async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once()
     class Forbidden(Stored):
         async def prepare(self, plan: VolumePlan) -> None:
             self.plans.append(plan)
-            raise RefusedError('403: cannot patch resource "persistentvolumeclaims"')
+            raise InvalidError('403: cannot patch resource "persistentvolumeclaims"')
 
     cluster = Forbidden(mounting("p"))
     cluster.put_resource(claim())
@@ -272,7 +272,7 @@ async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once()
     "error",
     [
         StorageChangedError("claim default/c is no longer free"),
-        AlreadyBoundError("409: etcdserver: request timed out"),
+        ConflictError("409: etcdserver: request timed out"),
         UnavailableError("500: internal error"),
         ClusterError("410: gone"),
     ],

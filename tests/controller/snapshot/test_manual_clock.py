@@ -2,11 +2,11 @@
 
 import asyncio
 
-from leadline_controller.snapshot.manual_clock import SimClock
+from leadline_controller.snapshot.manual_clock import ManualClock
 
 
 async def test_time_stands_still_until_it_is_moved() -> None:
-    clock = SimClock(now_s=100)
+    clock = ManualClock(now_s=100)
     sleeping = asyncio.create_task(clock.sleep(10))
 
     await clock.advance(9)
@@ -17,7 +17,7 @@ async def test_time_stands_still_until_it_is_moved() -> None:
 
 
 async def test_sleepers_wake_in_the_order_of_time_and_see_their_own_moment() -> None:
-    clock = SimClock()
+    clock = ManualClock()
     woken: list[tuple[str, float]] = []
 
     async def sleep(name: str, duration_s: float) -> None:
@@ -33,7 +33,7 @@ async def test_sleepers_wake_in_the_order_of_time_and_see_their_own_moment() -> 
 
 
 async def test_who_sleeps_again_is_woken_again_on_the_way() -> None:
-    clock = SimClock()
+    clock = ManualClock()
     ticks: list[float] = []
 
     async def tick() -> None:
@@ -50,7 +50,7 @@ async def test_who_sleeps_again_is_woken_again_on_the_way() -> None:
 
 
 async def test_a_cancelled_sleeper_holds_up_nobody() -> None:
-    clock = SimClock()
+    clock = ManualClock()
     cancelled = asyncio.create_task(clock.sleep(1))
     other = asyncio.create_task(clock.sleep(2))
     await clock.advance(0)

@@ -6,18 +6,18 @@ import pytest
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
-    Listed,
+    InvalidError,
     PodEvent,
-    RefusedError,
+    Relisted,
     UnavailableError,
 )
-from leadline_controller.snapshot.memory_cluster import SimCluster
+from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 
 async def test_binds_fail_as_often_and_as_told() -> None:
-    cluster = SimCluster([Node("n")], [Pod("default", "p")])
+    cluster = MemoryCluster([Node("n")], [Pod("default", "p")])
     (pod,) = cluster.pods
-    errors: list[ClusterError] = [UnavailableError("no connection"), RefusedError("quota")]
+    errors: list[ClusterError] = [UnavailableError("no connection"), InvalidError("quota")]
     for error in errors:
         cluster.fail_next_bind(error)
 
@@ -31,7 +31,7 @@ async def test_binds_fail_as_often_and_as_told() -> None:
 
 
 async def test_an_event_that_fails_is_not_recorded() -> None:
-    cluster = SimCluster(pods=[Pod("default", "p")])
+    cluster = MemoryCluster(pods=[Pod("default", "p")])
     (pod,) = cluster.pods
     event = PodEvent("Normal", "Scheduled", "on n")
     cluster.fail_next_event(UnavailableError("no connection"))
@@ -45,19 +45,19 @@ async def test_an_event_that_fails_is_not_recorded() -> None:
 
 
 async def test_a_relist_gives_the_whole_state_again() -> None:
-    cluster = SimCluster([Node("n")])
+    cluster = MemoryCluster([Node("n")])
     async with aclosing(cluster.watch()) as changes:
-        assert await anext(changes) == Listed((Node("n"),), ())
+        assert await anext(changes) == Relisted((Node("n"),), ())
         pod = cluster.put_pod(Pod("default", "p"))
         await anext(changes)
 
         cluster.relist()
 
-        assert await anext(changes) == Listed((Node("n"),), (pod,))
+        assert await anext(changes) == Relisted((Node("n"),), (pod,))
 
 
 async def test_a_closed_watch_is_told_nothing_more() -> None:
-    cluster = SimCluster()
+    cluster = MemoryCluster()
     async with aclosing(cluster.watch()) as changes:
         await anext(changes)
     cluster.put_node(Node("n"))
@@ -67,7 +67,9 @@ async def test_a_closed_watch_is_told_nothing_more() -> None:
 
 
 def test_every_pod_has_a_uid_of_its_own() -> None:
-    cluster = SimCluster(pods=[Pod("default", "a"), Pod("default", "b"), Pod("x", "a", uid="mine")])
+    cluster = MemoryCluster(
+        pods=[Pod("default", "a"), Pod("default", "b"), Pod("x", "a", uid="mine")]
+    )
 
     assert len({pod.uid for pod in cluster.pods}) == 3
     assert cluster.pod("x/a").uid == "mine"

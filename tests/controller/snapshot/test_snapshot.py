@@ -311,8 +311,8 @@ def with_storage() -> dict[str, Any]:
 
 def test_residents_namespaces_and_storage_are_there_for_the_filters() -> None:
     view = read_snapshot(with_storage()).view
-    (kind,) = view.residents.kinds.values
-    assert (view.residents.node.tolist(), kind.labels) == ([0], {"app": "db"})
+    (kind,) = view.assigned_pods.kinds.values
+    assert (view.assigned_pods.node.tolist(), kind.labels) == ([0], {"app": "db"})
     assert [pod.key for pod in view.mounts[0]] == ["default/db"]
     assert dict(view.namespaces.labels) == {
         "default": {"kubernetes.io/metadata.name": "default"},

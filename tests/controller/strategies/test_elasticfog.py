@@ -25,7 +25,7 @@ def with_replicas(*counts: int) -> list[Pod]:
 
 
 def test_a_node_is_short_of_its_share_of_the_traffic_less_what_it_has() -> None:
-    cluster = view(NODES, metrics=METRICS, residents=with_replicas(2, 1, 2))
+    cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(2, 1, 2))
     scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
     # Traffic 50, 25 and 25 of 100; six pods with this one: 3, 1.5 and 1.5 are due.
     assert scores.parts["traffic_share"].tolist() == [0.5, 0.25, 0.25]
@@ -35,28 +35,28 @@ def test_a_node_is_short_of_its_share_of_the_traffic_less_what_it_has() -> None:
 
 
 def test_every_node_gets_one_first() -> None:
-    cluster = view(NODES, metrics=METRICS, residents=with_replicas(1, 0, 0))
+    cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(1, 0, 0))
     scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
     # Two pods: 1, 0.5 and 0.5 are due.
     assert scores.total.tolist() == [0.0, 0.5, 0.5]
     assert scores.finalists.tolist() == [1, 2]
     # Even one that has no traffic goes before one that is short.
     quiet = {"packets_received_per_s": [9.0, 0.0, 0.0], "packets_sent_per_s": [9.0, 0.0, 0.0]}
-    busy = view(NODES, metrics=quiet, residents=with_replicas(1, 1, 0))
+    busy = view(NODES, metrics=quiet, assigned_pods=with_replicas(1, 1, 0))
     scores = ElasticFog().score(busy, pod(labels={"app": "web"}), np.arange(3))
     assert scores.total.tolist() == [2.0, -1.0, 0.0]
     assert scores.finalists.tolist() == [2]
 
 
 def test_pods_of_another_service_do_not_count() -> None:
-    cluster = view(NODES, metrics=METRICS, residents=with_replicas(2, 1, 1))
+    cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(2, 1, 1))
     scores = ElasticFog().score(cluster, pod(labels={"app": "other"}), np.arange(3))
     assert scores.parts["replicas"].tolist() == [0.0, 0.0, 0.0]
     assert scores.finalists.tolist() == [0]
 
 
 def test_a_pod_of_no_service_counts_what_this_run_has_placed() -> None:
-    cluster = view(NODES, metrics=METRICS, placed=[1, 1, 0], residents=with_replicas(0, 0, 3))
+    cluster = view(NODES, metrics=METRICS, placed=[1, 1, 0], assigned_pods=with_replicas(0, 0, 3))
     scores = ElasticFog().score(cluster, pod(), np.arange(3))
     assert scores.parts["replicas"].tolist() == [1.0, 1.0, 0.0]
     assert scores.finalists.tolist() == [2]

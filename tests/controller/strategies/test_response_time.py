@@ -33,11 +33,11 @@ PROFILE = {"n1": 50, "n2": 5, "pi3": 70}
 WEB = {"app": "web"}
 
 
-def cluster(links: list[Link] | None = None, residents: list[Pod] | None = None) -> ClusterView:
+def cluster(links: list[Link] | None = None, assigned_pods: list[Pod] | None = None) -> ClusterView:
     return view(
         [MASTER, *WORKERS],
         links=LINKS if links is None else links,
-        residents=residents or [],
+        assigned_pods=assigned_pods or [],
     )
 
 
@@ -193,12 +193,12 @@ def test_a_node_over_the_threshold_gets_no_replica_in_any_round() -> None:
     ],
 )
 def test_only_pods_of_the_same_service_are_kept_apart(resident: Pod, node_name: str) -> None:
-    assert decided(cluster(residents=[resident]), wanted()).node == node_name
+    assert decided(cluster(assigned_pods=[resident]), wanted()).node == node_name
 
 
 def test_pods_without_labels_stand_alone() -> None:
     resident = pod("bare", nodeName="n2")
-    assert decided(cluster(residents=[resident]), wanted(labels={})).node == "n2"
+    assert decided(cluster(assigned_pods=[resident]), wanted(labels={})).node == "n2"
 
 
 def test_lines_20_to_24_the_newest_replica_goes_first() -> None:

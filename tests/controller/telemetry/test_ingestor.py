@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from leadline_controller.framework.view import NodeTable
-from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -27,7 +27,7 @@ class Ingest:
         self.state = TelemetryState(TimesToLive())
         self.leases = AnyLease()
         self.births, self.tests = self.leases.births, self.leases.tests
-        self.folder = Folder(CLUSTER, self.state, self.leases)
+        self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.leases)
 
     def take(
         self,
@@ -38,7 +38,7 @@ class Ingest:
         retained: bool = False,
     ) -> None:
         topic = board.topic(codec.kind_of(message))
-        self.folder.fold(topic, payload(message), SCHEMA, sent_s, retained=retained)
+        self.ingestor.fold(topic, payload(message), SCHEMA, sent_s, retained=retained)
 
     def snapshot(self) -> Any:
         """All that anybody can read out of the state but the count of refusals."""
@@ -180,7 +180,7 @@ def test_a_retained_message_that_is_cleared_is_no_fault(
     ingest: Ingest, board: Board, kind: topics.Kind
 ) -> None:
     before = ingest.snapshot()
-    ingest.folder.fold(board.topic(kind), b"", None, NOW_S, retained=False)
+    ingest.ingestor.fold(board.topic(kind), b"", None, NOW_S, retained=False)
     assert ingest.snapshot() == before
     assert ingest.state.refused == {}
 
@@ -340,7 +340,7 @@ def test_bad_bytes_are_counted_and_change_nothing(
     ingest: Ingest, board: Board, kind: str, topic: str, sent: bytes, schema: str | None
 ) -> None:
     before = ingest.snapshot()
-    ingest.folder.fold(topic, sent, schema, NOW_S, retained=False)
+    ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=False)
     assert ingest.snapshot() == before
     assert ingest.state.refused == {kind: 1}
 
@@ -353,8 +353,8 @@ def test_a_bug_of_our_own_is_counted_and_told(
             raise RuntimeError("a bug\nof two lines")
 
     state = TelemetryState(TimesToLive())
-    folder = Folder(CLUSTER, state, Careless())
-    folder.fold(
+    ingestor = TelemetryIngestor(CLUSTER, state, Careless())
+    ingestor.fold(
         board.topic(topics.Kind.BIRTH), payload(board.birth()), SCHEMA, NOW_S, retained=False
     )
     assert state.refused == {"unexpected": 1}
@@ -368,7 +368,9 @@ def test_a_broken_fleet_does_not_fill_the_journal(
     ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3000):
-        ingest.folder.fold(board.topic(topics.Kind.REPORT), b"\xff", SCHEMA, NOW_S, retained=False)
+        ingest.ingestor.fold(
+            board.topic(topics.Kind.REPORT), b"\xff", SCHEMA, NOW_S, retained=False
+        )
     assert ingest.state.refused == {"broken": 3000}
     assert len(caplog.records) == 5 + 3
     assert "(3000 of this kind)" in caplog.records[-1].getMessage()
@@ -389,7 +391,9 @@ def test_a_refusal_is_one_readable_line(
 ) -> None:
     liar = board.report(origin={"node": "x\n2026-01-01 forged line"})
     ingest.take(board, liar)
-    ingest.folder.fold("leadline/v1/lab\nforged/" + "y" * 900, GOOD, SCHEMA, NOW_S, retained=False)
+    ingest.ingestor.fold(
+        "leadline/v1/lab\nforged/" + "y" * 900, GOOD, SCHEMA, NOW_S, retained=False
+    )
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 2
     assert all("\n" not in line and len(line) < 400 for line in lines)
@@ -464,7 +468,7 @@ some_fuzz = settings(
 @example(topic="leadline/v1/lab/n1/report", sent=GOOD, schema=SCHEMA, kept=True)
 def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool) -> None:
     ingest = Ingest()
-    ingest.folder.fold(topic, sent, schema, NOW_S, retained=kept)
+    ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=kept)
     state = ingest.state
     assert "unexpected" not in state.refused
     assert state.refused.total() + state.accepted <= 1
@@ -485,7 +489,7 @@ def test_no_series_of_messages_raises_or_spoils_what_is_read(
     table = NodeTable([node("n1"), node("n2"), node("n3")])
     for message, kept, sent_s in series:
         topic = topics.topic(CLUSTER, "n1", codec.kind_of(message))
-        ingest.folder.fold(topic, payload(message), SCHEMA, sent_s, retained=kept)
+        ingest.ingestor.fold(topic, payload(message), SCHEMA, sent_s, retained=kept)
         assert "unexpected" not in ingest.state.refused
         for value, age_s in ingest.state.measurements("n1", NOW_S).values():
             assert 0 <= value < inf

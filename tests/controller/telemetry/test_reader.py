@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leadline_controller.telemetry import reader
-from leadline_controller.telemetry.reader import Carried, ReadingClient
+from leadline_controller.telemetry.reader import ReceivedPublish, ReadingClient
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
 
@@ -62,7 +62,7 @@ class Reading(ReadingClient):
     """Reads from a list of what comes from the socket, instead of a socket."""
 
     def __init__(self, chunks: list[bytes | type[OSError]]) -> None:
-        self.got: list[tuple[str, bytes, Carried, bool]] = []
+        self.got: list[tuple[str, bytes, ReceivedPublish, bool]] = []
         self.chunks = chunks
         super().__init__("test", lambda *message: self.got.append(message), MAX_BYTES)
 
@@ -84,35 +84,35 @@ def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        (publication(b"a/b", b"payload"), ("a/b", b"payload", Carried(), False)),
-        (publication(header=RETAINED), ("t", b"p", Carried(), True)),
-        (publication(payload=b""), ("t", b"", Carried(), False)),
+        (publication(b"a/b", b"payload"), ("a/b", b"payload", ReceivedPublish(), False)),
+        (publication(header=RETAINED), ("t", b"p", ReceivedPublish(), True)),
+        (publication(payload=b""), ("t", b"", ReceivedPublish(), False)),
         (
             publication(properties=EVERYTHING),
-            ("t", b"p", Carried("leadline.v1", 3595), False),
+            ("t", b"p", ReceivedPublish("leadline.v1", 3595), False),
         ),
-        (publication(properties=SCHEMA), ("t", b"p", Carried("leadline.v1"), False)),
-        (publication(properties=EXPIRY), ("t", b"p", Carried(None, 3595), False)),
+        (publication(properties=SCHEMA), ("t", b"p", ReceivedPublish("leadline.v1"), False)),
+        (publication(properties=EXPIRY), ("t", b"p", ReceivedPublish(None, 3595), False)),
         (
             publication(properties=user(b"x", b"y" * 300) + SCHEMA),
-            ("t", b"p", Carried("leadline.v1"), False),
+            ("t", b"p", ReceivedPublish("leadline.v1"), False),
         ),
         (
             publication(properties=user(b"schema", b"first") + SCHEMA),
-            ("t", b"p", Carried("first"), False),
+            ("t", b"p", ReceivedPublish("first"), False),
         ),
-        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, Carried(), False)),
+        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, ReceivedPublish(), False)),
         # What a sender can write and the broker lets pass must not cost the connection.
-        (publication(b"\xff"), ("\ufffd", b"p", Carried(), False)),
-        (publication(properties=user(b"schema", b"\xff")), ("t", b"p", Carried("\ufffd"), False)),
+        (publication(b"\xff"), ("\ufffd", b"p", ReceivedPublish(), False)),
+        (publication(properties=user(b"schema", b"\xff")), ("t", b"p", ReceivedPublish("\ufffd"), False)),
         (
             publication(properties=user("\ufeff".encode(), b"") + SCHEMA),
-            ("t", b"p", Carried("leadline.v1"), False),
+            ("t", b"p", ReceivedPublish("leadline.v1"), False),
         ),
     ],
 )
 def test_a_publication_is_taken_apart(
-    sent: bytes, expected: tuple[str, bytes, Carried, bool]
+    sent: bytes, expected: tuple[str, bytes, ReceivedPublish, bool]
 ) -> None:
     client = Reading([sent])
     assert client.read_all() == [SUCCESS]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from leadline_controller.probing.planning import BandwidthWork, Peer, PingWork
 from leadline_controller.probing.scheduler import LeaseSender
-from leadline_controller.telemetry.ingestor import Folder
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_wire import topics
@@ -62,9 +62,9 @@ class Ears:
         self.state = TelemetryState(TimesToLive())
         leases = AnyLease()
         self.births = leases.births
-        folder = Folder(CLUSTER, self.state, leases)
+        ingestor = TelemetryIngestor(CLUSTER, self.state, leases)
         settings = BrokerSettings(host, port, CLUSTER, "controller", tls)
-        self.session = BrokerSession(settings, folder, lambda: self.now_s)
+        self.session = BrokerSession(settings, ingestor, lambda: self.now_s)
 
     def cpu(self, node: str = "n1") -> tuple[float, float] | None:
         return self.state.measurements(node, self.now_s).get("cpu_percent")

@@ -14,7 +14,7 @@ from leadline_controller.experiments.dacs.scenarios import (
 )
 from leadline_controller.experiments.dacs.trials import LAMBDA_S, PHI
 from leadline_controller.experiments.optimum import dacs
-from leadline_controller.experiments.optimum.study import DELAY, Distance, placed
+from leadline_controller.experiments.optimum.study import DELAY, OptimalityGap, placed
 from leadline_controller.experiments.result import Row
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
@@ -52,7 +52,7 @@ def _rows(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
     methods += [(Nas(), f"{worker} preferred", worker) for worker in WORKERS]
     for strategy, option, preferred in methods:
         _, asked = cluster(scenario, preferred)
-        distance = Distance()
+        distance = OptimalityGap()
         for run in range(_RUNS):
             ties = Random(f"{scenario.title} {seed} {run}")
             at = placed(view, asked, (), strategy, ties)

@@ -9,7 +9,16 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    Link,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
 from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 GIB = 1024**3
@@ -108,7 +117,7 @@ def _pod(number: int, user_node: str) -> Pod:
         f"fft-{number}",
         requests={CPU: _POD_CPU_MILLI, MEMORY: memory, PODS: 1},
         limits={MEMORY: memory},
-        hints=Hints(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
+        hints=PodAnnotations(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
         labels={"app": "fft"},
     )
 

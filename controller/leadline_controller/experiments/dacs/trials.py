@@ -19,8 +19,8 @@ from leadline_controller.experiments.dacs.scenarios import (
     cluster,
     users_of,
 )
-from leadline_controller.experiments.models.cpu import Contention, Processors
-from leadline_controller.experiments.models.requests import Errand, Visit, answered, visit
+from leadline_controller.experiments.models.cpu import Contention, CpuModel
+from leadline_controller.experiments.models.requests import Request, Visit, answered, visit
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.strategies.dacs import Dacs
@@ -127,13 +127,13 @@ def simulate(scenario: Scenario, nodes: Sequence[str], iterations: int) -> list[
     env = simpy.Environment()
     contention = Contention(_BETA_CS, _BETA_RC, SLICE_S)
     processors = {
-        worker.name: Processors(env, worker.cores, contention) for worker in scenario.workers
+        worker.name: CpuModel(env, worker.cores, contention) for worker in scenario.workers
     }
     work_core_s = iterations * CORE_S_AN_ITERATION
     users = []
     for node, user in zip(nodes, users_of(scenario), strict=True):
         round_trip_s = scenario.between_ms(node, user) / 1000
-        errand = Errand(READY_S, _SENDING_S, round_trip_s, work_core_s, _THREADS)
-        users.append(env.process(visit(env, processors[node], errand)))
+        request = Request(READY_S, _SENDING_S, round_trip_s, work_core_s, _THREADS)
+        users.append(env.process(visit(env, processors[node], request)))
     env.run()
     return [answered(user) for user in users]

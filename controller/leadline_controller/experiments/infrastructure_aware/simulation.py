@@ -12,7 +12,7 @@ from leadline_controller.experiments.infrastructure_aware.workload import Applic
 from leadline_controller.experiments.models.network import Network
 from leadline_controller.experiments.models.registry import NodeStore, Registry
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.assigned_pods import Residents
+from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Node, Pod
@@ -77,7 +77,7 @@ class _Run:
         self.requested: dict[str, Ints] = {
             resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
         }
-        self._residents = Residents()
+        self._assigned_pods = AssignedPods()
         self._images = ImageTable.of(images)
         self._strategy, self._random = strategy, random
         self._nodes = [
@@ -113,7 +113,7 @@ class _Run:
             self.env.process(self._provision(decision.node, application.image))
         after = placed[-1][1]
         self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
-        self._residents = after.residents
+        self._assigned_pods = after.assigned_pods
 
     def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
         started_s = self.env.now
@@ -136,7 +136,7 @@ class _Run:
             links=LinkTable(table.index, ()),
             bandwidth_requested_mbps=np.zeros(len(table)),
             placed_in_run=np.zeros(len(table), dtype=np.int64),
-            residents=self._residents,
+            assigned_pods=self._assigned_pods,
             images=replace(
                 self._images,
                 queued=queued,

@@ -48,7 +48,7 @@ class Moment(NamedTuple):
 
 
 @dataclass
-class Course:
+class ScenarioRun:
     """A cluster over the cycles of a scenario. random: for ties. leaving: for who leaves when
     there are too many, drawn apart so that it is the same for all methods. as_replica_set:
     not drawn but as a ReplicaSet has it, of the node with most of its pods the newest."""
@@ -153,10 +153,12 @@ class Seen:
     migrations: int
 
 
-def start(scenario: Scenario, method: Method, seed: int, *, as_replica_set: bool = False) -> Course:
+def start(
+    scenario: Scenario, method: Method, seed: int, *, as_replica_set: bool = False
+) -> ScenarioRun:
     """An empty cluster for a run."""
     ties, leaving = Random(seed), Random(f"leaving {scenario.name} {seed}")
-    return Course(method, ties, leaving, as_replica_set)
+    return ScenarioRun(method, ties, leaving, as_replica_set)
 
 
 def run_through(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from statistics import fmean
 
-from leadline_controller.experiments.kubedsm.course import Course, start
+from leadline_controller.experiments.kubedsm.course import ScenarioRun, start
 from leadline_controller.experiments.kubedsm.methods import METHODS
 from leadline_controller.experiments.kubedsm.setting import (
     BY_LOAD,
@@ -17,7 +17,7 @@ from leadline_controller.experiments.kubedsm.setting import (
 )
 from leadline_controller.experiments.optimum import kubedsm
 from leadline_controller.experiments.optimum.programme import Optimum
-from leadline_controller.experiments.optimum.study import QOS, Distance
+from leadline_controller.experiments.optimum.study import QOS, OptimalityGap
 from leadline_controller.experiments.result import Row
 from leadline_controller.filters import FILTERS
 from leadline_controller.strategies.kubedsm import KubeDsm
@@ -40,7 +40,7 @@ def _rows(scenario: Scenario, seed: int) -> Iterator[Row]:
     objective = KubeDsm()
     bests = [_best(wanted, objective) for wanted in replicas(scenario, seed)]
     for name, method in METHODS.items():
-        distance, course = Distance(), start(scenario, method, seed)
+        distance, course = OptimalityGap(), start(scenario, method, seed)
         for wanted, best in zip(replicas(scenario, seed), bests, strict=True):
             distance.add(_quality_after(course, wanted, objective), best, 0)
         yield from distance.rows(TABLE, scenario.name, name, "", QOS)
@@ -58,7 +58,7 @@ def _best_of(wanted: tuple[tuple[str, int], ...], objective: KubeDsm) -> Optimum
     return kubedsm.best(empty_cluster(), pods, [], objective, FILTERS)
 
 
-def _quality_after(course: Course, wanted: Mapping[str, int], objective: KubeDsm) -> float:
+def _quality_after(course: ScenarioRun, wanted: Mapping[str, int], objective: KubeDsm) -> float:
     """The quality at the end of a cycle."""
     pending = course.scale(wanted).pending
     course.place(pending)

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Node, Pod
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
 from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 GIB = 1024**3
@@ -72,7 +72,7 @@ def make_pod(service: str, number: int, target: float | None = None) -> Pod:
         f"{service.lower()}-{number}",
         requests={CPU: cores * 1000, MEMORY: mib * MIB, PODS: 1},
         labels={"app": service},
-        hints=Hints(qos_edge_ratio=target),
+        hints=PodAnnotations(qos_edge_ratio=target),
     )
 
 

@@ -45,7 +45,7 @@ class _Task:
         self.done = done
 
 
-class Processors:
+class CpuModel:
     """A node's cores in a simulation.
 
     env: the simulation, its clock in seconds. cores: how many, more than 0; a fraction is a

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import simpy
 
-from leadline_controller.experiments.models.cpu import Processors
+from leadline_controller.experiments.models.cpu import CpuModel
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Request:
     """What a user wants of a pod.
 
     ready_s: until the pod has its image and has started. sending_s: for the user's data to reach
@@ -34,16 +34,16 @@ class Visit:
 
 
 def visit(
-    env: simpy.Environment, processors: Processors, errand: Errand
+    env: simpy.Environment, processors: CpuModel, request: Request
 ) -> Generator[simpy.Event, object, Visit]:
     """A process: wait for the pod, send the data, have it processed, get the answer back."""
-    one_way_s = errand.round_trip_s / 2
-    yield env.timeout(errand.ready_s + errand.sending_s + one_way_s)
+    one_way_s = request.round_trip_s / 2
+    yield env.timeout(request.ready_s + request.sending_s + one_way_s)
     began_s = env.now
-    yield processors.run(errand.work_core_s, errand.limit_cores)
+    yield processors.run(request.work_core_s, request.limit_cores)
     processing_s = env.now - began_s
     yield env.timeout(one_way_s)
-    return Visit(errand.sending_s + errand.round_trip_s, processing_s, env.now)
+    return Visit(request.sending_s + request.round_trip_s, processing_s, env.now)
 
 
 def answered(user: simpy.Process) -> Visit:

@@ -29,7 +29,7 @@ class Answered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
+class LoadProfile:
     """What a user does: keeps `parallel` requests going, with a pause before each next one.
 
     pause_s: the shortest and the longest pause; chance decides between them, as with Locust's
@@ -59,13 +59,13 @@ class Users:
         self,
         env: simpy.Environment,
         serve: Serve,
-        habit: Habit,
+        load_profile: LoadProfile,
         random: Random,
     ) -> None:
         self.answered: list[Answered] = []
         self._env = env
         self._serve = serve
-        self._habit = habit
+        self._habit = load_profile
         self._random = random
         self._users = 0
         self._busy: set[int] = set()

@@ -9,7 +9,7 @@ import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.cycle import decide_in_turn
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, PodAnnotations
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,
@@ -95,7 +95,7 @@ def _replica(
         requests={CPU: cpu, MEMORY: memory * _MIB, PODS: 1},
         limits={CPU: limit},
         labels={"app": f"s{service}"},
-        hints=Hints(
+        hints=PodAnnotations(
             user_node=user_node,
             data_mb=data_mb,
             bandwidth_mbps=_LINK_MBPS / 20 if user_node else None,

@@ -118,7 +118,7 @@ def reachable(
         lifted = view if place is None else view.without_placement(pod, place)
         for test in _asked(pods, filters):
             verdict = test(lifted, pod)
-            open_to = verdict.evictable
+            open_to = verdict.resolvable_by_preemption
             row &= verdict.passes if open_to is None else verdict.passes | open_to
         if place is not None:
             row[place] = True

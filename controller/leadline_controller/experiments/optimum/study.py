@@ -29,7 +29,7 @@ DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
 
 
 @dataclass(slots=True)
-class Distance:
+class OptimalityGap:
     """What a strategy reached and what the optimum is there, over several clusters.
 
     ours, optimum: the objective, where the strategy placed all pods: without one of them there
@@ -112,11 +112,11 @@ def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
     return _rows(found, QOS)
 
 
-Found = Mapping[tuple[tuple[int, int], str], Distance]
+Found = Mapping[tuple[tuple[int, int], str], OptimalityGap]
 
 
 def _none_yet(names: Sequence[str]) -> Found:
-    return {(size, name): Distance() for size in SIZES for name in names}
+    return {(size, name): OptimalityGap() for size in SIZES for name in names}
 
 
 def _cases() -> Iterator[tuple[tuple[int, int], int]]:

@@ -183,7 +183,7 @@ def _figures(service: Service, shown: Mapping[str, Shown], best: Best) -> Iterat
 
 
 def _between(service: Service) -> str:
-    shortest_s, longest_s = service.habit.pause_s
+    shortest_s, longest_s = service.load_profile.pause_s
     return f"{shortest_s:g}-{longest_s:g} s"
 
 

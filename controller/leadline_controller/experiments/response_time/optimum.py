@@ -57,8 +57,8 @@ def least_response_ms(service: Service, nodes: Sequence[str]) -> float:
     busiest_ms = max(
         share * service.profile_ms[name] / cores[name] for name, share in shares.items()
     )
-    requests = service.users_a_step * len(nodes) * service.habit.parallel
-    return max(alone_ms, requests * busiest_ms - fmean(service.habit.pause_s) * 1000)
+    requests = service.users_a_step * len(nodes) * service.load_profile.parallel
+    return max(alone_ms, requests * busiest_ms - fmean(service.load_profile.pause_s) * 1000)
 
 
 def _by_bound(service: Service, replicas: int) -> deque[tuple[str, ...]]:

@@ -13,8 +13,17 @@ from random import Random
 import numpy as np
 
 from leadline_controller.experiments.models.autoscaler import Scaling
-from leadline_controller.experiments.models.users import Habit, Step
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, Link, Node, Pod, Taint
+from leadline_controller.experiments.models.users import LoadProfile, Step
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    Link,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
 from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
 _MIB = 1024**2
@@ -54,7 +63,7 @@ class Service:
 
     name: str
     profile_ms: Mapping[str, float]
-    habit: Habit
+    load_profile: LoadProfile
     users_a_step: int
     target_requests: int
     step_s: float
@@ -82,7 +91,7 @@ class Service:
 WEB = Service(
     name="web",
     profile_ms={"w1": 2.6, "w2": 4.0, "w3": 4.0, "w4": 5.6},
-    habit=Habit(parallel=5, pause_s=(0.05, 0.15)),
+    load_profile=LoadProfile(parallel=5, pause_s=(0.05, 0.15)),
     users_a_step=10,
     target_requests=50,
     step_s=10.0,
@@ -90,7 +99,7 @@ WEB = Service(
 DETECTION = Service(
     name="object detection",
     profile_ms={"w1": 60.0, "w2": 85.0, "w3": 85.0, "w4": 120.0},
-    habit=Habit(parallel=10, pause_s=(2.0, 6.0)),
+    load_profile=LoadProfile(parallel=10, pause_s=(2.0, 6.0)),
     users_a_step=2,
     target_requests=20,
     step_s=60.0,
@@ -132,7 +141,7 @@ def drawn(services: Iterable[Service], random: Random, spread: float) -> Sequenc
 
 def replica(service: Service, number: int) -> Pod:
     """A pod of the deployment, with its threshold and profile."""
-    hints = Hints(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)
+    hints = PodAnnotations(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)
     labels = {"app": service.name.replace(" ", "-")}
     name = f"{labels['app']}-{number}"
     return Pod("default", name, requests=_REPLICA, hints=hints, labels=labels)

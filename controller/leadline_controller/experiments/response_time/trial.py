@@ -10,7 +10,7 @@ import simpy
 from simpy.events import ProcessGenerator
 
 from leadline_controller.experiments.models.autoscaler import autoscale
-from leadline_controller.experiments.models.cpu import Processors
+from leadline_controller.experiments.models.cpu import CpuModel
 from leadline_controller.experiments.models.users import Answered, Users
 from leadline_controller.experiments.response_time.testbed import (
     Service,
@@ -171,7 +171,7 @@ def _users(
 ) -> Users:
     """The service's users, at the master. Chance decides to which replica a request goes, as
     kube-proxy has it; it waits for the way there and back, and for its share of the cores."""
-    cores = {worker.name: Processors(env, worker.cores) for worker in service.workers}
+    cores = {worker.name: CpuModel(env, worker.cores) for worker in service.workers}
     away_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
     work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
 
@@ -180,7 +180,7 @@ def _users(
         yield env.timeout(away_s[node])
         yield cores[node].run(work_s[node], limit_cores=1.0)
 
-    return Users(env, serve, service.habit, random)
+    return Users(env, serve, service.load_profile, random)
 
 
 def _outcome(

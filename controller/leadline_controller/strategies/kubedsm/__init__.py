@@ -17,9 +17,9 @@ from leadline_controller.framework.cycle import Better, Scores, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.kubedsm.cluster import Goals, Scene
+from leadline_controller.strategies.kubedsm.cluster import EdgeView, Goals
 from leadline_controller.strategies.kubedsm.decision import immediate_schedule, suggest
-from leadline_controller.strategies.kubedsm.edge_state import Board, EdgePod, Limits, Outcome
+from leadline_controller.strategies.kubedsm.edge_state import EdgePod, EdgeState, Limits, Outcome
 from leadline_controller.strategies.kubedsm.packing import packed
 from leadline_controller.strategies.shared.tiers import free_share, is_cloud
 
@@ -107,7 +107,7 @@ class KubeDsm:
     ) -> BatchPlan:
         """Immediate scheduling of the pending pods, then one suggestion."""
         goals = Goals(self.a, self.b, self.gamma, self.qos_target)
-        scene = Scene(view, pending, running, allowed, goals, migrate=bool(self.suggest))
+        scene = EdgeView(view, pending, running, allowed, goals, migrate=bool(self.suggest))
         placed = immediate_schedule(scene.board(movable=False), scene.new)
         if not self.suggest:
             return scene.told(placed, None)
@@ -117,7 +117,7 @@ class KubeDsm:
             board = board.with_pod(pod, node)
         return scene.told(placed, self._suggested(board, waiting))
 
-    def _suggested(self, board: Board, waiting: Sequence[EdgePod]) -> Outcome:
+    def _suggested(self, board: EdgeState, waiting: Sequence[EdgePod]) -> Outcome:
         """The suggestion for as many pods as leave QoS no lower than it is."""
         before = float(board.quality.of(board.on_edge))
         for most in range(int(self.m_c2e), 0, -1):

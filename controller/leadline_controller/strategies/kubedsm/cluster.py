@@ -9,8 +9,8 @@ from leadline_controller.framework.batch import Allowed, BatchPlan, Move, Runnin
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.view import Bools, ClusterView, Ints
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Board,
     EdgePod,
+    EdgeState,
     Outcome,
     Quality,
     pod_size,
@@ -32,7 +32,7 @@ class Goals(NamedTuple):
     target: float
 
 
-class Scene:
+class EdgeView:
     """A cluster in the algorithms' terms, and their outcome in the cluster's."""
 
     def __init__(
@@ -107,9 +107,9 @@ class Scene:
     def _wants(self, pod: Pod) -> Ints:
         return np.array([pod.requests.get(name, 0) for name in self._resources], dtype=np.int64)
 
-    def board(self, *, movable: bool) -> Board:
+    def board(self, *, movable: bool) -> EdgeState:
         """The cluster as it is, with the running pods to move or without."""
-        return Board(self._edge, self.quality, self.on_edge, self.on_nodes if movable else ())
+        return EdgeState(self._edge, self.quality, self.on_edge, self.on_nodes if movable else ())
 
     def told(self, placed: Outcome, suggested: Outcome | None) -> BatchPlan:
         """Both outcomes as one plan: a pod that was placed and then moved is only placed."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from leadline_controller.framework.view import Ints
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Board,
     Choice,
     EdgePod,
+    EdgeState,
     Limits,
     Outcome,
     Quality,
@@ -34,18 +34,18 @@ from leadline_controller.strategies.kubedsm.reorder import reorder_edge
 from leadline_controller.strategies.kubedsm.subset import best_subset, best_within_bounds
 
 
-def immediate_schedule(board: Board, new: Sequence[EdgePod]) -> Outcome:
+def immediate_schedule(board: EdgeState, new: Sequence[EdgePod]) -> Outcome:
     """Place new pods with no migration (Algorithm 1)."""
     return apply_decision(board, new, make_decision(board, new))
 
 
-def suggest(board: Board, cloud: Sequence[EdgePod], limits: Limits) -> Outcome:
+def suggest(board: EdgeState, cloud: Sequence[EdgePod], limits: Limits) -> Outcome:
     """Bring pods from the cloud to the edge, and reorder the edge (Algorithm 2)."""
     chosen = _suggested(board, cloud, limits.cloud_to_edge)
     return apply_decision(board, chosen, make_decision(board, chosen, limits))
 
 
-def _suggested(board: Board, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
+def _suggested(board: EdgeState, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
     """Up to `most` pods, the most QoS per size first (Eq. 10), scored anew after each pick.
 
     What fits is measured against the whole edge and not what is free of it: bestFit makes room,
@@ -71,7 +71,7 @@ def _most_gained(quality: Quality, on_edge: Ints, pods: Iterable[EdgePod], step:
     return max(pods, key=lambda pod: round(float(gains[pod.service]) / pod.size, 9))
 
 
-def make_decision(board: Board, new: Sequence[EdgePod], limits: Limits | None = None) -> Choice:
+def make_decision(board: EdgeState, new: Sequence[EdgePod], limits: Limits | None = None) -> Choice:
     """The subset of the new pods for the edge with the highest QoS (Algorithm 3). limits: of the
     migrations, None where there are to be none.
 
@@ -101,7 +101,7 @@ def make_decision(board: Board, new: Sequence[EdgePod], limits: Limits | None = 
 
 
 def best_fit(
-    board: Board, pods: tuple[EdgePod, ...], edge_reorder: int, least_quality: float = -np.inf
+    board: EdgeState, pods: tuple[EdgePod, ...], edge_reorder: int, least_quality: float = -np.inf
 ) -> Choice | None:
     """The migrations that make room for these pods: first free the edge, then reorder it
     (Algorithm 4). None where there can't be enough room, or QoS would be below least_quality,
@@ -125,7 +125,7 @@ def best_fit(
     return Choice(pods, freed, moves, found.exact)
 
 
-def free_edge_as_needed(board: Board, need: Ints) -> tuple[EdgePod, ...] | None:
+def free_edge_as_needed(board: EdgeState, need: Ints) -> tuple[EdgePod, ...] | None:
     """The pods that leave for the cloud until this much of the edge is free, least QoS lost per
     size first, scored anew after each (Algorithm 5, Eq. 12). None where all that may leave
     are not enough."""
@@ -140,7 +140,7 @@ def free_edge_as_needed(board: Board, need: Ints) -> tuple[EdgePod, ...] | None:
     return tuple(freed)
 
 
-def apply_decision(board: Board, new: Sequence[EdgePod], choice: Choice) -> Outcome:
+def apply_decision(board: EdgeState, new: Sequence[EdgePod], choice: Choice) -> Outcome:
     """The migrations, then a node for each pod that is to be on the edge, by match; the new pods
     that it leaves out, and those not chosen, go to the cloud (Algorithm 7)."""
     for pod in choice.freed:

@@ -59,7 +59,7 @@ class EdgePod:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Board:
+class EdgeState:
     """The cluster that is decided on. on_edge: pods of each service there, shape (services,).
     pods: those on the edge that may be moved."""
 
@@ -68,21 +68,21 @@ class Board:
     on_edge: Ints
     pods: tuple[EdgePod, ...] = ()
 
-    def without(self, pod: EdgePod) -> "Board":
+    def without(self, pod: EdgePod) -> "EdgeState":
         """After a pod on the edge went to the cloud."""
-        return Board(
+        return EdgeState(
             self.edge.without_pod(pod.wants, pod.at),
             self.quality,
             counted(self.on_edge, pod, -1),
             tuple(each for each in self.pods if each is not pod),
         )
 
-    def moved(self, pod: EdgePod, node: int) -> "Board":
+    def moved(self, pod: EdgePod, node: int) -> "EdgeState":
         """After a pod on the edge went to another node there, where it stays."""
         edge = self.edge.without_pod(pod.wants, pod.at).with_pod(pod.wants, node)
         return replace(self, edge=edge, pods=tuple(each for each in self.pods if each is not pod))
 
-    def with_pod(self, pod: EdgePod, node: int) -> "Board":
+    def with_pod(self, pod: EdgePod, node: int) -> "EdgeState":
         """After a pod from elsewhere came to a node of the edge, where it stays."""
         return replace(
             self,
@@ -125,7 +125,7 @@ class Outcome:
     to_cloud: tuple[EdgePod, ...]
     freed: tuple[EdgePod, ...]
     reordered: tuple[tuple[EdgePod, int], ...]
-    board: Board
+    board: EdgeState
     exact: bool
 
 
@@ -143,13 +143,13 @@ def counted(on_edge: Ints, pod: EdgePod, step: int) -> Ints:
     return counted
 
 
-def need_of(board: Board, pods: Iterable[EdgePod]) -> Ints:
+def need_of(board: EdgeState, pods: Iterable[EdgePod]) -> Ints:
     """What these pods want together, shape (resources,)."""
     none = np.zeros(board.edge.capacity.shape[1], dtype=np.int64)
     return sum((pod.wants for pod in pods), start=none)
 
 
-def quality_with(board: Board, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:
+def quality_with(board: EdgeState, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:
     """QoS with some pods more and some less on the edge, rounded so that equals are equal."""
     on_edge = board.on_edge.copy()
     for step, pods in ((1, onto), (-1, freed)):

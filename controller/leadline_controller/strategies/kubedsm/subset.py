@@ -12,9 +12,9 @@ import numpy as np
 
 from leadline_controller.framework.view import Floats, Ints
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Board,
     Choice,
     EdgePod,
+    EdgeState,
     need_of,
     quality_with,
 )
@@ -23,7 +23,9 @@ from leadline_controller.strategies.kubedsm.packing import fits_in, kinds_of, la
 _FRONT = 256
 
 
-def best_subset(board: Board, pods: Sequence[EdgePod], kinds: Sequence[Sequence[int]]) -> Choice:
+def best_subset(
+    board: EdgeState, pods: Sequence[EdgePod], kinds: Sequence[Sequence[int]]
+) -> Choice:
     """Every subset that the edge's free resources, summed up, can hold."""
     if not kinds:
         return Choice()
@@ -37,14 +39,14 @@ def best_subset(board: Board, pods: Sequence[EdgePod], kinds: Sequence[Sequence[
     return Choice(tuple(pods[at] for kind, held in enumerate(kinds) for at in held[: row[kind]]))
 
 
-def _room(board: Board, pods: Sequence[EdgePod]) -> Ints:
+def _room(board: EdgeState, pods: Sequence[EdgePod]) -> Ints:
     """What is free on the nodes that any of these pods may go to."""
     reachable = np.any([pod.fits for pod in pods], axis=0)
     room: Ints = board.edge.free[reachable].sum(axis=0)
     return room
 
 
-def _qualities(board: Board, states: Ints, first: Sequence[EdgePod]) -> Floats:
+def _qualities(board: EdgeState, states: Ints, first: Sequence[EdgePod]) -> Floats:
     """QoS of each set, shape (sets,); only the services that take part differ."""
     services = sorted({pod.service for pod in first})
     one_of = np.array([[pod.service == each for each in services] for pod in first])
@@ -54,7 +56,7 @@ def _qualities(board: Board, states: Ints, first: Sequence[EdgePod]) -> Floats:
     return np.round(part.of(board.on_edge[services] + states @ one_of.astype(np.int64)), 9)
 
 
-def best_within_bounds(board: Board, pods: Sequence[EdgePod]) -> Choice:
+def best_within_bounds(board: EdgeState, pods: Sequence[EdgePod]) -> Choice:
     """For batches with too many subsets: service by service, only those sets are carried on that
     no other beats in QoS and in all that it needs. That loses nothing unless more than _FRONT
     are left, of which then an even sample goes on, or a service's own sets are too many, of
@@ -83,7 +85,7 @@ def _options(pods: Sequence[EdgePod]) -> tuple[list[tuple[EdgePod, ...]], bool]:
     return [tuple(ordered[:count]) for count in range(len(ordered) + 1)], whole
 
 
-def _alone(board: Board, pods: Sequence[EdgePod]) -> float:
+def _alone(board: EdgeState, pods: Sequence[EdgePod]) -> float:
     """What these pods of one service add to the QoS."""
     before = float(board.quality.of(board.on_edge))
     return round(quality_with(board, pods, ()) - before, 9)

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 import simpy
-from leadline_controller.experiments.models.cpu import Contention, Processors, fair_shares
+from leadline_controller.experiments.models.cpu import Contention, CpuModel, fair_shares
 
 
 def finish_s(
@@ -14,7 +14,7 @@ def finish_s(
 ) -> list[float]:
     """When each task (start s, work core-s, limit cores) is done."""
     env = simpy.Environment()
-    node = Processors(env, cores, contention)
+    node = CpuModel(env, cores, contention)
     done = [nan] * len(tasks)
 
     def user(
@@ -98,12 +98,12 @@ def test_contention_lasts_as_long_as_the_sharing() -> None:
 def test_what_is_no_amount_is_refused_in_one_line(bad: float) -> None:
     env = simpy.Environment()
     with pytest.raises(ValueError, match=r"^work_core_s: expected a number, 0 or more, got"):
-        Processors(env, 1).run(bad)
+        CpuModel(env, 1).run(bad)
     with pytest.raises(ValueError, match=r"^cores: expected a number, more than 0, got"):
-        Processors(env, bad)
+        CpuModel(env, bad)
     if bad != inf:
         with pytest.raises(ValueError, match=r"^limit_cores: expected"):
-            Processors(env, 1).run(1, bad)
+            CpuModel(env, 1).run(1, bad)
 
 
 def test_a_far_clock_does_not_stall() -> None:

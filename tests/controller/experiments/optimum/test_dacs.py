@@ -8,7 +8,16 @@ import pytest
 from leadline_controller.experiments.optimum.dacs import average_delay_s, best
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import decide_in_turn
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, HostPort, Link, Node, Pod
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    HostPort,
+    Link,
+    Node,
+    Pod,
+    PodAnnotations,
+)
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
@@ -37,7 +46,7 @@ def some_pod(random: Random, number: int) -> Pod:
         f"p{number}",
         requests={CPU: cpu, MEMORY: random.choice([GIB // 4, GIB // 2]), PODS: 1},
         limits=limits,
-        hints=Hints(
+        hints=PodAnnotations(
             user_node=f"n{random.randrange(3)}",
             data_mb=random.choice([0.5, 2.0]),
             bandwidth_mbps=random.choice([5.0, 20.0]),
@@ -147,7 +156,7 @@ def test_pods_too_many_for_all_nodes_are_infeasible() -> None:
 
 
 def test_a_user_at_an_unknown_node_is_told() -> None:
-    pod = Pod("default", "p", hints=Hints(user_node="mars"))
+    pod = Pod("default", "p", hints=PodAnnotations(user_node="mars"))
     found = best(view([node("n")]), [pod], Dacs(), FILTERS)
     assert found.status == "infeasible"
     assert "mars" in found.why

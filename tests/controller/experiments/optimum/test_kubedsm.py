@@ -8,7 +8,16 @@ from leadline_controller.experiments.optimum.kubedsm import best, quality
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
 from leadline_controller.framework.cycle import decide_in_turn
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Hints, HostPort, Node, Pod, Taint
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    HostPort,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.kubedsm import KubeDsm
@@ -28,7 +37,7 @@ def replica(service: str, number: int) -> Pod:
         f"{service}{number}",
         requests={CPU: cpu, MEMORY: memory, PODS: 1},
         labels={"app": service},
-        hints=Hints(qos_edge_ratio=TARGETS[service]),
+        hints=PodAnnotations(qos_edge_ratio=TARGETS[service]),
     )
 
 

@@ -48,7 +48,7 @@ def test_a_seed_repeats_all_of_it_and_another_does_not() -> None:
 
 
 def test_pods_left_over_are_told_and_not_compared() -> None:
-    distance = study.Distance()
+    distance = study.OptimalityGap()
     best = Optimum(1.0, {}, "optimal", 0.0)
     distance.add(1.5, best, 0)
     distance.add(None, best, 3)
@@ -60,7 +60,7 @@ def test_pods_left_over_are_told_and_not_compared() -> None:
 
 
 def test_an_optimum_that_was_not_proved_is_none() -> None:
-    distance = study.Distance()
+    distance = study.OptimalityGap()
     distance.add(1.5, Optimum(1.0, {}, "optimal", 0.0), 0)
     distance.add(1.5, Optimum(1.2, {}, "time limit", 0.1), 0)
     assert [row.optimum for row in distance.rows("t", "c", "s", "", "m")] == [None]

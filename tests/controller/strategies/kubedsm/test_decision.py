@@ -16,9 +16,9 @@ from leadline_controller.strategies.kubedsm.decision import (
     suggest,
 )
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Board,
     Choice,
     EdgePod,
+    EdgeState,
     Limits,
     Quality,
     pod_size,
@@ -48,14 +48,14 @@ def board(
     nodes: Sequence[tuple[int, int]],
     services: Quality,
     pods: Sequence[EdgePod] = (),
-) -> Board:
+) -> EdgeState:
     capacity = np.array(nodes)
     edge = Edge(capacity, np.zeros_like(capacity))
     on_edge = np.zeros_like(services.total)
     for pod in pods:
         edge = edge.with_pod(pod.wants, pod.at)
         on_edge[pod.service] += 1
-    return Board(edge, services, on_edge, tuple(pods))
+    return EdgeState(edge, services, on_edge, tuple(pods))
 
 
 def keys(pods: Sequence[EdgePod]) -> list[str]:
@@ -205,7 +205,7 @@ def test_applying_a_decision_matches_after_the_migrations() -> None:
     assert outcome.board.edge.used.tolist() == [[1, 4], [1, 1]]
 
 
-def scene(seed: int, count: int) -> tuple[Board, list[EdgePod]]:
+def scene(seed: int, count: int) -> tuple[EdgeState, list[EdgePod]]:
     """Pods of three services, of their own size each, and less room than they want."""
     random = Random(seed)
     pods = []
@@ -219,7 +219,7 @@ def scene(seed: int, count: int) -> tuple[Board, list[EdgePod]]:
     return board([(12, 12), (9, 14)], services), pods
 
 
-def reached(state: Board, pods: Sequence[EdgePod]) -> float:
+def reached(state: EdgeState, pods: Sequence[EdgePod]) -> float:
     on_edge = state.on_edge.copy()
     for pod in pods:
         on_edge[pod.service] += 1

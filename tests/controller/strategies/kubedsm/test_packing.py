@@ -50,8 +50,8 @@ def test_match_goes_where_the_filters_let_it() -> None:
     fits = np.array([[False, True], [True, False]])
     found = match(edge((4, 4, 2, 2), (4, 4, 0, 0)), pods((1, 1), (1, 1)), fits)
     assert found.nodes == (1, 0)
-    nowhere = np.zeros((1, 2), dtype=np.bool_)
-    assert match(edge((4, 4, 0, 0), (4, 4, 0, 0)), pods((1, 1)), nowhere).nodes == (NOWHERE,)
+    unresolvable = np.zeros((1, 2), dtype=np.bool_)
+    assert match(edge((4, 4, 0, 0), (4, 4, 0, 0)), pods((1, 1)), unresolvable).nodes == (NOWHERE,)
 
 
 def test_match_of_nothing() -> None:
