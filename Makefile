@@ -68,7 +68,7 @@ predicates: env control-plane ## Hold the filters to kube-scheduler's own, on fa
 lint: env rollout-env ## Format, lint, types and the house's walls
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller proto/leadline_wire ansible/bundle/leadline_bundle tests
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle tests
 	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
 	$(VENV)/bin/lint-imports
 	cd ansible && ../$(VENV)/bin/yamllint . && \
@@ -84,7 +84,7 @@ $(VENV)/.rollout: $(SYNCED) requirements-rollout.lock
 	@ln -sfn ../../../../ansible $(COLLECTIONS)/ansible_collections/leadline/edge
 	@touch $@
 
-$(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/pyproject.toml requirements.lock
+$(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml controller/experiments/pyproject.toml proto/pyproject.toml requirements.lock
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Leadline needs Python 3.11 or newer; this is $$(python3 --version)" >&2; exit 1; }
 	@test -x $(PY) || python3 -m venv $(VENV) >/dev/null 2>&1 || \
@@ -92,7 +92,7 @@ $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml proto/p
 		{ echo "python3 -m venv does not work here: install python3-venv" >&2; exit 1; }
 	@test -x $(UV) || $(PY) -m pip install --quiet --disable-pip-version-check uv
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements.lock
-	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller
+	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller -e controller/experiments
 	@touch $@
 
 packages: ## Install the Debian packages that tests need

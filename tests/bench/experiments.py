@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from leadline_controller.experiments import EXPERIMENTS
+from leadline_experiments import EXPERIMENTS
 
 AIM_S = 300
 

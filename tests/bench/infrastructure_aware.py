@@ -6,12 +6,6 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
-from leadline_controller.experiments.infrastructure_aware.ipe import draw_topology
-from leadline_controller.experiments.infrastructure_aware.simulation import simulate
-from leadline_controller.experiments.infrastructure_aware.workload import (
-    draw_applications,
-    stand_in_images,
-)
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy, decide
 from leadline_controller.framework.images import ImageTable
@@ -20,6 +14,12 @@ from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
+from leadline_experiments.infrastructure_aware.ipe import draw_topology
+from leadline_experiments.infrastructure_aware.simulation import simulate
+from leadline_experiments.infrastructure_aware.workload import (
+    draw_applications,
+    stand_in_images,
+)
 
 from tests.bench.decision import SIZES, cluster
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from leadline_controller.experiments.optimum import clusters, dacs, kubedsm
-from leadline_controller.experiments.optimum.programme import Optimum
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
+from leadline_experiments.optimum import clusters, dacs, kubedsm
+from leadline_experiments.optimum.programme import Optimum
 
 SIZES = ((3, 10), (5, 10), (10, 20), (20, 40))
 SEEDS = range(3)

@@ -168,7 +168,7 @@ def test_a_checkout_that_is_none_is_named(
     code = command.main(["--source", str(tmp_path / "nowhere"), "--cache", str(tmp_path / "cache")])
     told = capsys.readouterr()
     assert (code, told.out) == (1, "")
-    assert told.err.startswith(f"bundle: {tmp_path / 'unresolvable' / 'pyproject.toml'}: ")
+    assert told.err.startswith(f"bundle: {tmp_path / 'nowhere' / 'pyproject.toml'}: ")
     assert told.err.count("\n") == 1
     assert not names(tmp_path)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from leadline_controller.experiments import EXPERIMENTS
+from leadline_experiments import EXPERIMENTS
 
 PAGE = Path(__file__).parents[2] / "docs/experiments.md"
 FOLDER = PAGE.with_suffix("")

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
-from leadline_controller.experiments import EXPERIMENTS, markdown, plots
-from leadline_controller.experiments.running import run
+from leadline_experiments import EXPERIMENTS, markdown, plots
+from leadline_experiments.running import run
 
 from tests.docs import experiments
 from tests.docs.experiments import FOLDER, PAGE, overview, overview_on, part, with_part

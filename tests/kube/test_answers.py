@@ -279,7 +279,7 @@ async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer)
         first, second = await anext(changes), await anext(changes)
         await changes.aclose()
     assert isinstance(first, Relisted)
-    assert type(second).__name__ == "PodGone"
+    assert type(second).__name__ == "PodDeleted"
     watches = [query for query in wire.asked(PODS) if "watch" in query]
     assert {query["resourceVersion"] for query in watches} == {"5"}
     assert len(wire.asked(PODS)) == len(watches) + 1  # listed once

@@ -30,7 +30,7 @@ QEMU = Extras(
 # The first boot of a new checkout waits for its images; a play on four machines takes minutes.
 CHAPTER_S = 1800
 CHAPTERS = (
-    "test_yard",
+    "test_nspawn_testbed",
     "test_fresh",
     "test_site",
     "test_placement",

@@ -10,33 +10,55 @@ from typing import NamedTuple
 import click
 
 from leadline_controller import __version__
+from leadline_controller.cli.errors import Failed
 
 INTERRUPTED = 130
 _LONGEST_ERROR = 800
+_EXPERIMENTS = "leadline_experiments"
 
 
 class Lazy(NamedTuple):
-    """Where a command is ("module:attribute" in this package), and its line in the help."""
+    """Where a command is ("module:attribute"), and its line in the help."""
 
     target: str
     help: str
 
 
 COMMANDS: Mapping[str, Lazy] = {
-    "nodes": Lazy("nodes:nodes", "List the nodes and what is measured on each now."),
-    "node": Lazy("nodes:node", "Show everything about one node."),
-    "matrix": Lazy("matrix:matrix", "Show round trips and bandwidth between the nodes."),
-    "placements": Lazy("placements:placements", "List where pods went of late."),
-    "explain": Lazy("placements:explain", "Say why a pod is where it is."),
-    "watch": Lazy("watch:watch", "Show what changes, as it happens."),
-    "score": Lazy("score:score", "Place the pods of a snapshot file, with no server at all."),
-    "strategies": Lazy("strategies:strategies", "List the strategies and their options."),
-    "experiment": Lazy(
-        "experiment:experiment", "Run a paper's experiment again, beside its values."
+    "nodes": Lazy(
+        "leadline_controller.cli.nodes:nodes", "List the nodes and what is measured on each now."
     ),
-    "kube": Lazy("kube:kube", "Print what a Kubernetes cluster needs: rights, and the extender."),
-    "lab": Lazy("lab:lab", "Real agents on this one machine, on links that really differ."),
-    "version": Lazy("version:version", "Print the versions of leadline and its parts."),
+    "node": Lazy("leadline_controller.cli.nodes:node", "Show everything about one node."),
+    "matrix": Lazy(
+        "leadline_controller.cli.matrix:matrix", "Show round trips and bandwidth between the nodes."
+    ),
+    "placements": Lazy(
+        "leadline_controller.cli.placements:placements", "List where pods went of late."
+    ),
+    "explain": Lazy("leadline_controller.cli.placements:explain", "Say why a pod is where it is."),
+    "watch": Lazy("leadline_controller.cli.watch:watch", "Show what changes, as it happens."),
+    "score": Lazy(
+        "leadline_controller.cli.score:score",
+        "Place the pods of a snapshot file, with no server at all.",
+    ),
+    "strategies": Lazy(
+        "leadline_controller.cli.strategies:strategies", "List the strategies and their options."
+    ),
+    "experiment": Lazy(
+        "leadline_experiments.command:experiment",
+        "Run a paper's experiment again, beside its values.",
+    ),
+    "kube": Lazy(
+        "leadline_controller.cli.kube:kube",
+        "Print what a Kubernetes cluster needs: rights, and the extender.",
+    ),
+    "lab": Lazy(
+        "leadline_controller.cli.lab:lab",
+        "Real agents on this one machine, on links that really differ.",
+    ),
+    "version": Lazy(
+        "leadline_controller.cli.version:version", "Print the versions of leadline and its parts."
+    ),
 }
 
 
@@ -52,7 +74,15 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name].target.split(":")
-        command = getattr(importlib.import_module(f"leadline_controller.cli.{module}"), attribute)
+        try:
+            command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != _EXPERIMENTS:
+                raise
+            raise Failed(
+                "experiments are a package of their own: "
+                "install it with pip install 'leadline-controller[experiments]'"
+            ) from None
         assert isinstance(command, click.Command)  # noqa: S101  # COMMANDS would be wrong
         return command
 

@@ -40,7 +40,7 @@ _LARGEST_ID = 2**62
 _FULL, _PRUNED_TO = 0.95, 0.9
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
-    " f.started_unix_s, b.boot, up_s, b.started_unix_s, {account}, decisions.id FROM decisions"
+    " f.started_unix_s, b.boot, up_s, b.started_unix_s, {explanation}, decisions.id FROM decisions"
     " LEFT JOIN rules ON rules.id = rule LEFT JOIN boots AS f ON f.id = first_boot"
     " LEFT JOIN boots AS b ON b.id = decisions.boot {rest}"
 )
@@ -278,7 +278,7 @@ def rows(
     explanation: bool = True,
 ) -> Iterator[tuple[Row | None, int]]:
     """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
-    on. account: read it as well."""
+    on. explanation: read it as well."""
     sql = _SELECT.format(explanation="account" if explanation else "x''", rest=rest)
     for found in connection.execute(sql, values):
         yield row_of(found), found[-1]

@@ -39,7 +39,7 @@ NODES = zoned("a", "a", "b", None)
 
 
 @pytest.mark.parametrize(
-    ("residents", "near", "away"),
+    ("assigned_pods", "near", "away"),
     [
         # The whole zone counts. A node without the label is in no zone.
         ([on("n0")], "n0 n1", "n2 n3"),
@@ -59,7 +59,7 @@ def test_near_and_away(assigned_pods: list[Pod], near: str, away: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("residents", "labels", "expected"),
+    ("assigned_pods", "labels", "expected"),
     [
         ([], {"app": "web"}, "n0 n1 n2"),
         ([], {"app": "db"}, ""),

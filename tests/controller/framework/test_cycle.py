@@ -112,7 +112,7 @@ def test_an_unknown_total_is_told_as_unknown_and_loses() -> None:
         (pod(annotations={"data-mb": "?"}), "annotation leadline.dev/data-mb: expected a number"),
         (pod(schedulingGates=[{"name": "g"}]), "the pod's scheduling gates hold it back"),
         (
-            pod(annotations={"user-node": "unresolvable"}),
+            pod(annotations={"user-node": "nowhere"}),
             "annotation leadline.dev/user-node: the cluster has no node 'nowhere'",
         ),
     ],

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leadline_controller.telemetry import reader
-from leadline_controller.telemetry.reader import ReceivedPublish, ReadingClient
+from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
 
@@ -104,7 +104,10 @@ def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
         (publication(payload=b"x" * 9000), ("t", b"x" * 9000, ReceivedPublish(), False)),
         # What a sender can write and the broker lets pass must not cost the connection.
         (publication(b"\xff"), ("\ufffd", b"p", ReceivedPublish(), False)),
-        (publication(properties=user(b"schema", b"\xff")), ("t", b"p", ReceivedPublish("\ufffd"), False)),
+        (
+            publication(properties=user(b"schema", b"\xff")),
+            ("t", b"p", ReceivedPublish("\ufffd"), False),
+        ),
         (
             publication(properties=user("\ufeff".encode(), b"") + SCHEMA),
             ("t", b"p", ReceivedPublish("leadline.v1"), False),

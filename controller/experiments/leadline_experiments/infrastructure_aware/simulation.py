@@ -1,0 +1,152 @@
+"""One method's run: applications arrive, replicas are placed and their images pulled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+import simpy
+from leadline_controller.filters import FILTERS
+from leadline_controller.framework.assigned_pods import AssignedPods
+from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.images import ImageTable
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Node, Pod
+from leadline_controller.framework.node_table import NodeTable
+from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics
+
+from leadline_experiments.infrastructure_aware.ipe import Topology
+from leadline_experiments.infrastructure_aware.workload import Application
+from leadline_experiments.models.network import Network
+from leadline_experiments.models.registry import NodeStore, Registry
+
+_MIB = 1024**2
+# What kube-scheduler counts for a container that asks for nothing: 100m and 200 MiB.
+POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
+NODE_PODS = 24  # so many of them fill a node, so one costs it 10 / 24 points of spreading
+NODE_ALLOCATABLE = {
+    CPU: NODE_PODS * POD_REQUESTS[CPU],
+    MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
+    PODS: 110,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one method came to. provision_s: of each replica, from its scheduling time until its
+    last layer is there. replicas, stored_mb: of each node. hits, misses: layers."""
+
+    provision_s: Sequence[float]
+    replicas: Sequence[int]
+    stored_mb: Sequence[float]
+    hits: int
+    misses: int
+
+
+def simulate(
+    topology: Topology,
+    images: Sequence[Image],
+    applications: Sequence[Application],
+    strategy: Strategy,
+    random: Random,
+) -> Outcome:
+    """Run until the last replica is there. applications: in order of time."""
+    run = _Run(topology, images, strategy, random)
+    run.env.process(run.arrivals(applications))
+    run.env.run()
+    stores = run.registry.stores.values()
+    return Outcome(
+        provision_s=run.provision_s,
+        replicas=run.requested[PODS].tolist(),
+        stored_mb=[store.stored_mb for store in stores],
+        hits=sum(store.hits for store in stores),
+        misses=sum(store.misses for store in stores),
+    )
+
+
+class _Run:
+    def __init__(
+        self, topology: Topology, images: Sequence[Image], strategy: Strategy, random: Random
+    ) -> None:
+        self.env = simpy.Environment()
+        names = [site.name for site in topology.sites]
+        network = Network(
+            self.env, topology.capacity_mbps, {site.name: site.path for site in topology.sites}
+        )
+        self.registry = Registry(self.env, network, names)
+        self.provision_s: list[float] = []
+        self.requested: dict[str, Ints] = {
+            resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
+        }
+        self._assigned_pods = AssignedPods()
+        self._images = ImageTable.of(images)
+        self._strategy, self._random = strategy, random
+        self._nodes = [
+            Node(
+                site.name,
+                allocatable=NODE_ALLOCATABLE,
+                tier="edge",
+                registry_mbps=topology.bandwidth_mbps(site),
+            )
+            for site in topology.sites
+        ]
+
+    def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
+        for application in applications:
+            yield self.env.timeout(max(application.start_s - self.env.now, 0.0))
+            self._place(application)
+
+    def _place(self, application: Application) -> None:
+        pods = [
+            Pod(
+                "default",
+                f"{application.name}-{i}",
+                requests=POD_REQUESTS,
+                images=(application.image.name,),
+                labels={"app": application.name},
+            )
+            for i in range(application.replicas)
+        ]
+        placed = list(decide_in_turn(self._view(), pods, FILTERS, self._strategy, self._random))
+        for decision, _ in placed:
+            if decision.node is None:
+                raise ValueError(f"{decision.pod.key}: {decision.why}")
+            self.env.process(self._provision(decision.node, application.image))
+        after = placed[-1][1]
+        self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
+        self._assigned_pods = after.assigned_pods
+
+    def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
+        started_s = self.env.now
+        yield self.registry.pull(node, image.layers)
+        self.provision_s.append(float(self.env.now - started_s))
+
+    def _view(self) -> ClusterView:
+        """The cluster as a scheduler sees it now."""
+        stores = [self.registry.stores[node.name] for node in self._nodes]
+        self._nodes = [_as_stored(*pair) for pair in zip(self._nodes, stores, strict=True)]
+        queued: dict[str, frozenset[int]] = {}
+        for at, store in enumerate(stores):
+            for digest in store.pending:
+                queued[digest] = queued.get(digest, frozenset()) | {at}
+        table = NodeTable(self._nodes)
+        return ClusterView(
+            table=table,
+            requested=self.requested,
+            metrics=NodeMetrics.unknown(len(table)),
+            links=LinkTable(table.index, ()),
+            bandwidth_requested_mbps=np.zeros(len(table)),
+            placed_in_run=np.zeros(len(table), dtype=np.int64),
+            assigned_pods=self._assigned_pods,
+            images=replace(
+                self._images,
+                queued=queued,
+                queue_mb={at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)},
+            ),
+        )
+
+
+def _as_stored(node: Node, store: NodeStore) -> Node:
+    """The node with the layers that it has now."""
+    if len(node.image_layers) == len(store.cached):  # it never loses one
+        return node
+    return replace(node, image_layers=frozenset(store.cached))

@@ -1,0 +1,125 @@
+"""Figures as SVG and PNG files. The same figure gives the same SVG, to the last byte.
+
+Uses matplotlib's objects and never its global state, so that importing this changes nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Canvas
+
+from leadline_experiments.result import Figure, Series
+
+# Okabe and Ito's colours, which people tell apart whatever their colour vision; with them go
+# hatches and markers, for prints without colours.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
+_HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_STYLE: Mapping[str, Any] = {
+    "svg.hashsalt": "leadline",  # names in the SVG are random without it
+    "svg.fonttype": "path",  # looks the same where the font is missing
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+}
+_INCHES = (7.2, 3.6)
+_DPI = 110
+_LETTERS_IN_A_ROW = 60
+_GROUP = 0.8  # how much of its place a group of bars fills
+
+
+def save(figure: Figure, folder: Path) -> list[Path]:
+    """Write <name>.svg and <name>.png and return where. Raises OSError."""
+    style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
+    with matplotlib.rc_context(style):
+        canvas = draw(figure)
+        files = [folder / f"{figure.name}.{ending}" for ending in ("svg", "png")]
+        canvas.savefig(files[0], metadata={"Date": None, "Creator": None})
+        canvas.savefig(files[1], dpi=_DPI, metadata={"Software": None})
+    return files
+
+
+def draw(figure: Figure) -> Canvas:
+    """The figure, on a canvas of its own."""
+    canvas = Canvas(figsize=_INCHES, layout="constrained")
+    FigureCanvasAgg(canvas)
+    axes = canvas.add_subplot()
+    _KINDS[figure.kind](axes, figure.series)
+    axes.set_title(figure.title)
+    axes.set_xlabel(figure.x_label)
+    axes.set_ylabel(figure.y_label)
+    if len(figure.series) > 1:
+        canvas.legend(loc="outside right upper")
+    return canvas
+
+
+def _bars(axes: Axes, series: Sequence[Series]) -> None:
+    groups = list(dict.fromkeys(str(x) for each in series for x in each.x))
+    width = _GROUP / len(series)
+    for number, (label, x, y) in enumerate(series):
+        at = np.array([groups.index(str(each)) for each in x], dtype=np.float64)
+        at += (number - (len(series) - 1) / 2) * width
+        axes.bar(
+            at,
+            list(y),
+            width * 0.95,
+            label=label,
+            color=_of(COLOURS, number),
+            hatch=_of(_HATCHES, number),
+            edgecolor="white",
+        )
+    axes.set_xticks(range(len(groups)), groups)
+    if sum(map(len, groups)) > _LETTERS_IN_A_ROW:
+        axes.tick_params("x", rotation=30)
+        for group in axes.get_xticklabels():
+            group.set_horizontalalignment("right")
+
+
+def _lines(axes: Axes, series: Sequence[Series]) -> None:
+    for number, (label, x, y) in enumerate(series):
+        axes.plot(
+            list(x),
+            list(y),
+            label=label,
+            linewidth=1.5,
+            color=_of(COLOURS, number),
+            marker=_of(_MARKERS, number),
+            markersize=4,
+        )
+
+
+def _steps(axes: Axes, series: Sequence[Series]) -> None:
+    styles = ("-", "--", "-.", ":")
+    for number, (label, x, y) in enumerate(series):
+        axes.step(
+            list(x),
+            list(y),
+            where="post",
+            label=label,
+            linewidth=1.5,
+            color=_of(COLOURS, number),
+            linestyle=_of(styles, number),
+        )
+
+
+def _of(choices: Sequence[str], number: int) -> str:
+    return choices[number % len(choices)]
+
+
+_KINDS: Mapping[str, Callable[[Axes, Sequence[Series]], None]] = {
+    "bars": _bars,
+    "lines": _lines,
+    "steps": _steps,
+}

@@ -1,0 +1,114 @@
+"""A result as rows of text: grouped by table, without the columns that say nothing.
+
+The terminal and the docs print the same cells.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from leadline_experiments.result import Claim, Result, Row
+
+Cells = Sequence[str]
+
+
+class Table(NamedTuple):
+    """One table or figure of the paper. title: which, and what holds for all its rows. columns:
+    their names, and below them the cells of `rows`."""
+
+    title: str
+    columns: Cells
+    rows: Sequence[Cells]
+
+
+_COLUMNS = (
+    "case",
+    "strategy",
+    "option",
+    "metric",
+    "paper",
+    "ours",
+    "diff",
+    "optimum",
+    "gap",
+)
+_LABELS = range(4)
+NUMBERS = frozenset(_COLUMNS[4:])
+
+
+def tables(result: Result) -> Iterator[Table]:
+    """The rows by table, in the order in which the tables first appear."""
+    order = list(dict.fromkeys(row.table for row in result.rows))
+    rows = sorted(result.rows, key=lambda row: order.index(row.table))
+    for name, group in groupby(rows, key=lambda row: row.table):
+        yield _table(name, list(group))
+
+
+def _table(name: str, rows: Sequence[Row]) -> Table:
+    """What is the same in all rows stands in the title, once."""
+    cells = [_cells(row) for row in rows]
+    common = {at for at in _LABELS if len(rows) > 1 and len({row[at] for row in cells}) == 1}
+    said = [cells[0][at] for at in sorted(common) if cells[0][at]]
+    kept = [
+        at for at, _ in enumerate(_COLUMNS) if at not in common and any(row[at] for row in cells)
+    ]
+    return Table(
+        ": ".join([name, *said]),
+        [_COLUMNS[at] for at in kept],
+        [[row[at] for at in kept] for row in cells],
+    )
+
+
+def _cells(row: Row) -> Cells:
+    gap = gap_percent(row)
+    return (
+        *(row.case, row.strategy, row.option, row.metric),
+        *(number(row.paper), number(row.ours), number(row.difference, sign="+")),
+        *(number(row.optimum), "" if gap is None else f"{gap:+.1f} %"),
+    )
+
+
+def gap_percent(row: Row) -> float | None:
+    """How far ours is from the optimum, in percent of the optimum; None where that says nothing."""
+    if not row.optimum:
+        return None
+    return (row.ours - row.optimum) / abs(row.optimum) * 100
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """Short, and exact where it is whole: 90, 13.47, 0.0312; nothing for None."""
+    if value is None:
+        return ""
+    decimals = 2 if abs(value) >= 1 else 4
+    text = f"{value:{sign}.{decimals}f}"
+    text = text.rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "+0") else text
+
+
+def verdict(claim: Claim) -> str:
+    """In one word."""
+    return "holds" if claim.holds else "misses"
+
+
+def tally(result: Result) -> str:
+    """The last line."""
+    held = len(result.claims) - len(result.misses)
+    return f"{held} of {len(result.claims)} claims hold"
+
+
+def document(result: Result) -> dict[str, Any]:
+    """Everything as plain data, for JSON."""
+    return {
+        "experiment": result.experiment,
+        "paper": result.paper,
+        "calibration": dict(result.calibration),
+        "rows": [
+            {**_fields(row), "difference": row.difference, "gap_percent": gap_percent(row)}
+            for row in result.rows
+        ],
+        "claims": [_fields(claim) for claim in result.claims],
+    }
+
+
+def _fields(record: Row | Claim) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}

@@ -1,0 +1,46 @@
+"""Two experiments that take no time, for what runs and shows any of them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from leadline_experiments.result import (
+    Figure,
+    Progress,
+    Result,
+    Row,
+    Series,
+    count_claim,
+    gain_claim,
+)
+
+FIGURE = Figure(
+    "fake-fig1",
+    "Seconds to wait",
+    "pods",
+    "wait (s)",
+    "bars",
+    [Series("ours", ["5", "10"], [1.5, 2.5]), Series("theirs", ["5", "10"], [2.0, 4.0])],
+)
+
+
+def run(seed: int, progress: Progress) -> Result:
+    """A value that comes out, one that does not, and one that the paper has no number for."""
+    progress(0.5)
+    drawn = Random(seed).random()
+    return Result(
+        "fake",
+        "Nobody, A Paper, Section 1",
+        {"link": "1 Mbit/s (the paper: a minimum)"},
+        [
+            Row("Fig. 1", "5 pods", "dacs", "alpha=0.5", "pods_n1", 5, 5),
+            Row("Fig. 1", "5 pods", "netsched", "", "pods_n1", 2, 3),
+            Row("Table 2", "low load", "dacs", "", "wait_s", 2.0, 2.5 + drawn, optimum=2.0),
+            Row("Table 2", "low load", "netsched", "", "wait_s", None, 4.0),
+        ],
+        [
+            count_claim("Fig. 1", "5 pods", "All on n1.", [5], [5]),
+            gain_claim("Table 2", "low load", "DACS waits less.", 50, 37.5, "The load differs."),
+        ],
+        [FIGURE],
+    )

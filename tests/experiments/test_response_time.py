@@ -1,0 +1,234 @@
+"""The response-time experiment: its parts with small loads, and all of it once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from random import Random
+from statistics import fmean
+
+import pytest
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.response_time import ResponseTime
+from leadline_experiments import response_time
+from leadline_experiments.response_time import FIRMNESS
+from leadline_experiments.response_time.claims import DEFAULT, OURS, Shown
+from leadline_experiments.response_time.optimum import (
+    Best,
+    Plan,
+    best_of_all,
+    least_response_ms,
+)
+from leadline_experiments.response_time.testbed import (
+    DETECTION,
+    LEVELS,
+    THRESHOLD_MS,
+    WEB,
+    WORKERS,
+    Service,
+    cluster,
+    drawn,
+    replica,
+)
+from leadline_experiments.response_time.trial import (
+    Deployment,
+    Method,
+    Replica,
+    newest,
+    on_the_fullest,
+    run_plan,
+    run_trial,
+)
+from leadline_experiments.result import Result
+from leadline_experiments.tables import tables
+
+PROPOSED = Method(ResponseTime(), newest)
+SPREADING = Method(KubeDefault(), on_the_fullest)
+
+
+def test_the_testbed_is_what_the_text_says() -> None:
+    predicted = DETECTION.predicted_ms
+    assert predicted == {"w1": 110, "w2": 185, "w3": 235, "w4": 420}
+    assert [w.name for w in WORKERS if predicted[w.name] > THRESHOLD_MS] == ["w4"]
+    assert sum(worker.cores for worker in WORKERS) == 8
+    assert [step.users for step in DETECTION.steps] == [2, 4, 6, 8, 6, 4, 2]
+    assert DETECTION.scaling.maximum == 4
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scaled_by_hand_the_newest_goes_first(seed: int) -> None:
+    deployment = Deployment(DETECTION, PROPOSED, Random(seed))
+    deployment.scale(4)
+    assert list(deployment.nodes) == ["w1", "w2", "w3", "w1"]
+    deployment.scale(1)
+    assert list(deployment.nodes) == ["w1"]
+    assert [gone.pod.name for gone in deployment.removed] == [
+        "object-detection-4",
+        "object-detection-3",
+        "object-detection-2",
+    ]
+    deployment.scale(2)
+    assert deployment.replicas[-1] == Replica(replica(DETECTION, 5), "w2")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_begins_and_ends_where_there_is_most_room(seed: int) -> None:
+    deployment = Deployment(DETECTION, SPREADING, Random(seed))
+    deployment.scale(4)
+    assert deployment.nodes[0] == "w4"
+    assert sorted(deployment.nodes) == ["w1", "w2", "w3", "w4"]
+    deployment.scale(1)
+    assert deployment.nodes == ("w4",)
+    assert deployment.removed[0].node == "w1", "it has the least left"
+
+
+def test_of_equally_full_nodes_the_newest_replica_goes() -> None:
+    view = cluster(WORKERS)
+    replicas = [Replica(replica(DETECTION, n), node) for n, node in [(1, "w2"), (2, "w3")]]
+    for pod, node in replicas:
+        view = view.with_placement(pod, view.table.index[node])
+    assert on_the_fullest(view, replicas).node == "w3"
+    assert on_the_fullest(view, replicas[::-1]).node == "w2"
+
+
+def test_a_replica_that_no_node_takes_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline_experiments.response_time.testbed.THRESHOLD_MS", 100)
+    deployment = Deployment(DETECTION, PROPOSED, Random(0))
+    deployment.scale(2)
+    assert deployment.nodes == ()
+
+
+def test_a_request_waits_for_the_way_and_for_the_work() -> None:
+    outcome = run_trial(DETECTION, PROPOSED, 1)
+    # w1: 50 ms there and back, 60 ms of work on its one core, and never less.
+    assert min(outcome.response_s[0]) == pytest.approx(0.11)
+    assert [len(nodes) for nodes in outcome.nodes] == list(LEVELS)
+    # Two users keep ten requests going each, with 4 s between them on average.
+    assert outcome.throughput[0] == pytest.approx(20 / 4.13, rel=0.05)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert run_trial(DETECTION, SPREADING, 7) == run_trial(DETECTION, SPREADING, 7)
+    assert run_trial(DETECTION, SPREADING, 7) != run_trial(DETECTION, SPREADING, 8)
+
+
+@pytest.mark.parametrize("service", [WEB, DETECTION])
+def test_no_placement_answers_sooner_than_its_bound(service: Service) -> None:
+    """Of one replica, so that no other number of them is there at any time."""
+    alone = replace(service, step_s=service.step_s / 20)
+    for worker in WORKERS:
+        shown = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
+        bound = least_response_ms(alone, (worker.name,))
+        assert alone.predicted_ms[worker.name] <= bound * 1.001 <= shown * 1.01
+
+
+def test_the_bound_knows_how_busy_a_worker_can_be() -> None:
+    # 200 requests, half of them with 2.6 ms on the one core of w1, and 100 ms between them.
+    assert least_response_ms(WEB, ("w1", "w2") * 2) == pytest.approx(200 * 1.3 - 100)
+    assert least_response_ms(WEB, ("w1", "w2")) == pytest.approx((52.6 + 104) / 2)
+
+
+def mean_ms(response_s: Sequence[float]) -> float:
+    return fmean(response_s) * 1000
+
+
+def shown(response_ms: Sequence[float], throughput: float = 1.0) -> Shown:
+    return Shown(response_ms, (), (throughput,) * len(LEVELS), (), ())
+
+
+def test_the_best_is_searched_and_not_assumed() -> None:
+    """Against a search through all of them, where each placement's time is made up."""
+    tried: set[tuple[str, ...]] = set()
+
+    def made_up_ms(nodes: Sequence[str]) -> float:
+        return least_response_ms(DETECTION, nodes) + 100 * (nodes.count("w1") > 1)
+
+    def follow(plan: Plan) -> Shown:
+        tried.update(map(tuple, plan))
+        return shown([made_up_ms(plan[level - 1]) for level in LEVELS], throughput=2.0)
+
+    best = best_of_all(DETECTION, follow, [shown([1e6] * len(LEVELS))])
+    names = [worker.name for worker in WORKERS]
+    for level, found_ms in zip(LEVELS, best.response_ms, strict=True):
+        every = combinations_with_replacement(names, level)
+        assert found_ms == min(map(made_up_ms, every))
+    assert set(best.throughput) == {2.0}
+    assert ("w1", "w1") in tried, "its bound is the least"
+    assert ("w4",) * 4 not in tried, "its bound is more than another takes"
+
+
+def test_a_scheduler_that_does_better_is_the_best() -> None:
+    fast, slow = shown([1.0] * len(LEVELS), 5.0), shown([500.0] * len(LEVELS), 1.0)
+    best = best_of_all(DETECTION, lambda _: slow, [slow, fast])
+    assert best == Best(list(fast.response_ms), list(fast.throughput))
+
+
+def test_drawn_workers_differ_but_not_by_more_than_was_asked_for() -> None:
+    web, detection = drawn((WEB, DETECTION), Random(1), 0.3)
+    assert web.workers == detection.workers != WORKERS
+    for worker, base in zip(web.workers, WORKERS, strict=True):
+        assert 0.7 <= worker.ping_ms / base.ping_ms <= 1.3
+        assert 0.7 <= web.profile_ms[base.name] / WEB.profile_ms[base.name] <= 1.3
+
+
+def test_a_plan_is_scaled_as_the_schedulers_are() -> None:
+    plan = [("w1",), ("w1", "w2"), ("w1", "w2", "w3"), ("w1", "w2", "w2", "w3")]
+    outcome = run_plan(DETECTION, plan, 1)
+    assert [tuple(nodes) for nodes in outcome.nodes] == [plan[n - 1] for n in LEVELS]
+    assert outcome.removed == []
+    same = [("w1",), ("w1", "w2"), ("w1", "w2", "w3"), ("w1", "w2", "w3", "w1")]
+    assert run_plan(DETECTION, same, 1).response_s == run_trial(DETECTION, PROPOSED, 1).response_s
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    return response_time.run(0, lambda _: None)
+
+
+@pytest.mark.experiment
+def test_what_the_paper_says_of_its_figures_comes_out(result: Result) -> None:
+    assert [f"{miss.table}, {miss.case}: {miss.says}" for miss in result.misses] == []
+    assert {claim.table for claim in result.claims} == {f"Fig. {n}" for n in range(3, 9)}
+
+
+@pytest.mark.experiment
+def test_no_row_beats_its_optimum(result: Result) -> None:
+    bounded = [row for row in result.rows if row.optimum is not None]
+    for row in bounded:
+        assert row.optimum is not None
+        if row.metric == "response_ms":
+            assert row.ours >= row.optimum, row
+        else:
+            assert row.ours <= row.optimum, row
+    assert {row.metric for row in bounded} == {"response_ms", "requests_per_s"}
+    assert len(bounded) == 2 * len(LEVELS) * 2 * 2
+    assert {row.strategy for row in bounded} == {OURS, DEFAULT}
+
+
+@pytest.mark.experiment
+def test_most_of_it_stands_whatever_the_lost_numbers_were(result: Result) -> None:
+    (table,) = [each for each in tables(result) if each.title.startswith(FIRMNESS)]
+    assert table.columns == ["case", "ours"]
+    *shaky, (others, testbeds) = table.rows
+    always = len(result.claims) - len(shaky)
+    assert (others, testbeds) == (f"each of the other {always} claims", "12")
+    assert all(0 <= int(times) < 12 for _, times in shaky)
+    assert {case for case, _ in shaky} < {f"{c.where}: {c.says}" for c in result.claims}
+    assert always >= len(result.claims) / 2
+
+
+@pytest.mark.experiment
+def test_it_says_that_its_numbers_were_fitted_to_the_text(result: Result) -> None:
+    first, *_ = result.calibration.values()
+    assert "adjusted while watching the outcome" in first
+    assert FIRMNESS in first
+
+
+@pytest.mark.experiment
+def test_rows_and_figures_are_of_every_step(result: Result) -> None:
+    assert len([row for row in result.rows if row.table != FIRMNESS]) == 2 * len(LEVELS) * 2 * 4
+    assert [figure.name for figure in result.figures] == [
+        f"response-time-fig{number}" for number in (5, 6, 7, 8)
+    ]
+    for figure in result.figures:
+        assert [series.label for series in figure.series][:2] == [OURS, DEFAULT]
+        assert all(len(series.y) == len(LEVELS) for series in figure.series)

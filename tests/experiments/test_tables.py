@@ -1,0 +1,70 @@
+"""A result as text: what is shown, and what is left out because it says nothing."""
+
+from dataclasses import replace
+
+import pytest
+from leadline_experiments import markdown
+from leadline_experiments.result import Row
+from leadline_experiments.tables import gap_percent, number, tables, tally
+
+from tests.experiments import fakes
+
+RESULT = fakes.run(0, lambda _: None)
+
+
+def test_rows_are_grouped_and_say_nothing_twice() -> None:
+    first, second = tables(RESULT)
+    assert first.title == "Fig. 1: 5 pods: pods_n1"
+    assert first.columns == ["strategy", "option", "paper", "ours", "diff"]
+    assert first.rows == [["dacs", "alpha=0.5", "5", "5", "0"], ["netsched", "", "2", "3", "+1"]]
+    assert second.title == "Table 2: low load: wait_s"
+    assert second.columns == ["strategy", "paper", "ours", "diff", "optimum", "gap"]
+    assert second.rows[1] == ["netsched", "", "4", "", "", ""]
+
+
+def test_what_differs_is_a_column() -> None:
+    rows = [RESULT.rows[0], replace(RESULT.rows[1], case="10 pods", metric="wait_s")]
+    (table,) = tables(replace(RESULT, rows=rows))
+    assert table.title == "Fig. 1"
+    assert table.columns[0] == "case"
+    assert "metric" in table.columns
+
+
+def test_a_table_whose_rows_come_apart_is_one_table() -> None:
+    rows = RESULT.rows
+    mixed = replace(RESULT, rows=[rows[0], rows[2], rows[1]])
+    assert [len(table.rows) for table in tables(mixed)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0, "0"), (90, "90"), (13.471, "13.47"), (0.03125, "0.0312"), (-1e-9, "0")],
+)
+def test_numbers_are_short(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_the_gap_is_in_percent_of_the_optimum() -> None:
+    row = Row("T", "", "s", "", "m", None, 3.0, optimum=2.0)
+    assert gap_percent(row) == 50.0
+    assert gap_percent(replace(row, optimum=None)) is None
+    assert gap_percent(replace(row, optimum=0.0)) is None, "of nothing there is no share"
+
+
+def test_markdown_has_tables_claims_reasons_and_figures() -> None:
+    told = markdown.section(RESULT, "experiments/")
+    assert told.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
+    assert "### Fig. 1: 5 pods: pods_n1\n" in told
+    assert "| netsched |  | 2 | 3 | +1 |" in told
+    assert "| Fig. 1 | 5 pods | All on n1. | 5 | 5 | holds |" in told
+    assert (
+        "- The load differs.\n  - Table 2, low load: DACS waits less. Paper 50.0 %, here 37.5 %.\n"
+    ) in told
+    assert "![Seconds to wait](experiments/fake-fig1.svg)" in told
+    assert "- link: 1 Mbit/s (the paper: a minimum)" in told
+    assert tally(RESULT) == "1 of 2 claims hold"
+
+
+def test_a_long_table_is_folded() -> None:
+    told = markdown.section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
+    assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in told
