@@ -27,7 +27,7 @@ def machine() -> Machine:
 
 @pytest.fixture(autouse=True)
 def _hear(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "leadline_controller.history")
+    caplog.set_level(logging.INFO, "leadline_controller.decisions")
 
 
 def opened(path: Path | None, machine: Machine, max_mb: int = 1) -> Store:
@@ -421,7 +421,7 @@ def test_a_record_that_cannot_be_written_costs_none_beside_it(
     wrong: list[dict[str, Any]] = [
         {"why": "a\ud800"},
         {"times": 2**63},
-        {"account": None},
+        {"explanation": None},
         {"outcome": object()},
     ]
     rows = [machine.row(f"p{i}") for i in range(40)]
