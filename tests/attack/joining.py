@@ -109,7 +109,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
     """Have `nodes` nodes join, one each `every_s` seconds, beside `pods` pending pods, with a
     disk that takes `disk_s` for each transaction."""
     lines = _Lines()
-    logging.getLogger("leadline_controller.history").addHandler(lines)
+    logging.getLogger("leadline_controller.decisions").addHandler(lines)
     cluster = _Cluster()
     for number in range(pods):
         requests = {CPU: 64_000, MEMORY: 2**30, PODS: 1}
