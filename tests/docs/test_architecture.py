@@ -1,5 +1,5 @@
-"""docs/architecture.md and docs/glossary.md speak of the code as it is: their files and
-classes exist, and the rooms are those of the import contracts."""
+"""docs/architecture.md, docs/glossary.md and CONTRIBUTING.md speak of the code as it is: their
+files and classes exist, and the rooms are those of the import contracts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def modules(package: Path) -> set[str]:
     return files | {file.parent.name for file in package.glob("*/__init__.py")}
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, GLOSSARY], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ARCHITECTURE, GLOSSARY, CONTRIBUTING], ids=lambda page: page.name)
 def test_every_file_that_the_page_names_exists(page: Path) -> None:
     named = paths(page)
     assert len(named) >= 5
