@@ -1,8 +1,9 @@
 """docs/architecture.md, docs/glossary.md and CONTRIBUTING.md speak of the code as it is: their
-files and classes exist, and the rooms are those of the import contracts."""
+files and classes exist, the rooms are those of the import contracts, and the pure rooms are pure."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -128,3 +129,39 @@ def ours(text: str, page: Path) -> str:
 def test_its_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert link.startswith("https://") or (page.parent / link).is_file(), link
+
+
+# The registry of plug-ins looks packages up and logs; it decides nothing.
+IMPURE = {"strategies/registry.py"}
+OUTSIDE = (
+    *("asyncio", "datetime", "http", "io", "logging", "multiprocessing", "os", "pathlib"),
+    *("secrets", "shutil", "signal", "socket", "ssl", "subprocess", "sys", "tempfile"),
+    *("threading", "time", "urllib"),
+)
+
+
+@pytest.mark.parametrize("room", ["framework", "filters", "strategies"])
+def test_pure_rooms_import_neither_io_nor_clocks_nor_global_randomness(room: str) -> None:
+    package = PACKAGES["leadline_controller"]
+    impure = []
+    for file in (package / room).rglob("*.py"):
+        name = file.relative_to(package).as_posix()
+        imported = set(imports(file)) if name not in IMPURE else set()
+        impure += [
+            f"{name}: {each}"
+            for each in imported
+            if each.partition(".")[0] in OUTSIDE
+            or (each.startswith("random") and each != "random.Random")
+        ]
+    assert impure == []
+
+
+def imports(file: Path) -> list[str]:
+    """What a module imports: "module", or "module.name"."""
+    found = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
