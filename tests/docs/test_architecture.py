@@ -1,5 +1,5 @@
 """docs/architecture.md, docs/glossary.md and CONTRIBUTING.md speak of the code as it is: their
-files and classes exist, the rooms are those of the import contracts, and the pure rooms are pure."""
+files and classes exist, the rooms are those of the import contracts, and pure rooms are pure."""
 
 from __future__ import annotations
 
