@@ -1,6 +1,5 @@
-# Two targets do everything on a fresh machine: `make demo` and `make test`.
-# What they need they install: Python packages into .venv, locked by hash, and Debian
-# packages where root or sudo is there.
+# `make demo` and `make test` work on a fresh machine. They install what they need: Python packages
+# into .venv, locked by hash, and Debian packages if root or sudo is available.
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -8,75 +7,78 @@ UV := $(VENV)/bin/uv
 SYNCED := $(VENV)/.synced
 PACKAGES := systemd mosquitto mosquitto-clients iperf3 iputils-ping iproute2 ethtool openssl procps
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-# Where Ansible finds leadline.edge; its own collections it finds beside itself.
+# Where Ansible finds leadline.edge. It finds its own collections by itself.
 COLLECTIONS := $(VENV)/collections
 PYTEST := $(PY) -m pytest
-# One more than there are cores, as many tests wait.
+# One more than there are cores, because many tests wait.
 WORKERS := $(shell echo $$(($$(nproc) + 1)))
 PARTS := broker or network or cluster or package
 SLOW := $(PARTS) or experiment or rollout
-YARD := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
+TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static binfmt-support openssh-client util-linux
 
-# Where no bytecode may be written, each worker and each process that a test starts compiles all
-# of it again: a third of the time of the unit tests.
+# Without bytecode files, each worker and each process that a test starts compiles everything again:
+# a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint test test-unit test-experiments test-parts test-rollout attack bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-experiments test-parts test-rollout attack bench experiments predicates demo packages control-plane clean
 
-help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-# Only root can build the lab, so only root gets its tools; without them the demo does with less.
-demo: env ## See the main job on this machine: agents measure, pods are placed, every choice explained
+# Only root can build the lab, so only root gets its tools. Without them the demo is smaller.
+demo: env ## Show Leadline on this machine: agents measure, pods are placed, each choice is explained
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run
 
-test: env packages control-plane test-unit test-experiments test-parts ## Run all the tests, with real parts
+test: env packages control-plane test-unit test-experiments test-parts ## Run all tests but those of the rollout
 
-test-unit: env ## Unit and contract tests: under a minute
+test-unit: env ## Run the unit and contract tests, in under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
 
-# They compute and do not wait, so a worker a core; each experiment is a test of its own.
-test-experiments: env ## The papers' experiments in full, and the tables in docs beside them
+# They compute and do not wait, so one worker for each core. Each experiment is one test.
+test-experiments: env ## Run the papers' experiments in full and compare docs/experiments.md
 	$(PYTEST) -q -n auto --dist worksteal -m "experiment and not ($(PARTS) or rollout)"
 
-test-parts: env packages control-plane ## Tests on real brokers, links and a real API server
+test-parts: env packages control-plane ## Run the tests on a real broker, real links and a real API server
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m "($(PARTS)) and not rollout"
 
-# The images of the boards are made once and stay in the cache folder. Evidence stays in .rollout.
-test-rollout: PACKAGES += $(YARD)
-test-rollout: rollout-env packages control-plane ## Roll out to booted machines: a server and three boards
+# The boards' images are built once, into the cache folder. The evidence stays in .rollout.
+test-rollout: PACKAGES += $(TESTBED)
+test-rollout: rollout-env packages control-plane ## Roll out to a server and three boards that boot for it
 	$(SUDO) env PATH="$$PATH" $(PYTEST) -q -m rollout tests/rollout
 
-# Its parts can be run one by one: make attack PART=agent
-attack: PACKAGES += $(YARD)
-attack: rollout-env packages control-plane ## Attack the daemons in full length; the tests do it briefly
+# To run one part: make attack PART=agent
+attack: PACKAGES += $(TESTBED)
+attack: rollout-env packages control-plane ## Attack the daemons at full length; the tests do it briefly
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.attack $(PART)
 
 bench: PACKAGES += prometheus-node-exporter
-bench: env packages control-plane ## Speed and size, side by side in one run
+bench: env packages control-plane ## Measure speed and size, side by side in one run
 	$(SUDO) env PATH="$$PATH" $(PY) -m tests.bench
 
-experiments: env ## Run the papers' experiments again and write docs/experiments.md
+experiments: env ## Run the papers' experiments and write docs/experiments.md
 	rm -f docs/experiments/*
 	$(VENV)/bin/leadline experiment all --plot docs/experiments
 	$(PY) -m tests.docs.experiments
 
-predicates: env control-plane ## Hold the filters to kube-scheduler's own, on far more cases than the tests do
+predicates: env control-plane ## Compare the filters with kube-scheduler's, on many more cases than the tests
 	$(PY) -m tests.kube.compare 3000
 
-lint: env rollout-env ## Format, lint, types and the house's walls
+lint: env rollout-env ## Check format, lint, types, import contracts and Ansible
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle tests
-	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
+	@$(MAKE) --no-print-directory mypy
 	$(VENV)/bin/lint-imports
 	cd ansible && ../$(VENV)/bin/yamllint . && \
 		PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=../$(COLLECTIONS) ansible-lint -q
 
+mypy: env ## Check the types
+	$(VENV)/bin/mypy agent/leadline_agent controller/leadline_controller controller/experiments/leadline_experiments proto/leadline_wire ansible/bundle/leadline_bundle tests
+	cd ansible && ../$(VENV)/bin/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache plugins
+
 env: $(SYNCED) ## Build .venv
 
-rollout-env: $(VENV)/.rollout ## Add Ansible to .venv, and the collection leadline.edge
+rollout-env: $(VENV)/.rollout ## Add Ansible and the collection leadline.edge to .venv
 
 $(VENV)/.rollout: $(SYNCED) requirements-rollout.lock
 	@$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-rollout.lock
@@ -95,7 +97,7 @@ $(SYNCED): pyproject.toml agent/pyproject.toml controller/pyproject.toml control
 	@$(UV) pip install --quiet --python $(PY) --no-deps -e proto -e agent -e controller -e controller/experiments
 	@touch $@
 
-packages: ## Install the Debian packages that tests need
+packages: ## Install the Debian packages that the tests need
 	@missing=$$(for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
 	test -z "$$missing" && exit 0; \
 	if $(if $(SUDO),sudo -n,) true 2>/dev/null; then \
@@ -105,13 +107,13 @@ packages: ## Install the Debian packages that tests need
 		echo "the tests need these Debian packages, and neither root nor sudo is there:" $$missing >&2; exit 1; \
 	fi
 
-# The Go modules build in some minutes, once; the result stays in the user's cache folder.
-control-plane: env ## Build the test control plane, unless a cluster is given (see CONTRIBUTING.md)
+# The Go modules build once, in some minutes; the result stays in the user's cache folder.
+control-plane: env ## Build etcd and kube-apiserver for the tests, unless they have a cluster
 	@$(PY) -m tests.kube.control_plane find >/dev/null 2>&1 || \
 		$(UV) pip install --quiet --python $(PY) --require-hashes -r requirements-go.lock
 	@$(PY) -m tests.kube.control_plane build
 
-lock: env ## Resolve the dependencies anew
+lock: env ## Resolve the dependencies again into requirements*.lock
 	$(UV) lock --upgrade
 	$(UV) export --quiet --no-group bundle --no-group go --no-group rollout --group dev --all-extras --no-emit-workspace --no-header --format requirements-txt -o requirements.lock
 	$(UV) export --quiet --only-group go --no-emit-workspace --no-header --format requirements-txt -o requirements-go.lock
@@ -121,7 +123,7 @@ lock: env ## Resolve the dependencies anew
 		$(UV) export --quiet --package leadline-$$part --no-default-groups --no-emit-workspace --no-header --format requirements-txt -o $$part/requirements.lock || exit 1; \
 	done
 
-bundle: env ## Make dist/bundle: all that boards install, for a rollout without the internet
+bundle: env ## Build dist/bundle: all that boards install, for a rollout without the internet
 	@PYTHONPATH=ansible/bundle $(PY) -m leadline_bundle
 
 proto: env ## Generate the Python code of the .proto files

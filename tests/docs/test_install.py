@@ -111,7 +111,7 @@ def test_each_target_of_make_is_one(text: str) -> None:
 
 
 def test_each_playbook_is_one() -> None:
-    told = set(re.findall(r"\bplay ([a-z]+)", TEXT)) - {"below"}
+    told = set(re.findall(r"\bplay ([a-z]+)", TEXT))
     assert {"preflight", "site", "upgrade", "rollback", "remove"} == told
     assert told | set(re.findall(r"leadline\.edge\.([a-z]+)", README)) <= PLAYBOOKS
 
