@@ -81,7 +81,7 @@ def binding(pod: Object, node_name: str) -> Object:
     target = {"apiVersion": "v1", "kind": "Node", "name": node_name}
     return {
         "apiVersion": "v1",
-        "kind": "ExtenderBindingArgs",
+        "kind": "Binding",
         "metadata": metadata,
         "target": target,
     }

@@ -85,8 +85,8 @@ async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
-    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(unresolvable))
+    file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(file))
     try:
         with pytest.raises(UnavailableError, match=BINDING):
             await bind(server, POD, "n1")
@@ -101,7 +101,12 @@ async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_p
         await bind(server, POD, "n1", Gate(lambda _: 4.5))
         await bind(server, POD, "n1")
     assert wire.asked(BINDING) == [{"timeout": "4.500s"}, {}]
-    assert wire.bodies[0]["metadata"]["uid"] == "u-1"
+    assert wire.bodies[0] == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "default", "name": "p", "uid": "u-1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
 
 
 async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:

@@ -253,8 +253,8 @@ async def test_no_server_is_said_once_and_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
-    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(unresolvable), 1)
+    file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(file), 1)
     elector = LeaderElector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
     running = asyncio.create_task(elector.run())
     try:

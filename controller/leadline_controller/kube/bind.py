@@ -13,7 +13,7 @@ async def bind(server: ApiServer, pod: Pod, node: str, fence: Fence | None = Non
     """
     body = {
         "apiVersion": "v1",
-        "kind": "ExtenderBindingArgs",
+        "kind": "Binding",
         "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }

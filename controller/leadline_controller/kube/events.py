@@ -121,7 +121,7 @@ class EventRecorder:
             "eventTime": _now(),
             "type": event.type,
             "reason": event.reason,
-            "action": "ExtenderBindingArgs" if event.type == "Normal" else "Scheduling",
+            "action": "Binding" if event.type == "Normal" else "Scheduling",
             "note": _cut(event.message),
             "regarding": {
                 "apiVersion": "v1",
