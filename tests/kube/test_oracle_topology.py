@@ -70,12 +70,12 @@ def test_affinity_looks_only_at_the_namespaces_it_names(oracle: Oracle) -> None:
 
 
 def test_topology_spread(oracle: Oracle) -> None:
-    nodes = [*in_zones("a", "b"), node("nowhere")]
+    nodes = [*in_zones("a", "b"), node("n3")]
     there = [resident("r", "n1", labels={"app": "web"})]
     skewed: ExpectedPods = {
         "n1": {"PodTopologySpread"},
         "n2": set(),
-        "unresolvable": {"PodTopologySpread"},
+        "n3": {"PodTopologySpread"},
     }
     asking = pod("p", labels={"app": "web"}, topologySpreadConstraints=[spread()])
     check(oracle, skewed, nodes=nodes, pods=there, pod=asking)
