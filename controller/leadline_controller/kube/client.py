@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
 from yarl import URL
 
 from leadline_controller.framework.model import Pod
@@ -29,6 +28,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.errors import KubeConfigError
 from leadline_controller.kube.fence import FencedBody, still_open_s, within
+from leadline_controller.kube.library import ApiClient
 
 Json = dict[str, Any]
 

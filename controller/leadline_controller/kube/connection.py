@@ -11,11 +11,16 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
-from kubernetes_asyncio.client import ApiClient, Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from leadline_controller import __version__
 from leadline_controller.kube.errors import KubeConfigError
+from leadline_controller.kube.library import (
+    ApiClient,
+    ConfigException,
+    Configuration,
+    load_incluster_config,
+    load_kube_config,
+)
 
 # An object of a watch is a line, and etcd takes 1.5 MiB.
 _LONGEST_LINE_BYTES = 2**21
