@@ -22,7 +22,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.kube.watch import RESOURCES, watch_cluster
+from leadline_controller.kube.reflector import RESOURCES, watch_cluster
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.strategies.kube_default import KubeDefault

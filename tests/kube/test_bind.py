@@ -15,7 +15,7 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.bind import bind
+from leadline_controller.kube.binding import bind
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
 from leadline_controller.kubeobjects.manifest import read_pod
@@ -160,7 +160,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
     async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S / 2):
         with pytest.raises(UnavailableError, match="429"):
             await bind(server, POD, "n1", Gate(lambda _: 9))
-        with pytest.raises(UnavailableError, match="left alone"):
+        with pytest.raises(UnavailableError, match="retry after"):
             await bind(server, POD, "n1", Gate(lambda _: 9))
     assert len(wire.requests) == 1
 

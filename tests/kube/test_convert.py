@@ -281,7 +281,7 @@ def test_what_an_unreadable_pod_takes_of_its_node_is_said_to_be_unknown(
     assert pod is not None
     assert pod.node_name == "pi-3"
     (said,) = caplog.messages
-    assert "node pi-3 is not counted" in said
+    assert "requests on node pi-3 are not counted" in said
 
 
 def test_a_demand_that_cannot_be_read_leaves_what_its_pod_takes() -> None:

@@ -17,9 +17,8 @@ from leadline_controller.framework.ports import (
     LeaseRecord,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.client import ApiServer, ExpiredError, ReachabilityLog
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.leaderelection.lease import LeaseTiming
@@ -44,7 +43,7 @@ async def store(wire: Wire, folder: Path, timeout_s: float = 10) -> AsyncIterato
     async with served(wire, folder) as login:
         server = await ApiServer.connect(Login(login), timeout_s)
         try:
-            yield KubeLease(server, Contact(server.url))
+            yield KubeLease(server, ReachabilityLog(server.url))
         finally:
             await server.close()
 
@@ -58,9 +57,9 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (hangs(), UnavailableError, LEASES),
     (drops(), UnavailableError, LEASES),
     (stream("<html>a proxy</html>", then_silence=False), UnavailableError, LEASES),
-    (says({}), UnavailableError, "no Lease"),
-    (says({"metadata": None, "spec": None}), UnavailableError, "no Lease"),
-    (says({"metadata": {"resourceVersion": 7}, "spec": []}), UnavailableError, "no Lease"),
+    (says({}), UnavailableError, "not a Lease"),
+    (says({"metadata": None, "spec": None}), UnavailableError, "not a Lease"),
+    (says({"metadata": {"resourceVersion": 7}, "spec": []}), UnavailableError, "not a Lease"),
 ]
 
 
@@ -255,7 +254,9 @@ async def test_no_server_is_said_once_and_waited_for(
     caplog.set_level("INFO", logger="leadline_controller")
     file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
     server = await ApiServer.connect(Login(file), 1)
-    elector = LeaderElector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
+    elector = LeaderElector(
+        KubeLease(server, ReachabilityLog(server.url)), "me", LeaseClock(), QUICK
+    )
     running = asyncio.create_task(elector.run())
     try:
         async with asyncio.timeout(PATIENCE_S):

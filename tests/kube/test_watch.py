@@ -26,12 +26,10 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
-from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.client import ApiServer, ReachabilityLog
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.convert import Converter
-from leadline_controller.kube.reflector import Reflector
-from leadline_controller.kube.watch import RESOURCES, watch_cluster
+from leadline_controller.kube.reflector import RESOURCES, Reflector, watch_cluster
 
 from tests.contracts.harnesses import PATIENCE_S, Watched
 from tests.kube.api import Api
@@ -166,23 +164,23 @@ async def test_changes_that_the_server_has_forgotten_end_the_following(
     own_plane: ControlPlane,
 ) -> None:
     """Of version 1 no API server knows anything after a start."""
-    told: list[ClusterChange] = []
+    changes: list[ClusterChange] = []
     server = await ApiServer.connect(Login(own_plane.kubeconfig))
     nodes = Reflector(
         server,
-        Contact(server.url),
+        ReachabilityLog(server.url),
+        PATIENCE_S,
         NODES,
         Converter().node,
         NodeChanged,
         lambda gone: NodeDeleted(gone.name),
-        PATIENCE_S,
     )
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await nodes.follow("1", told.append)
+            await nodes.watch("1", changes.append)
     finally:
         await server.close()
-    assert told == []
+    assert changes == []
 
 
 @pytest.mark.cluster

@@ -19,9 +19,9 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.kube.binding import prepare_volumes
 from leadline_controller.kube.client import ExpiredError
 from leadline_controller.kube.events import EventRecorder
-from leadline_controller.kube.volumes import prepare
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.objects import Object, pod
@@ -128,7 +128,7 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     conflict = error is ConflictError
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
-            await prepare(server, plan)
+            await prepare_volumes(server, plan)
     # Who came second reads again what there is now, and gives up in the end.
     assert patches(wire) == (3 if conflict else 1)
 
@@ -148,7 +148,7 @@ async def test_what_can_not_be_read_is_not_written(
     wire.answer(f"PATCH {VOLUME}", says({}))
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(error):
-            await prepare(server, plan)
+            await prepare_volumes(server, plan)
     assert patches(wire) == 0
 
 
@@ -159,7 +159,7 @@ async def test_after_a_conflict_it_is_written_over_what_is_there_now(
     wire = storing()
     wire.answer(f"PATCH {path}", refusal(409), says({}))
     async with connected(wire, tmp_path) as server:
-        await prepare(server, plan)
+        await prepare_volumes(server, plan)
     assert patches(wire) == 2
 
 
@@ -176,9 +176,9 @@ async def test_what_was_written_without_an_answer_is_not_written_again(
     async with connected(wire, tmp_path, answer) as server:
         for plan in (SELECTS, BINDS):
             with pytest.raises(UnavailableError):
-                await prepare(server, plan)
+                await prepare_volumes(server, plan)
         wire.answer(f"GET {CLAIM}", says(done))
         wire.answer(f"GET {VOLUME}", says(stored(volume("v", "slow"), claimRef=kept)))
         for plan in (SELECTS, BINDS):
-            await prepare(server, plan)
+            await prepare_volumes(server, plan)
     assert patches(wire) == 2

@@ -1,9 +1,10 @@
 """The parts of kubernetes_asyncio that the controller uses, loaded without its generated models.
 
-`import kubernetes_asyncio` runs about 850 modules, most of them models of API objects, which take
-60 MB; ours are plain dictionaries. So the packages that import them are entered unrun: their
-modules can be imported, and their `__init__` runs when somebody asks them for anything else.
-Where the library is laid out otherwise, it is imported as usual.
+`import kubernetes_asyncio` loads about 850 modules and 60 MB, most of them models of API objects,
+which the controller does not use. So this module registers the packages that import the models
+without running them. Their modules can be imported, and a package's `__init__` runs when anybody
+asks for another of its attributes. If the library's layout is not as expected, it is imported as
+usual.
 """
 
 import sys
@@ -18,8 +19,8 @@ _CLIENT = f"{_LIBRARY}.client"
 _LOCK = RLock()
 
 
-def _enter_unrun(name: str) -> ModuleType:
-    """Put a package into sys.modules; its `__init__` runs at the first attribute it lacks."""
+def _register_lazily(name: str) -> ModuleType:
+    """Put a package into sys.modules whose `__init__` runs at the first missing attribute."""
     spec = find_spec(name)
     if spec is None or spec.loader is None:
         raise ImportError(f"no module named {name}")
@@ -43,10 +44,10 @@ def _load() -> None:
     if _LIBRARY in sys.modules:
         return
     try:
-        _enter_unrun(_LIBRARY)
-        client = _enter_unrun(_CLIENT)
-        _enter_unrun(f"{_CLIENT}.models")
-        import_module(f"{_CLIENT}.rest")  # api_client asks the package for it
+        _register_lazily(_LIBRARY)
+        client = _register_lazily(_CLIENT)
+        _register_lazily(f"{_CLIENT}.models")
+        import_module(f"{_CLIENT}.rest")  # api_client imports it from the package
         client.__dict__["Configuration"] = import_module(f"{_CLIENT}.configuration").Configuration
         client.__dict__["ApiClient"] = import_module(f"{_CLIENT}.api_client").ApiClient
     except (ImportError, AttributeError):
@@ -56,7 +57,7 @@ def _load() -> None:
 
 _load()
 
-# Only now, as these would import it all.
+# These would load the whole library before `_load`.
 from kubernetes_asyncio.client import ApiClient, Configuration  # noqa: E402
 from kubernetes_asyncio.config import (  # noqa: E402
     ConfigException,
