@@ -359,7 +359,7 @@ def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
         ),
         (
             {"affinity": pod_affinity({"topologyKey": "z", "labelSelector": expressing("In")})},
-            "labelSelector: expected a label selector; app In [] is none",
+            "labelSelector: expected a label selector, got the invalid requirement app In []",
         ),
         (
             {"topologySpreadConstraints": [{"topologyKey": "z"}]},

@@ -6,7 +6,7 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
 from leadline_controller.framework.cycle import decide
-from leadline_controller.kubeobjects.limits import MOST_DEMANDS, MOST_VALUES, MOST_VOLUMES
+from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES, MAX_VOLUMES
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies.kube_default import KubeDefault
 
@@ -23,7 +23,7 @@ VALUES = [kind for kind in KINDS if "values" in kind or kind in ("labels", "host
 def test_a_pod_with_too_much_is_refused_in_one_sentence(kind: str) -> None:
     made = manifest(kind, SIZE if kind not in VALUES else 2 * SIZE)
     read = read_pod(made)
-    limit = MOST_VOLUMES if kind in VOLUMES else MOST_VALUES if kind in VALUES else MOST_DEMANDS
+    limit = MAX_VOLUMES if kind in VOLUMES else MAX_VALUES if kind in VALUES else MAX_CONSTRAINTS
     assert read.problem is not None
     assert read.problem.startswith(f"the pod has more than {limit} ")
     assert read.problem.endswith(", more than Leadline evaluates")
@@ -44,7 +44,7 @@ def test_a_pod_within_the_limits_is_evaluated(kind: str) -> None:
 
 def test_the_limit_itself_is_allowed() -> None:
     # One for the resource that every pod is: itself.
-    fits = {f"k{i}": "v" for i in range(MOST_DEMANDS)}
+    fits = {f"k{i}": "v" for i in range(MAX_CONSTRAINTS)}
     assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": fits}}).problem is None
     over = {**fits, "one": "more"}
     assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": over}}).problem
@@ -67,5 +67,5 @@ def test_one_with_many_volumes_keeps_its_own_anti_affinity() -> None:
     made = manifest("disks", SIZE)
     made["spec"] |= manifest("anti-affinity, the same term", 1_000)["spec"] | {"nodeName": "n1"}
     resident = read_pod(made)
-    assert len(resident.disks) > MOST_VOLUMES
+    assert len(resident.disks) > MAX_VOLUMES
     assert resident.anti_affinity[0].selector
