@@ -66,12 +66,12 @@ async def test_a_pod_whose_binding_came_too_late_is_kept_without_a_word() -> Non
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(NotLeadingError("this controller leads no longer"))
+        cluster.fail_next_bind(NotLeadingError("this controller is no longer the leader"))
         cluster.put_pod(pod("a"))
         await stage.clock.advance(0)
         assert stage.cpu_requested() == {"n1": 0}
         assert stage.events("a") == []
-        assert stage.outcome("a") == "failed: this controller leads no longer"
+        assert stage.outcome("a") == "failed: this controller is no longer the leader"
         await stage.clock.advance(2)
     assert cluster.bound == {"default/a": 1}
 
