@@ -150,9 +150,7 @@ async def test_a_pod_that_is_still_pending_is_bound_after_a_second(
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_what_will_not_help_to_ask_again_is_asked_after_a_minute(
-    tmp_path: Path, status: int
-) -> None:
+async def test_a_permanent_refusal_is_retried_after_a_minute(tmp_path: Path, status: int) -> None:
     scene = Scene()
     scene.wire.answer(BINDING, refusal(status), DONE)
     async with scene.running(tmp_path):
@@ -169,7 +167,7 @@ async def test_what_will_not_help_to_ask_again_is_asked_after_a_minute(
     [refusal(409), refusal(429), refusal(500), refusal(504), drops()],
     ids=["409", "429", "500", "504", "hangs up"],
 )
-async def test_a_binding_that_was_done_all_the_same_is_not_asked_for_again(
+async def test_a_binding_whose_answer_was_lost_is_not_repeated(
     tmp_path: Path, answer: Answer, told_first: bool
 ) -> None:
     scene = Scene()
@@ -191,7 +189,7 @@ async def test_a_binding_that_was_done_all_the_same_is_not_asked_for_again(
         assert (scene.bindings(), scene.taken_milli()) == (1, 500)
 
 
-async def test_a_pod_that_another_bound_elsewhere_is_let_go(tmp_path: Path) -> None:
+async def test_a_pod_that_was_bound_elsewhere_is_dropped(tmp_path: Path) -> None:
     scene = Scene()
     scene.wire.answer(NODES, listing(node("n"), node("other"), version="5"))
 
@@ -208,7 +206,7 @@ async def test_a_pod_that_another_bound_elsewhere_is_let_go(tmp_path: Path) -> N
         assert (scene.bindings(), scene.said()) == (1, [])
 
 
-async def test_a_pod_that_went_is_let_go(tmp_path: Path) -> None:
+async def test_a_deleted_pod_is_dropped(tmp_path: Path) -> None:
     scene = Scene()
 
     async def gone(request: web.Request) -> web.StreamResponse:
@@ -228,7 +226,7 @@ async def test_a_pod_that_went_is_let_go(tmp_path: Path) -> None:
     [refusal(404), refusal(409), refusal(410), refusal(429), refusal(500), drops()],
     ids=["404", "409", "410", "429", "500", "hangs up"],
 )
-async def test_events_that_are_not_taken_cost_no_binding(tmp_path: Path, answer: Answer) -> None:
+async def test_failed_events_do_not_fail_the_binding(tmp_path: Path, answer: Answer) -> None:
     scene = Scene()
     scene.wire.answer(BINDING, DONE)
     scene.wire.answer(EVENTS, answer)
@@ -254,7 +252,7 @@ TROUBLE = {
 
 @pytest.mark.parametrize("path", [NODES, RESOURCES["StorageClass"]])
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
-async def test_a_list_is_asked_for_until_it_comes(
+async def test_a_failed_list_is_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Answer, path: str
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -271,7 +269,7 @@ async def test_a_list_is_asked_for_until_it_comes(
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
-async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer) -> None:
+async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: Answer) -> None:
     wire = Scene().wire
     wire.answer(f"watch {PODS}", trouble, stream(event("DELETED", PENDING, "6")))
     async with connected(wire, tmp_path, trouble) as server, asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""Binding on a server that answers as an API server may, and past the end of the Lease."""
+"""Bindings, for each answer of an API server and after the Lease has expired."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BOUND = says({"kind": "Status", "status": "Success"}, status=201)
 
 
 class Gate:
-    """A fence; what is left is asked of a function, which is told how often that was."""
+    """A fence whose remaining time is a function of how often it was asked."""
 
     def __init__(self, left: Callable[[int], float]) -> None:
         self._left = left
@@ -69,11 +69,10 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
 
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
-async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
+async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
     tmp_path: Path, answer: Answer, error: type[ClusterError], said: str, warm: bool
 ) -> None:
-    """warm: over a connection that was used before, which some clients take for a reason to
-    send once more."""
+    """warm: over a used connection, on which some clients repeat a failed request."""
     wire = Wire()
     wire.answer(BINDING, *[BOUND] * warm, answer)
     async with connected(wire, tmp_path, answer) as server:
@@ -84,7 +83,7 @@ async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
     assert len(wire.requests) == 1 + warm
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
     server = await ApiServer.connect(Login(file))
     try:
@@ -94,7 +93,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
         await server.close()
 
 
-async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_path: Path) -> None:
+async def test_a_fenced_binding_sends_its_remaining_time_as_timeout(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
@@ -109,7 +108,7 @@ async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_p
     }
 
 
-async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
+async def test_nothing_is_sent_after_the_fence_closed(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
@@ -119,10 +118,10 @@ async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("warm", [False, True])
-async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_wire(
+async def test_a_fence_that_closes_at_the_last_moment_stops_the_binding(
     tmp_path: Path, warm: bool
 ) -> None:
-    """As when this process was stopped after it decided, and goes on long after."""
+    """As when this process is stopped after its decision and continues much later."""
     wire = Wire()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
@@ -139,7 +138,7 @@ async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_
     assert len(wire.requests) == before + 1
 
 
-async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
+async def test_a_binding_without_an_answer_ends_when_the_fence_closes(
     tmp_path: Path,
 ) -> None:
     wire = Wire()
@@ -152,7 +151,7 @@ async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
     assert len(wire.requests) == 1
 
 
-async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
+async def test_a_retry_after_beyond_the_fence_fails_at_once(
     tmp_path: Path,
 ) -> None:
     wire = Wire()
@@ -165,7 +164,7 @@ async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
     assert len(wire.requests) == 1
 
 
-async def test_after_retry_after_the_binding_is_asked_again(tmp_path: Path) -> None:
+async def test_a_binding_is_sent_after_retry_after(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="1"), BOUND)
     async with connected(wire, tmp_path) as server:

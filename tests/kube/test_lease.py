@@ -1,4 +1,4 @@
-"""The Lease on a server that answers as an API server may: each answer as its meaning asks."""
+"""The Lease, for each answer of an API server."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
 
 @pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
 @pytest.mark.parametrize("call", ["read", "create", "renew"])
-async def test_what_is_no_lease_is_an_error_of_the_right_kind(
+async def test_each_bad_answer_is_the_right_error(
     tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], said: str
 ) -> None:
     wire = Wire()
@@ -77,12 +77,12 @@ async def test_what_is_no_lease_is_an_error_of_the_right_kind(
         asked = kept.read() if call == "read" else kept.write("me", 10, over)
         with pytest.raises(error, match=said):
             await asked
-    # A failed write is not sent again behind the caller's back; aiohttp may read again.
+    # A failed write is not sent again without the caller; aiohttp may repeat a read.
     assert len(wire.requests) == 1 or call == "read"
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_another_was_quicker(tmp_path: Path, status: int) -> None:
+async def test_a_conflict_is_a_changed_lease(tmp_path: Path, status: int) -> None:
     wire = Wire()
     wire.answer(f"PATCH {LEASE}", refusal(status))
     wire.answer(f"POST {LEASES}", refusal(status))
@@ -92,14 +92,14 @@ async def test_another_was_quicker(tmp_path: Path, status: int) -> None:
                 await kept.write("me", 10, over)
 
 
-async def test_no_lease_yet_is_none(tmp_path: Path) -> None:
+async def test_a_missing_lease_is_none(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(LEASE, refusal(404))
     async with store(wire, tmp_path) as kept:
         assert await kept.read() is None
 
 
-async def test_what_is_written_names_what_was_read(tmp_path: Path) -> None:
+async def test_a_write_replaces_exactly_the_version_that_was_read(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(f"PATCH {LEASE}", says(lease()))
     async with store(wire, tmp_path) as kept:
@@ -119,7 +119,7 @@ async def test_what_is_written_names_what_was_read(tmp_path: Path) -> None:
         {},
     ],
 )
-async def test_a_lease_that_somebody_emptied_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
+async def test_an_emptied_lease_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
     wire = Wire()
     wire.answer(LEASE, says({"metadata": {"resourceVersion": "5"}, "spec": spec}))
     async with store(wire, tmp_path) as kept:
@@ -128,7 +128,7 @@ async def test_a_lease_that_somebody_emptied_is_free(tmp_path: Path, spec: dict[
     assert (read.holder, read.duration_s, read.transitions) == ("", 0, 0)
 
 
-async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path: Path) -> None:
+async def test_follow_yields_the_holders_and_ends_with_the_connection(tmp_path: Path) -> None:
     wire = Wire()
     events = [
         {"type": "ADDED", "object": lease("a")},
@@ -153,7 +153,7 @@ async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path
         (stream({"type": "MODIFIED", "object": {}}), UnavailableError),
     ],
 )
-async def test_following_what_can_not_be_followed(
+async def test_a_refused_follow_is_the_right_error(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
     wire = Wire()
@@ -163,8 +163,8 @@ async def test_following_what_can_not_be_followed(
             await anext(holders)
 
 
-async def test_a_theft_that_is_heard_of_is_looked_into_at_once(tmp_path: Path) -> None:
-    """A renewal would be due much later."""
+async def test_a_reported_theft_is_checked_at_once(tmp_path: Path) -> None:
+    """Although the next renewal is due much later."""
     wire = Wire()
     theft = {"type": "MODIFIED", "object": lease("thief", "77")}
     wire.answer(f"watch {LEASES}", stream(theft))
@@ -203,7 +203,7 @@ async def until(elector: LeaderElector, *, leads: bool) -> None:
     [refusal(410), refusal(429), refusal(429, Retry_After="30"), refusal(500), hangs(), drops()],
     ids=["410", "429", "429 wait", "500", "no answer", "hangs up"],
 )
-async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
+async def test_a_leader_that_cannot_renew_leads_until_its_deadline(
     tmp_path: Path, trouble: Answer
 ) -> None:
     wire = Wire()
@@ -218,7 +218,7 @@ async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
         assert elector.left_s() > 0
 
 
-async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
+async def test_temporary_errors_do_not_end_leadership(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(f"watch {LEASES}", stream())
     wire.answer(f"GET {LEASE}", refusal(404))
@@ -233,7 +233,7 @@ async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
+async def test_a_conflict_ends_leadership_at_once(tmp_path: Path) -> None:
     wire = Wire()
     wire.answer(f"watch {LEASES}", stream())
     wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77", leaseDurationSeconds=60)))
@@ -248,7 +248,7 @@ async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
         assert elector.left_s() <= 0
 
 
-async def test_no_server_is_said_once_and_waited_for(
+async def test_an_unreachable_server_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")

@@ -29,7 +29,7 @@ def test_the_controller_loads_few_modules_of_the_client_library() -> None:
     )
 
 
-def test_others_in_the_process_get_the_whole_library_when_they_ask_for_it() -> None:
+def test_other_users_in_the_process_get_the_whole_library() -> None:
     printed = run(
         IMPORT_OURS + "from types import SimpleNamespace\n"
         "import kubernetes_asyncio\n"
@@ -57,7 +57,7 @@ def test_a_library_that_is_loaded_already_is_used_as_it_is() -> None:
     assert printed == "True True\n"
 
 
-def test_where_a_module_cannot_be_loaded_so_the_library_is_imported_as_usual() -> None:
+def test_the_library_is_imported_as_usual_if_a_module_cannot_be_loaded_alone() -> None:
     printed = run(
         "import sys\n"
         "class FailsOnce:\n"

@@ -1,7 +1,6 @@
-"""A watch that outlives whatever happens to the API server, and loses nothing on the way.
+"""List and watch: survive every failure of the API server and lose no change.
 
-The real server is restarted and made to forget; a server that only speaks its HTTP does what the
-real one can't be made to do.
+The real server is restarted and made to forget changes; a fake one does what the real one can't.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ IN_DEFAULT = "/api/v1/namespaces/default/pods"
 
 
 class Mirror:
-    """What one who follows the changes believes there is: kind and name -> uid or ''."""
+    """The nodes and pods that a follower of the changes knows."""
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
@@ -95,14 +94,14 @@ async def watching(kubeconfig: Path, silence_s: float = 60) -> AsyncIterator[Wat
 
 @pytest.fixture(scope="module")
 def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One that may be stopped: nobody else is using it."""
+    """A control plane that may be stopped, because no other test uses it."""
     environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
     with control_plane(tmp_path_factory.mktemp("own-plane"), environ) as running:
         yield running
 
 
 @pytest.mark.cluster
-async def test_a_restart_of_the_api_server_loses_nothing(
+async def test_a_restart_of_the_api_server_loses_no_change(
     own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -139,7 +138,7 @@ async def test_a_restart_of_the_api_server_loses_nothing(
 
 
 @pytest.mark.cluster
-async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
+async def test_the_watch_waits_for_an_api_server_that_is_down_at_start(
     own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -160,10 +159,10 @@ async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
 
 
 @pytest.mark.cluster
-async def test_changes_that_the_server_has_forgotten_end_the_following(
+async def test_a_watch_from_an_expired_version_ends(
     own_plane: ControlPlane,
 ) -> None:
-    """Of version 1 no API server knows anything after a start."""
+    """An API server keeps no changes from before its start, so none since version 1."""
     changes: list[ClusterChange] = []
     server = await ApiServer.connect(Login(own_plane.kubeconfig))
     nodes = Reflector(
@@ -213,7 +212,7 @@ def wire() -> Wire:
     return wire
 
 
-async def test_everything_is_listed_again_when_one_watch_expires(
+async def test_all_kinds_are_listed_again_when_one_watch_expires(
     wire: Wire, tmp_path: Path
 ) -> None:
     wire.answer(f"watch {PODS}", stream(event("ADDED", pod("q"), "6"), expired()), stream())
@@ -229,14 +228,16 @@ async def test_everything_is_listed_again_when_one_watch_expires(
     assert len(lists) == 2
 
 
-async def test_a_watch_refused_as_expired_lists_again_as_well(wire: Wire, tmp_path: Path) -> None:
+async def test_a_watch_that_is_refused_as_expired_causes_a_relist(
+    wire: Wire, tmp_path: Path
+) -> None:
     wire.answer(f"watch {NODES}", refusal(410, "too old resource version"), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         assert isinstance(await watched.next(), Relisted)
         assert isinstance(await watched.next(), Relisted)
 
 
-async def test_a_list_that_expires_between_two_pages_starts_anew(
+async def test_a_list_that_expires_between_two_pages_starts_again(
     wire: Wire, tmp_path: Path
 ) -> None:
     wire.answer(
@@ -253,9 +254,7 @@ async def test_a_list_that_expires_between_two_pages_starts_anew(
     assert [q.get("continue") for q in wire.asked(PODS)[:4]] == [None, "page-2", None, "page-2"]
 
 
-async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
-    wire: Wire, tmp_path: Path
-) -> None:
+async def test_a_watch_resumes_from_the_last_bookmark(wire: Wire, tmp_path: Path) -> None:
     bookmark = event("BOOKMARK", {"kind": "Pod"}, "70")
     wire.answer(
         f"watch {PODS}",
@@ -269,7 +268,7 @@ async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
     assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "70"]
 
 
-async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path) -> None:
+async def test_an_incomplete_line_is_not_an_event(wire: Wire, tmp_path: Path) -> None:
     wire.answer(
         f"watch {PODS}",
         stream(event("ADDED", pod("q"), "6"), '{"type": "DELETED", "obj', then_silence=False),
@@ -283,7 +282,7 @@ async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path)
     assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "6"]
 
 
-async def test_a_watch_that_falls_silent_is_replaced(
+async def test_a_silent_watch_is_replaced(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
@@ -291,10 +290,10 @@ async def test_a_watch_that_falls_silent_is_replaced(
         late = await watched.until(NodeChanged)
 
     assert late.node.name == "late"
-    assert caplog.messages == []  # a quiet cluster is no trouble
+    assert caplog.messages == []  # a quiet cluster is not an error
 
 
-async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
+async def test_errors_of_a_watch_neither_end_it_nor_cause_a_relist(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -315,7 +314,7 @@ async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
     assert len([m for m in caplog.messages if "answers again" in m]) <= 2
 
 
-async def test_no_right_to_list_is_said_once_and_tried_again(
+async def test_a_forbidden_list_is_logged_once_and_retried(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = refusal(403, 'pods is forbidden: User "x" cannot list resource "pods"')
@@ -331,7 +330,7 @@ def forbidden(kind: str, verb: str) -> str:
     return f'{kind} is forbidden: User "x" cannot {verb} resource "{kind}" at the cluster scope'
 
 
-async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
+async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("csinodes", "list"))
@@ -351,7 +350,7 @@ async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
     assert 'cannot list resource "csinodes"' in said
 
 
-async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_may(
+async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("persistentvolumeclaims", "watch"))
@@ -375,7 +374,7 @@ async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_ma
 NOT_SERVED = "the server could not find the requested resource"
 
 
-async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
+async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_does(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
@@ -391,7 +390,7 @@ async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
     ]
 
 
-async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
+async def test_a_kind_that_is_no_longer_served_has_no_objects(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
@@ -406,7 +405,7 @@ async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
     assert "does not serve them" in said
 
 
-async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
+async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
@@ -420,7 +419,7 @@ async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
     assert f"refuses: 404: {NOT_SERVED}" in said
 
 
-async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
+async def test_an_unreadable_claim_is_ignored_and_logged_once(
     wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = claim("odd", "slow")
@@ -438,7 +437,7 @@ async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
     assert "PersistentVolumeClaim odd" in said
 
 
-async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -> None:
+async def test_all_requests_wait_for_retry_after(wire: Wire, tmp_path: Path) -> None:
     wire.answer(NODES, refusal(429, "too many requests", Retry_After="1"), listing(version="5"))
     async with served(wire, tmp_path) as kubeconfig:
         server = await ApiServer.connect(Login(kubeconfig))
@@ -453,9 +452,7 @@ async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -
     assert [at_s - refused_s >= 0.99 for _, _, at_s in later] == [True, True]
 
 
-async def test_an_answer_that_is_no_json_is_trouble_and_no_crash(
-    wire: Wire, tmp_path: Path
-) -> None:
+async def test_an_answer_that_is_not_json_is_unavailable(wire: Wire, tmp_path: Path) -> None:
     wire.answer(NODES, stream("<html>a proxy</html>", then_silence=False))
     wire.answer(PODS, stream("[]", then_silence=False))
     async with served(wire, tmp_path) as kubeconfig:

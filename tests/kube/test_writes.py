@@ -1,4 +1,4 @@
-"""Events, claims and volumes on a server that answers as an API server may."""
+"""Writes of events, claims and volumes, for each answer of an API server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SAYING = PodEvent("Warning", "FailedScheduling", "0/3 nodes fit")
 
 
 @pytest.mark.parametrize(("answer", "error"), REFUSALS.values(), ids=REFUSALS.keys())
-async def test_an_event_that_was_not_taken_is_written_the_next_time(
+async def test_an_event_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
     wire = Wire()
@@ -65,7 +65,7 @@ async def test_an_event_that_was_not_taken_is_written_the_next_time(
     [*REFUSALS.values(), (refusal(404), NotFoundError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_a_count_that_was_not_taken_is_not_lost(
+async def test_a_count_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
     wire = Wire()
@@ -101,7 +101,7 @@ def stored(thing: Object, **spec: Any) -> Object:
 
 
 def storing() -> Wire:
-    """A server with a claim that waits and a volume that is free."""
+    """A server with a claim that waits for its first consumer and a free volume."""
     wire = Wire()
     a_claim = stored(claim("c", "slow"))
     a_claim["metadata"]["namespace"] = "default"
@@ -120,7 +120,7 @@ def patches(wire: Wire) -> int:
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
+async def test_each_failed_write_of_a_plan_is_the_right_error(
     tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, path: str
 ) -> None:
     wire = storing()
@@ -129,7 +129,7 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
             await prepare_volumes(server, plan)
-    # Who came second reads again what there is now, and gives up in the end.
+    # After a conflict it reads the object again, and gives up in the end.
     assert patches(wire) == (3 if conflict else 1)
 
 
@@ -139,7 +139,7 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_what_can_not_be_read_is_not_written(
+async def test_an_unreadable_object_is_not_changed(
     tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, read: str
 ) -> None:
     wire = storing()
@@ -153,7 +153,7 @@ async def test_what_can_not_be_read_is_not_written(
 
 
 @pytest.mark.parametrize(("plan", "path"), PLANS)
-async def test_after_a_conflict_it_is_written_over_what_is_there_now(
+async def test_after_a_conflict_the_object_is_read_and_changed_again(
     tmp_path: Path, plan: VolumePlan, path: str
 ) -> None:
     wire = storing()
@@ -164,7 +164,7 @@ async def test_after_a_conflict_it_is_written_over_what_is_there_now(
 
 
 @pytest.mark.parametrize("answer", [refusal(500), drops()], ids=["500", "hangs up"])
-async def test_what_was_written_without_an_answer_is_not_written_again(
+async def test_a_write_whose_answer_was_lost_is_not_repeated(
     tmp_path: Path, answer: Answer
 ) -> None:
     wire = storing()
