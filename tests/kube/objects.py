@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain dicts, with only what a test cares about to be said."""
+"""Kubernetes objects as plain dicts, with defaults for all that a test need not set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a scheduler makes of each thing that an API server may answer: it says no, it asks for
-peace, it fails, it hangs up, or it does what it was asked and does not say so.
+"""A scheduler against each answer of an API server: a refusal, Retry-After, a failure, a broken
+connection, or a lost answer to a request that took effect.
 
-Each answer alone, as an error of its kind, is in test_bind, test_lease and test_writes.
+test_bind, test_lease and test_writes test the error of each answer alone.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def until(holds: Callable[[], object]) -> None:
 
 @dataclass
 class Scene:
-    """A scheduler on a clock that a test moves, and a server with one node and a pending pod."""
+    """A scheduler on a manual clock, and a server with one node and a pending pod."""
 
     wire: Wire = field(default_factory=Wire)
     news: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
@@ -85,7 +85,7 @@ class Scene:
             await response.write(json.dumps(await self.news.get()).encode() + b"\n")
 
     def show_bound(self, to: str = "n") -> None:
-        """The watch tells that the pod is there."""
+        """The watch reports that the pod is bound."""
         bound = {**PENDING, "spec": {**PENDING["spec"], "nodeName": to}}
         self.news.put_nowait(event("MODIFIED", bound, "9"))
 
