@@ -44,7 +44,9 @@ class Occupancy:
             self._mounts[at] = (*self._mounts.get(at, ()), pod)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
-        self._rows[:, len(self._uids)] = self.assigned_pods().row(pod, at)
+        counted = self._rows[:, : len(self._uids)]
+        pods = AssignedPods(self._kinds, self._anti_affinities, counted)
+        self._rows[:, len(self._uids)] = pods.row(pod, at)
         self._row_of[pod.uid] = len(self._uids)
         self._uids.append(pod.uid)
 
@@ -92,10 +94,6 @@ class Occupancy:
         return dict(self._mounts)
 
     def assigned_pods(self) -> AssignedPods:
-        """The counted pods; valid until the next change."""
-        return AssignedPods(self._kinds, self._anti_affinities, self._rows[:, : len(self._uids)])
-
-    def assigned_pods_to_keep(self) -> AssignedPods:
         """The counted pods; a copy."""
         rows = self._rows[:, : len(self._uids)].copy()
         return AssignedPods(self._kinds, self._anti_affinities, rows)

@@ -93,9 +93,9 @@ class ClusterState:
                 self._stale |= before != node
                 return queueing_hints.of_node(before, node)
             case NodeDeleted(name):
-                gone = self._nodes.pop(name, None) is not None
-                self._stale |= gone
-                return ClusterEvent.NODE_DELETED if gone else NOTHING
+                known = self._nodes.pop(name, None) is not None
+                self._stale |= known
+                return ClusterEvent.NODE_DELETED if known else NOTHING
             case PodChanged(pod):
                 return self._pod_changed(pod)
             case PodDeleted(pod):
@@ -157,7 +157,7 @@ class ClusterState:
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=self._placed_in_run.copy(),
             host_ports=counted.host_ports(),
-            assigned_pods=counted.assigned_pods_to_keep(),
+            assigned_pods=counted.assigned_pods(),
             mounts=counted.mounts(),
             namespaces=self._resources.namespaces(),
             storage=self._resources.storage(),

@@ -138,7 +138,7 @@ def test_namespaces_are_selected_by_their_current_labels(state: ClusterState) ->
 
 
 @pytest.mark.parametrize(
-    ("resource", "news"),
+    ("resource", "expected"),
     [
         (replace(FREE, size_bytes=FREE.size_bytes * 2), ClusterEvent.VOLUMES),
         (replace(CLAIM, terminating=True), ClusterEvent.CLAIMS),
@@ -151,17 +151,17 @@ def test_namespaces_are_selected_by_their_current_labels(state: ClusterState) ->
     ],
 )
 def test_events_of_a_changed_resource(
-    state: ClusterState, resource: Resource, news: ClusterEvent
+    state: ClusterState, resource: Resource, expected: ClusterEvent
 ) -> None:
     for change in (ResourceChanged(resource), ResourceDeleted(resource)):
-        assert state.apply(change) == news
+        assert state.apply(change) == expected
         assert state.apply(change) == NOTHING
 
 
 def test_a_kind_that_becomes_readable_is_an_event_of_all_kinds(state: ClusterState) -> None:
     hidden = Unreadable("StorageClass", "403")
     state.apply(ResourceChanged(hidden))
-    news = state.apply(ResourceDeleted(hidden))
+    events = state.apply(ResourceDeleted(hidden))
     for kind in (
         ClusterEvent.NAMESPACES,
         ClusterEvent.CLAIMS,
@@ -169,4 +169,4 @@ def test_a_kind_that_becomes_readable_is_an_event_of_all_kinds(state: ClusterSta
         ClusterEvent.CLASSES,
         ClusterEvent.LIMITS,
     ):
-        assert news & kind
+        assert events & kind

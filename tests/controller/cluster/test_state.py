@@ -165,18 +165,18 @@ def test_a_pod_that_is_deleted_during_its_binding_is_not_counted() -> None:
 
 
 def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
-    flying, landed, gone = pod("a"), pod("b"), pod("c")
-    state = cluster(flying, landed, gone)
-    for one in (flying, landed, gone):
+    pending, bound, deleted = pod("a"), pod("b"), pod("c")
+    state = cluster(pending, bound, deleted)
+    for one in (pending, bound, deleted):
         state.assume(one, "n1")
     nodes = (node("n1"), node("n2"))
-    assert state.apply(Relisted(nodes, (flying, replace(landed, node_name="n2"))))
+    assert state.apply(Relisted(nodes, (pending, replace(bound, node_name="n2"))))
     assert cpu(state) == [500, 500]
-    assert [state.is_assumed(x.uid) for x in (flying, landed, gone)] == [True, False, False]
+    assert [state.is_assumed(x.uid) for x in (pending, bound, deleted)] == [True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "news"),
+    ("before", "after", "expected"),
     [
         (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), LEFT),
         (
@@ -211,9 +211,9 @@ def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
         (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
     ],
 )
-def test_events_of_a_changed_pod(before: Pod, after: Pod, news: ClusterEvent) -> None:
+def test_events_of_a_changed_pod(before: Pod, after: Pod, expected: ClusterEvent) -> None:
     state = cluster(before)
-    assert state.apply(PodChanged(after)) == news
+    assert state.apply(PodChanged(after)) == expected
     on_node = after.node_name is not None and not after.finished
     here = after.node_name if on_node else None
     assert cpu(state) == [after.requests[CPU] * (here == name) for name in ("n1", "n2")]
@@ -229,9 +229,9 @@ def test_events_of_a_deleted_pod() -> None:
         "e": ({"mbps": 5.0}, LEFT | ClusterEvent.BANDWIDTH),
         "f": ({"finished": True}, NOTHING),
     }
-    for name, (fields, news) in had.items():
+    for name, (fields, expected) in had.items():
         state = cluster(placed := pod(name, node_name="n1", **fields))
-        assert state.apply(PodDeleted(placed)) == news
+        assert state.apply(PodDeleted(placed)) == expected
     state = cluster()
     assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
     assert state.apply(PodDeleted(waiting)) == NOTHING
@@ -415,7 +415,7 @@ class Changes(RuleBasedStateMachine):
         self.state.apply(NodeChanged(changed))
 
     @rule(name=st.sampled_from(NODES))
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self.nodes.pop(name, None)
         self.state.apply(NodeDeleted(name))
 
@@ -426,7 +426,7 @@ class Changes(RuleBasedStateMachine):
         self._settle()
 
     @rule(gone=drawn_pods)
-    def pod_gone(self, gone: Pod) -> None:
+    def pod_deleted(self, gone: Pod) -> None:
         self.pods.pop(gone.uid, None)
         self.state.apply(PodDeleted(gone))
         self._settle()
