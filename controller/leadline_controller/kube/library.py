@@ -25,12 +25,19 @@ def _register_lazily(name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ImportError(f"no module named {name}")
     package, loader = module_from_spec(spec), spec.loader
+    started = False
 
     def run_and_get(attribute: str) -> Any:
-        with _LOCK:
-            if package.__dict__.pop("__getattr__", None):
+        nonlocal started
+        with _LOCK:  # another thread waits until `__init__` has run
+            if not started:
+                started = True
                 loader.exec_module(package)
-        return getattr(package, attribute)
+                del package.__dict__["__getattr__"]
+        try:
+            return package.__dict__[attribute]
+        except KeyError:
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}") from None
 
     package.__dict__["__getattr__"] = run_and_get  # PEP 562
     sys.modules[name] = package
