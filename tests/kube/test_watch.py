@@ -35,7 +35,7 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.objects import node, pod
 from tests.kube.volumes import claim
-from tests.kube.wire import Wire, event, expired, listing, refusal, served, stream
+from tests.kube.wire import FakeServer, event, expired, listing, refusal, served, stream
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -199,9 +199,9 @@ async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -
 
 
 @pytest.fixture
-def wire() -> Wire:
+def wire() -> FakeServer:
     """A server with one node and one pod at version 5, and silent watches."""
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(NODES, listing(node("n"), version="5"))
     wire.answer(PODS, listing(pod("p"), version="5"))
     wire.answer(f"watch {NODES}", stream())
@@ -213,7 +213,7 @@ def wire() -> Wire:
 
 
 async def test_all_kinds_are_listed_again_when_one_watch_expires(
-    wire: Wire, tmp_path: Path
+    wire: FakeServer, tmp_path: Path
 ) -> None:
     wire.answer(f"watch {PODS}", stream(event("ADDED", pod("q"), "6"), expired()), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
@@ -224,12 +224,12 @@ async def test_all_kinds_are_listed_again_when_one_watch_expires(
         again = await watched.until(Relisted)
 
     assert (names(again.nodes), names(again.pods)) == ({"n"}, {"r"})
-    lists = [query for query in wire.asked(NODES) if "watch" not in query]
+    lists = [query for query in wire.queries(NODES) if "watch" not in query]
     assert len(lists) == 2
 
 
 async def test_a_watch_that_is_refused_as_expired_causes_a_relist(
-    wire: Wire, tmp_path: Path
+    wire: FakeServer, tmp_path: Path
 ) -> None:
     wire.answer(f"watch {NODES}", refusal(410, "too old resource version"), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
@@ -238,7 +238,7 @@ async def test_a_watch_that_is_refused_as_expired_causes_a_relist(
 
 
 async def test_a_list_that_expires_between_two_pages_starts_again(
-    wire: Wire, tmp_path: Path
+    wire: FakeServer, tmp_path: Path
 ) -> None:
     wire.answer(
         PODS,
@@ -251,10 +251,10 @@ async def test_a_list_that_expires_between_two_pages_starts_again(
         listed = await watched.until(Relisted)
 
     assert names(listed.pods) == {"p", "q"}
-    assert [q.get("continue") for q in wire.asked(PODS)[:4]] == [None, "page-2", None, "page-2"]
+    assert [q.get("continue") for q in wire.queries(PODS)[:4]] == [None, "page-2", None, "page-2"]
 
 
-async def test_a_watch_resumes_from_the_last_bookmark(wire: Wire, tmp_path: Path) -> None:
+async def test_a_watch_resumes_from_the_last_bookmark(wire: FakeServer, tmp_path: Path) -> None:
     bookmark = event("BOOKMARK", {"kind": "Pod"}, "70")
     wire.answer(
         f"watch {PODS}",
@@ -265,10 +265,10 @@ async def test_a_watch_resumes_from_the_last_bookmark(wire: Wire, tmp_path: Path
         seen = [await watched.next() for _ in range(3)]
 
     assert [type(change) for change in seen] == [Relisted, PodChanged, PodDeleted]
-    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "70"]
+    assert [q["resourceVersion"] for q in wire.queries(PODS)[1:]] == ["5", "70"]
 
 
-async def test_an_incomplete_line_is_not_an_event(wire: Wire, tmp_path: Path) -> None:
+async def test_an_incomplete_line_is_not_an_event(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(
         f"watch {PODS}",
         stream(event("ADDED", pod("q"), "6"), '{"type": "DELETED", "obj', then_silence=False),
@@ -279,11 +279,11 @@ async def test_an_incomplete_line_is_not_an_event(wire: Wire, tmp_path: Path) ->
         seen = [await watched.next(), await watched.next()]
 
     assert [change.pod.name for change in seen if isinstance(change, PodChanged)] == ["q", "r"]
-    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "6"]
+    assert [q["resourceVersion"] for q in wire.queries(PODS)[1:]] == ["5", "6"]
 
 
 async def test_a_silent_watch_is_replaced(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, silence_s=0.2) as watched:
@@ -294,7 +294,7 @@ async def test_a_silent_watch_is_replaced(
 
 
 async def test_errors_of_a_watch_neither_end_it_nor_cause_a_relist(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
     failure = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}
@@ -310,12 +310,12 @@ async def test_errors_of_a_watch_neither_end_it_nor_cause_a_relist(
         change = await watched.next()
 
     assert isinstance(change, PodChanged)
-    assert {q["resourceVersion"] for q in wire.asked(PODS)[1:]} == {"5"}
+    assert {q["resourceVersion"] for q in wire.queries(PODS)[1:]} == {"5"}
     assert len([m for m in caplog.messages if "answers again" in m]) <= 2
 
 
 async def test_a_forbidden_list_is_logged_once_and_retried(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = refusal(403, 'pods is forbidden: User "x" cannot list resource "pods"')
     wire.answer(PODS, forbidden, forbidden, forbidden, listing(pod("p"), version="5"))
@@ -331,7 +331,7 @@ def forbidden(kind: str, verb: str) -> str:
 
 
 async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("csinodes", "list"))
     limits = {"drivers": [{"name": "d", "allocatable": {"count": 3}}]}
@@ -351,7 +351,7 @@ async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
 
 
 async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("persistentvolumeclaims", "watch"))
     added = event("ADDED", claim("c", "slow"), "6")
@@ -375,7 +375,7 @@ NOT_SERVED = "the server could not find the requested resource"
 
 
 async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_does(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
@@ -391,7 +391,7 @@ async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_doe
 
 
 async def test_a_kind_that_is_no_longer_served_has_no_objects(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
     no = refusal(404, NOT_SERVED)
@@ -406,7 +406,7 @@ async def test_a_kind_that_is_no_longer_served_has_no_objects(
 
 
 async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
     added = event("ADDED", claim("c", "slow"), "6")
@@ -420,7 +420,7 @@ async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
 
 
 async def test_an_unreadable_claim_is_ignored_and_logged_once(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = claim("odd", "slow")
     odd["spec"]["volumeMode"] = "Tape"
@@ -437,7 +437,7 @@ async def test_an_unreadable_claim_is_ignored_and_logged_once(
     assert "PersistentVolumeClaim odd" in said
 
 
-async def test_all_requests_wait_for_retry_after(wire: Wire, tmp_path: Path) -> None:
+async def test_all_requests_wait_for_retry_after(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, refusal(429, "too many requests", Retry_After="1"), listing(version="5"))
     async with served(wire, tmp_path) as kubeconfig:
         server = await ApiServer.connect(Login(kubeconfig))
@@ -452,7 +452,7 @@ async def test_all_requests_wait_for_retry_after(wire: Wire, tmp_path: Path) -> 
     assert [at_s - refused_s >= 0.99 for _, _, at_s in later] == [True, True]
 
 
-async def test_an_answer_that_is_not_json_is_unavailable(wire: Wire, tmp_path: Path) -> None:
+async def test_an_answer_that_is_not_json_is_unavailable(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, stream("<html>a proxy</html>", then_silence=False))
     wire.answer(PODS, stream("[]", then_silence=False))
     async with served(wire, tmp_path) as kubeconfig:

@@ -17,7 +17,7 @@ from leadline_controller.kube.connection import Login
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Wire:
+class FakeServer:
     """The requests to the server and its answers: those of a path in turn, then the last one for
     ever. A path may be given as "METHOD path", and a watch as "watch path"."""
 
@@ -29,7 +29,7 @@ class Wire:
     def answer(self, path: str, *answers: Answer) -> None:
         self._answers[path] = list(answers)
 
-    def asked(self, path: str) -> list[dict[str, str]]:
+    def queries(self, path: str) -> list[dict[str, str]]:
         """The queries of all requests for a path."""
         return [query for asked, query, _ in self.requests if asked == path]
 
@@ -64,7 +64,7 @@ def refusal(code: int, message: str = "not now", **headers: str) -> Answer:
     return answer
 
 
-def says(body: Any, status: int = 200) -> Answer:
+def json_answer(body: Any, status: int = 200) -> Answer:
     """A JSON body."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -73,7 +73,7 @@ def says(body: Any, status: int = 200) -> Answer:
     return answer
 
 
-def hangs() -> Answer:
+def no_answer() -> Answer:
     """No answer."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -83,10 +83,10 @@ def hangs() -> Answer:
     return answer
 
 
-NOTHING = hangs()
+NO_ANSWER = no_answer()
 
 
-def drops() -> Answer:
+def broken_connection() -> Answer:
     """A connection that breaks before the answer."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -127,7 +127,7 @@ def expired() -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
+async def served(wire: FakeServer, folder: Path) -> AsyncIterator[Path]:
     """Serve on a free loopback port; yields a kubeconfig for it."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", wire.handle)
@@ -144,11 +144,11 @@ async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def connected(
-    wire: Wire, folder: Path, answer: Answer | None = None
+    wire: FakeServer, folder: Path, answer: Answer | None = None
 ) -> AsyncIterator[ApiServer]:
-    """Serve, and yield a client, with a short timeout if the answer is NOTHING."""
+    """Serve, and yield a client, with a short timeout if the answer is NO_ANSWER."""
     async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), 0.5 if answer is NOTHING else 30)
+        server = await ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30)
         try:
             yield server
         finally:
