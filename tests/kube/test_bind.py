@@ -68,9 +68,9 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
 
 
 @pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
+@pytest.mark.parametrize(("answer", "error", "message"), ANSWERS)
 async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
-    tmp_path: Path, answer: Answer, error: type[ClusterError], said: str, warm: bool
+    tmp_path: Path, answer: Answer, error: type[ClusterError], message: str, warm: bool
 ) -> None:
     """warm: over a used connection, on which some clients repeat a failed request."""
     wire = FakeServer()
@@ -78,7 +78,7 @@ async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
     async with connected(wire, tmp_path, answer) as server:
         if warm:
             await bind(server, POD, "n0")
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             await bind(server, POD, "n1")
     assert len(wire.requests) == 1 + warm
 

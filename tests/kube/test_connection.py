@@ -113,7 +113,7 @@ async def test_plain_http_to_another_host_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "can't log in"),
         ("- a list", "can't log in"),
@@ -122,11 +122,11 @@ async def test_plain_http_to_another_host_is_rejected(tmp_path: Path) -> None:
         ("\x00", "not YAML"),
     ],
 )
-async def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str, said: str) -> None:
+async def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(text)
 
-    with pytest.raises(KubeConfigError, match=said) as raised:
+    with pytest.raises(KubeConfigError, match=message) as raised:
         await Login(file).open()
 
     assert str(raised.value).startswith(str(file))

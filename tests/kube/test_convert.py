@@ -232,9 +232,9 @@ def test_an_unreadable_node_takes_no_pods_and_is_logged_once(
     assert first is not None
     assert (first.name, first.ready, first.unschedulable) == ("pi-3", False, True)
     assert first.allocatable == {}
-    (said,) = caplog.messages
-    assert "pi-3" in said
-    assert "status.allocatable.cpu" in said
+    (message,) = caplog.messages
+    assert "pi-3" in message
+    assert "status.allocatable.cpu" in message
 
 
 def test_a_fixed_node_that_breaks_again_is_logged_again(
@@ -280,8 +280,8 @@ def test_uncounted_requests_of_an_unreadable_pod_are_logged(
 
     assert pod is not None
     assert pod.node_name == "pi-3"
-    (said,) = caplog.messages
-    assert "requests on node pi-3 are not counted" in said
+    (message,) = caplog.messages
+    assert "requests on node pi-3 are not counted" in message
 
 
 def test_a_pod_with_an_unreadable_constraint_still_counts_its_requests() -> None:

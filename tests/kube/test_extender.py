@@ -96,10 +96,10 @@ class Scene:
                 if event["regarding"]["name"] == name and event["reason"] == reason
             ]
 
-        told = eventually(
+        events = eventually(
             found, lambda events: any(text in e["note"] for e in events), f"{reason}: {text}"
         )
-        return next(event for event in told if text in event["note"])
+        return next(event for event in events if text in event["note"])
 
     def explain(self, name: str) -> Any:
         shown = leadline(
@@ -158,9 +158,9 @@ def test_a_pod_runs_on_the_node_that_the_strategy_chose(
     advised = scene.wait_note("web", "Advised", f"{WIDE} by dacs: 0.9")
     assert advised["reportingController"] == "leadline"
     scene.wait_note("web", "Scheduled", f"Successfully assigned {PLACE}/web to {WIDE}")
-    told = scene.explain("web")
-    assert (told["node"], told["outcome"]) == (WIDE, "bound")
-    assert told["scores"].keys() == NODES.keys()
+    explained = scene.explain("web")
+    assert (explained["node"], explained["outcome"]) == (WIDE, "bound")
+    assert explained["scores"].keys() == NODES.keys()
 
 
 @pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
@@ -174,9 +174,9 @@ def test_a_pod_that_no_link_can_carry_gets_an_event(scene: Scene, bind: str, cap
             )
             scene.wait_note(name, "FailedScheduling", reason)
         assert scene.nodes_of(name) == {name: None}
-    told = scene.explain(name)
-    assert (told["node"], told["outcome"]) == (None, "pending")
-    assert set(NODES) <= told["rejected"].keys()
+    explained = scene.explain(name)
+    assert (explained["node"], explained["outcome"]) == (None, "pending")
+    assert set(NODES) <= explained["rejected"].keys()
 
 
 def test_a_links_bandwidth_is_never_assigned_twice(scene: Scene) -> None:
@@ -235,8 +235,8 @@ def test_a_links_bandwidth_is_not_assigned_twice_when_kube_scheduler_chooses_ano
 def test_an_invalid_annotation_is_named_in_an_event(scene: Scene) -> None:
     with scene.scheduler("--no-ignorable"):
         scene.add("odd", {BANDWIDTH: "plenty"})
-        told = "annotation leadline.dev/bandwidth-mbps: expected a number"
-        scene.wait_note("odd", "FailedScheduling", told)
+        problem = "annotation leadline.dev/bandwidth-mbps: expected a number"
+        scene.wait_note("odd", "FailedScheduling", problem)
         assert scene.nodes_of("odd") == {"odd": None}
 
 
@@ -352,6 +352,6 @@ def test_a_pod_that_kube_scheduler_did_not_filter_is_not_bound(scene: Scene) -> 
     binding = {"PodName": "alone", "PodNamespace": PLACE, "PodUID": uid, "Node": WIDE}
     with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
         connection.request("POST", "/bind", json.dumps(binding))
-        told = json.loads(connection.getresponse().read())["Error"]
-    assert "nobody asked about such a pod" in told
+        answer = json.loads(connection.getresponse().read())["Error"]
+    assert "nobody asked about such a pod" in answer
     assert scene.nodes_of("alone") == {"alone": None}

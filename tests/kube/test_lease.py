@@ -44,8 +44,8 @@ QUICK = LeaseTiming(duration_s=2, renew_deadline_s=1, retry_s=0.1, margin_s=0.2)
 
 
 def lease(holder: str = "me", version: str = "42", **spec: Any) -> dict[str, Any]:
-    told = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": version, **spec}
-    return {"kind": "Lease", "metadata": {"resourceVersion": version}, "spec": told}
+    fields = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": version, **spec}
+    return {"kind": "Lease", "metadata": {"resourceVersion": version}, "spec": fields}
 
 
 @asynccontextmanager
@@ -77,10 +77,10 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
+@pytest.mark.parametrize(("answer", "error", "message"), ANSWERS)
 @pytest.mark.parametrize("call", ["read", "create", "renew"])
 async def test_each_bad_answer_is_the_right_error(
-    tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], said: str
+    tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], message: str
 ) -> None:
     wire = FakeServer()
     wire.answer(f"GET {LEASE}", answer)
@@ -89,7 +89,7 @@ async def test_each_bad_answer_is_the_right_error(
     async with store(wire, tmp_path, timeout_s=0.3) as kept:
         over = SEEN if call == "renew" else None
         asked = kept.read() if call == "read" else kept.write("me", 10, over)
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             await asked
     # A failed write is not sent again without the caller; aiohttp may repeat a read.
     assert len(wire.requests) == 1 or call == "read"

@@ -82,8 +82,8 @@ async def watch_kind(scene: Scene, happen: Callable[[], object], seen: Seen) -> 
 
     class Refusals(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "forbidden" in (said := record.getMessage()) and not refused.done():
-                refused.set_exception(InvalidError(said))
+            if "forbidden" in (message := record.getMessage()) and not refused.done():
+                refused.set_exception(InvalidError(message))
 
     handler, logger = Refusals(), logging.getLogger("leadline_controller")
     logger.addHandler(handler)
@@ -307,6 +307,6 @@ async def test_each_action_works_with_all_rights(
 async def test_an_action_fails_without_one_of_its_verbs(
     scene: Scene, account: Path, api: Api, right: Right
 ) -> None:
-    said = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
-    with without(right, api, Api(account)), pytest.raises(InvalidError, match=said):
+    message = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
+    with without(right, api, Api(account)), pytest.raises(InvalidError, match=message):
         await ACTIONS[str(right)](scene)

@@ -32,5 +32,5 @@ async def test_a_pod_with_a_claim_is_scheduled_without_storage_capacities(
     async with scheduling(account):
         assert await node_of(bench.api, bench.pod(bench.claim())) == f"{bench.name}-a"
 
-    (said,) = [message for message in caplog.messages if KIND in message]
-    assert "the API server does not serve them: 404" in said
+    (message,) = [each for each in caplog.messages if KIND in each]
+    assert "the API server does not serve them: 404" in message

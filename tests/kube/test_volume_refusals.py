@@ -56,7 +56,7 @@ def with_a_foreign_claim(bench: Bench) -> str:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (with_a_resource_claim, "resourceClaims is not supported"),
         (with_a_missing_claim, '-claim" not found'),
@@ -65,11 +65,11 @@ def with_a_foreign_claim(bench: Bench) -> str:
     ],
 )
 async def test_an_event_says_why_the_pod_is_not_scheduled(
-    bench: Bench, state: ClusterState, make: Callable[[Bench], str], said: str
+    bench: Bench, state: ClusterState, make: Callable[[Bench], str], message: str
 ) -> None:
     bench.node("a")
     pod_name = make(bench)
-    events = await event_on(bench.api, pod_name, said)
+    events = await event_on(bench.api, pod_name, message)
     (event,) = [
         event
         for event in events["items"]
@@ -143,8 +143,8 @@ async def test_a_missing_right_is_named_and_pods_wait_for_it(
         taken.enter_context(without(right, bench.api, Api(account)))
         async with scheduling(account):
             pod_name = bench.pod(wanted)
-            said = f'cannot {right.verb} resource "{right.resource}" in API group'
-            await event_on(bench.api, pod_name, said)
+            message = f'cannot {right.verb} resource "{right.resource}" in API group'
+            await event_on(bench.api, pod_name, message)
             assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
 
             await asyncio.to_thread(taken.close)

@@ -98,11 +98,11 @@ async def selected(bench: Bench, claim_name: str) -> str:
     """The claim's selected node, once its provisioner may start: that needs an annotation of the
     volume controller besides the scheduler's."""
 
-    def is_told(claim: Any) -> bool:
+    def may_start(claim: Any) -> bool:
         annotations = claim["metadata"].get("annotations", {})
         return SELECTED_NODE in annotations and annotations.get(MADE_BY) == PROVISIONER
 
-    found = await until(bench.api, f"{CLAIMS}/{claim_name}", is_told)
+    found = await until(bench.api, f"{CLAIMS}/{claim_name}", may_start)
     return str(found["metadata"]["annotations"][SELECTED_NODE])
 
 
@@ -202,8 +202,8 @@ async def test_provisioning_that_times_out_gets_an_event_and_is_retried(
     wanted = bench.claim()
     async with scheduling(account) as state:
         pod_name = bench.pod(wanted)
-        said = await event_on(bench.api, pod_name, "its volumes were not bound within 2 s")
-        (event,) = [e for e in said["items"] if "not bound within" in e["note"]]
+        events = await event_on(bench.api, pod_name, "its volumes were not bound within 2 s")
+        (event,) = [e for e in events["items"] if "not bound within" in e["note"]]
         assert (event["type"], event["reason"]) == ("Warning", "FailedBinding")
         uid = bench.api.get(f"{PODS}/{pod_name}")["metadata"]["uid"]
         while not state.is_assumed(uid):  # noqa: ASYNC110  # there is no event to wait for

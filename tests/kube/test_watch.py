@@ -322,8 +322,8 @@ async def test_a_forbidden_list_is_logged_once_and_retried(
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         await watched.until(Relisted)
 
-    (said,) = caplog.messages
-    assert "cannot list resource" in said
+    (message,) = caplog.messages
+    assert "cannot list resource" in message
 
 
 def forbidden(kind: str, verb: str) -> str:
@@ -346,8 +346,8 @@ async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
     assert unreadable.kind == "csinodes"
     assert 'cannot list resource "csinodes"' in unreadable.why
     assert second.resources == (CsiNode("n", {"d": 3}),)
-    (said,) = caplog.messages
-    assert 'cannot list resource "csinodes"' in said
+    (message,) = caplog.messages
+    assert 'cannot list resource "csinodes"' in message
 
 
 async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
@@ -367,8 +367,8 @@ async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
     assert allowed == ResourceDeleted(refused.resource)
     assert isinstance(seen, ResourceChanged)
     assert isinstance(seen.resource, Claim)
-    (said,) = caplog.messages
-    assert "persistentvolumeclaims" in said
+    (message,) = caplog.messages
+    assert "persistentvolumeclaims" in message
 
 
 NOT_SERVED = "the server could not find the requested resource"
@@ -401,8 +401,8 @@ async def test_a_kind_that_is_no_longer_served_has_no_objects(
         assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
         assert (await watched.until(Relisted)).resources == ()
 
-    (said,) = caplog.messages
-    assert "does not serve them" in said
+    (message,) = caplog.messages
+    assert "does not serve them" in message
 
 
 async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
@@ -415,8 +415,8 @@ async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
         await watched.until(Relisted)
         assert isinstance(await watched.next(), ResourceChanged)
 
-    (said,) = caplog.messages
-    assert f"refuses: 404: {NOT_SERVED}" in said
+    (message,) = caplog.messages
+    assert f"refuses: 404: {NOT_SERVED}" in message
 
 
 async def test_an_unreadable_claim_is_ignored_and_logged_once(
@@ -433,8 +433,8 @@ async def test_an_unreadable_claim_is_ignored_and_logged_once(
 
     assert [resource.key for resource in listed.resources] == ["default/fine"]
     assert changed.resource.key == "default/fine"
-    (said,) = caplog.messages
-    assert "PersistentVolumeClaim odd" in said
+    (message,) = caplog.messages
+    assert "PersistentVolumeClaim odd" in message
 
 
 async def test_all_requests_wait_for_retry_after(wire: FakeServer, tmp_path: Path) -> None:
