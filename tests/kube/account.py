@@ -1,4 +1,4 @@
-"""The controller's own account in a test cluster: made from the manifests, used by its token."""
+"""The controller's service account in a test cluster, made from the manifests."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _PATIENCE_S = 30.0
 
 
 def manifests() -> list[dict[str, Any]]:
-    """What `leadline kube manifests` prints."""
+    """The manifests that `leadline kube manifests` prints."""
     text = (files("leadline_controller.kube") / "manifests" / "rights.yaml").read_text("utf-8")
     return list(yaml.safe_load_all(text))
 
 
 def path_of(manifest: dict[str, Any]) -> str:
-    """Where the API has this object."""
+    """The API path of this object."""
     return f"{_FOLDERS[manifest['kind']]}/{manifest['metadata']['name']}"
 
 
 @contextmanager
 def applied(admin: Api) -> Iterator[None]:
-    """The account with its rights is in the cluster while this lasts."""
+    """Create the account and its rights for the duration of the block."""
     made = []
     try:
         for manifest in manifests():
@@ -55,7 +55,7 @@ def applied(admin: Api) -> Iterator[None]:
 
 
 def login(admin: Api, admins_file: Path, file: Path) -> Path:
-    """Write a kubeconfig for the account with a new token of an hour; returns the file."""
+    """Write a kubeconfig with a new token of one hour for the account; returns the file."""
     answer = admin.create(f"{ACCOUNT}/token", {"spec": {"expirationSeconds": 3600}})
     config = json.loads(admins_file.read_text())
     for user in config["users"]:
@@ -66,7 +66,7 @@ def login(admin: Api, admins_file: Path, file: Path) -> Path:
 
 
 def wait_allowed(user: Api, wanted: bool, **attributes: str) -> None:
-    """Wait until the API server agrees on whether the user may; its rules follow after a moment."""
+    """Wait until the API server allows or forbids it: changes of rules take a moment."""
     deadline_s = time.monotonic() + _PATIENCE_S
     body = {"spec": {"resourceAttributes": attributes}}
     while user.create(_REVIEWS, body)["status"].get("allowed", False) != wanted:
@@ -89,7 +89,7 @@ class Right:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """As the API server is asked about it."""
+        """The attributes of a SelfSubjectAccessReview."""
         resource, _, subresource = self.resource.partition("/")
         asked = {"group": self.group, "resource": resource, "verb": self.verb}
         if subresource:
@@ -131,7 +131,7 @@ def _rules_without(right: Right, rules: list[dict[str, Any]]) -> list[dict[str, 
 
 @contextmanager
 def without(right: Right, admin: Api, user: Api) -> Iterator[None]:
-    """The account does not have this right while this lasts."""
+    """Take this right from the account for the duration of the block."""
     role = next(each for each in manifests() if each["kind"] == right.role)
     try:
         admin.patch(path_of(role), {"rules": _rules_without(right, role["rules"])})

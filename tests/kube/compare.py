@@ -1,4 +1,4 @@
-"""Holds Leadline's verdicts on made-up cases against kube-scheduler's own, node by node.
+"""Compares Leadline's filter results for generated cases with kube-scheduler's, node by node.
 
 python -m tests.kube.compare 3000    # that many cases for each predicate, and the table
 """
@@ -45,15 +45,15 @@ OVERALL = "all together"
 
 @dataclass(frozen=True)
 class Ours:
-    """What Leadline says of a case. alike: the filters to which all nodes were fine without a
-    look at them."""
+    """Leadline's result for a case. alike: the filters that accepted all nodes without looking at
+    each."""
 
     refusals: Refusals
     alike: frozenset[str]
 
 
 def view_of(case: Object, state: ClusterState) -> ClusterView:
-    """The case's cluster as Leadline sees it, in place of what the state held before."""
+    """The view of the case's cluster, which replaces the earlier one in the state."""
     resources = [
         READERS[kind](manifest, kind)
         for name, kind in KINDS.items()
@@ -66,7 +66,7 @@ def view_of(case: Object, state: ClusterState) -> ClusterView:
 
 
 def ours_of(case: Object, state: ClusterState) -> Ours:
-    """What Leadline has against each node for the case's pod, "Pod" being the pod itself."""
+    """The filters that reject each node for the case's pod; "Pod" for a problem of the pod."""
     view, pod = view_of(case, state), read_pod(case["pod"])
     found: Refusals = {name: {} for name in view.table.names}
     verdicts = {name: test(view, pod) for name, test in FILTERS.items()}
@@ -101,7 +101,7 @@ class Tally:
     stricter: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def count(self, theme: str, label: str, verdicts: Verdicts, said: Ours) -> None:
-        """Count what both say of one case."""
+        """Count both results for one case."""
         self.cases[theme] += 1
         self.looked.update((name, name not in said.alike) for name in FILTERS)
         for node, plugins in verdicts.items():

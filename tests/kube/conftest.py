@@ -1,4 +1,4 @@
-"""What the tests of volumes share: the controller's account, a scheduler with its rights."""
+"""Fixtures of the volume tests: the controller's account and a scheduler with its rights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.kube.volume_bench import Bench, scheduling
 
 @pytest.fixture(scope="module")
 def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubeconfig with no rights but those of the manifests."""
+    """A kubeconfig with only the rights of the manifests."""
     admin = Api(plane.kubeconfig)
     with applied(admin):
         file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")

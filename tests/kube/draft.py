@@ -1,5 +1,5 @@
-"""A case for the oracle in the making: a small cluster of ordinary nodes and pods, drawn from a
-seed, and what the predicates' own generators share."""
+"""A case for the oracle under construction: a small random cluster of ordinary nodes and pods, and
+the helpers of the predicates' generators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYS = (ZONE, ZONE, HOST, RACK)
 
 @dataclass
 class Draft:
-    """A case in the making. `pod` is the one to be placed."""
+    """A case under construction. `pod` is the one to schedule."""
 
     random: Random
     nodes: list[Object] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Draft:
 
 
 def draw_nodes(draft: Draft) -> None:
-    """Draw nodes with room for everything, and labels that some of them share."""
+    """Draw nodes with resources for all pods, and labels that some of them share."""
     for i in range(draft.random.randint(2, 8)):
         labels = {}
         if draft.chance(0.85):
@@ -64,7 +64,7 @@ def _labels(draft: Draft) -> dict[str, str]:
 
 
 def draw_pods(draft: Draft, crowded: bool) -> None:
-    """Draw the pod to be placed and those that are there: a few, or a crowd."""
+    """Draw the pod to schedule and the assigned pods: a few, or many when `crowded`."""
     for i in range(draft.random.choice((4, 8, 12, 16) if crowded else (0, 1, 2, 4, 8))):
         resident = pod(f"r{i}", cpu="100m", labels=_labels(draft))
         resident["spec"]["nodeName"] = draft.random.choice(draft.nodes)["metadata"]["name"]

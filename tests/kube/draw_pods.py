@@ -1,4 +1,4 @@
-"""Draws, for each predicate about nodes and pods, objects over which it has something to say."""
+"""Draws, for each predicate about nodes and pods, objects that it accepts or rejects."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _demanding(draft: Draft, wanted: Object) -> None:
 
 
 def _cores(container: Object) -> int:
-    """Whole cores that the container asks for at most; a pod can't ask for less than these."""
+    """The container's largest request in whole cores; the pod-level request can't be less."""
     asked = {
         **container["resources"].get("limits", {}),
         **container["resources"].get("requests", {}),
@@ -113,7 +113,7 @@ def _cores(container: Object) -> int:
 
 
 def _resize(draft: Draft, resident: Object) -> None:
-    """Leave the resident in the middle of a resize, of a container or of the pod."""
+    """Put the assigned pod in the middle of a resize, of a container or of the pod."""
     sizes = ("250m", "1", "2")
     statuses = []
     for container in resident["spec"]["containers"]:

@@ -1,4 +1,4 @@
-"""Draws, for each predicate about volumes, claims and disks over which it can disagree."""
+"""Draws, for each predicate about volumes, claims and disks that it accepts or rejects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draw_claims(draft: Draft) -> None:
 
 
 def _rivals(draft: Draft) -> None:
-    """Two claims of which one can take either volume, so that it matters who is served first."""
+    """Two claims, one of which can take either volume, so that their order matters."""
     reached = {"required": _reached(draft)} if draft.chance(0.5) else None
     for i, app in enumerate(("db", "web")):
         volume = _free_volume(draft, f"rival{i}", f"{2000 + 1000 * i}Mi")
@@ -50,7 +50,7 @@ def _rivals(draft: Draft) -> None:
 
 
 def _free_volume(draft: Draft, name: str, size: str) -> Object:
-    """A volume for anybody's taking, which becomes part of the case."""
+    """Add an available volume to the case."""
     volume = {
         "metadata": {"name": name},
         "spec": {
@@ -102,7 +102,7 @@ def draw_exclusive(draft: Draft) -> None:
 
 
 def draw_limits(draft: Draft) -> None:
-    """Nodes that can hold few volumes, some of them held already."""
+    """Nodes with small volume limits, some of them used already."""
     _classes(draft)
     for each in draft.nodes:
         if draft.chance(0.85):
@@ -200,7 +200,7 @@ def _csi_volume(draft: Draft, name: str) -> Object:
 def _free_volumes(draft: Draft, count: int) -> None:
     owners = draft.random.sample(("c0", "c1", "c2", "other"), 4)
     for i in range(count):
-        # Each of a size of its own, so that the smallest is never a draw.
+        # All of different sizes, so that exactly one is the smallest.
         volume = _volume(draft, f"free{i}", f"{draft.random.choice((1, 2, 3)) * 1000 + i}Mi")
         spec, metadata = volume["spec"], volume["metadata"]
         spec["storageClassName"] = draft.random.choice(("static", "static", "static", "wait"))
@@ -288,7 +288,7 @@ def _perhaps_bound(draft: Draft, name: str) -> Object:
 
 
 def _bound(draft: Draft, name: str, volume: Object) -> Object:
-    """A claim that is bound to this volume, which becomes part of the case."""
+    """Add the volume to the case, and return a claim that is bound to it."""
     volume["spec"]["claimRef"] = {"namespace": "default", "name": name, "uid": f"uid-{name}"}
     draft.add("pvs", volume)
     claim = _claim_of(draft, name, "wait")

@@ -1,4 +1,4 @@
-"""A controller that the real kube-scheduler asks, over TLS as between two machines."""
+"""A controller that serves the real kube-scheduler as an extender, over TLS."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.system.daemons import Daemon, leadline
 
 @dataclass(frozen=True)
 class Extending:
-    """The controller as a process that places nothing by itself. address: where kube-scheduler
-    asks; caller: what it shows, None without TLS; inspected: where the command line asks."""
+    """The controller's process, which schedules nothing itself. address: of the extender; caller:
+    kube-scheduler's TLS files, None without TLS; inspected: the address of the gRPC API."""
 
     plane: ControlPlane
     controller: Daemon
@@ -53,8 +53,8 @@ class Extending:
 def extending(
     plane: ControlPlane, folder: Path, options: str = "{}", *, tls: bool = True
 ) -> Iterator[Extending]:
-    """Yield it at work with dacs and these options (TOML); there is no broker. Without `tls`
-    everybody on this machine may ask, and nobody may have pods bound."""
+    """Yield a running controller with dacs and these options (TOML), without a broker. Without
+    `tls` every process of this machine may ask, and none may bind pods."""
     authority = Authority(folder / "pki")
     server, caller = authority.server("127.0.0.1"), authority.client("kube-scheduler")
     address, inspected = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"

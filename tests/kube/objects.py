@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain dicts, with only what a test cares about to be said."""
+"""Kubernetes objects as plain dicts, with defaults for all that a test need not set."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def binding(pod: Object, node_name: str) -> Object:
     target = {"apiVersion": "v1", "kind": "Node", "name": node_name}
     return {
         "apiVersion": "v1",
-        "kind": "ExtenderBindingArgs",
+        "kind": "Binding",
         "metadata": metadata,
         "target": target,
     }

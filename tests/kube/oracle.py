@@ -1,4 +1,4 @@
-"""Asks kube-scheduler's own filter plugins, without an API server, where a pod could go.
+"""Runs kube-scheduler's own filter plugins, without an API server, to find the nodes of a pod.
 
     with Oracle() as oracle:
         verdicts = oracle.verdicts({"nodes": [...], "pods": [...], "pod": {...}})
@@ -29,7 +29,7 @@ Verdicts = dict[str, dict[str, str | None]]
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a case.
+    """The result of a case.
 
     `verdicts` has, by node and plugin, the reason for which the plugin refuses, None for none.
     `stored` is the case with all objects as controllers see them: with defaults, and with
@@ -41,7 +41,7 @@ class Judged:
 
 
 class OracleError(Exception):
-    """The oracle cannot judge the case; the message says what in it is wrong."""
+    """The oracle cannot judge the case; the message says why."""
 
 
 class Oracle:
@@ -100,7 +100,7 @@ class Oracle:
 
 
 def refusals(verdicts: Verdicts) -> dict[str, set[str]]:
-    """Return for each node the plugins that refuse it."""
+    """Return for each node the plugins that reject it."""
     return {
         node: {plugin for plugin, reason in plugins.items() if reason is not None}
         for node, plugins in verdicts.items()
@@ -108,5 +108,5 @@ def refusals(verdicts: Verdicts) -> dict[str, set[str]]:
 
 
 def fitting(verdicts: Verdicts) -> set[str]:
-    """Return the nodes to which no plugin objects."""
+    """Return the nodes that no plugin rejects."""
     return {node for node, plugins in refusals(verdicts).items() if not plugins}

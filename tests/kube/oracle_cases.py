@@ -1,4 +1,4 @@
-"""What the tests of the oracle share: builders, and how a case is held against its answer."""
+"""Builders and the comparison that the tests of the oracle share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ExpectedPods = Mapping[str, set[str]]
 
 
 def check(oracle: Oracle, expected: ExpectedPods, **case: Any) -> None:
-    """Hold the refusing plugins of each node against the expected ones."""
+    """Compare the plugins that reject each node with the expected ones."""
     verdicts = oracle.verdicts(case)
     assert refusals(verdicts) == expected
     assert fitting(verdicts) == {name for name, plugins in expected.items() if not plugins}

@@ -34,7 +34,7 @@ def kube_scheduler(
     with tempfile.TemporaryDirectory(prefix="leadline-scheduler-") as folder:
         file = Path(folder) / "config.json"
         file.write_text(json.dumps(whole))
-        # Else nobody but an admin may read them, and here is no one to ask who is an admin.
+        # Otherwise only an admin may read them, and nothing here could check who is one.
         open_paths = "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"
         with daemon("kube-scheduler", [f"--config={file}", open_paths], environ) as running:
             yield running

@@ -24,7 +24,7 @@ class ControlPlaneError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster that somebody else looks after."""
+    """A running cluster that the tests did not start."""
 
     kubeconfig: Path
 

@@ -1,7 +1,7 @@
-"""What a scheduler makes of each thing that an API server may answer: it says no, it asks for
-peace, it fails, it hangs up, or it does what it was asked and does not say so.
+"""A scheduler against each answer of an API server: a refusal, Retry-After, a failure, a broken
+connection, or a lost answer to a request that took effect.
 
-Each answer alone, as an error of its kind, is in test_bind, test_lease and test_writes.
+test_bind, test_lease and test_writes test the error of each answer alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.kube.watch import RESOURCES, watch_cluster
+from leadline_controller.kube.reflector import RESOURCES, watch_cluster
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.strategies.kube_default import KubeDefault
@@ -31,15 +31,15 @@ from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.objects import Object, node, pod
 from tests.kube.wire import (
-    NOTHING,
+    NO_ANSWER,
     Answer,
-    Wire,
+    FakeServer,
+    broken_connection,
     connected,
-    drops,
     event,
+    json_answer,
     listing,
     refusal,
-    says,
     served,
     stream,
 )
@@ -47,7 +47,7 @@ from tests.kube.wire import (
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-DONE = says({"kind": "Status", "status": "Success"}, status=201)
+DONE = json_answer({"kind": "Status", "status": "Success"}, status=201)
 MADE = pod("p", cpu="500m")
 PENDING: Object = {**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}}
 
@@ -59,11 +59,11 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 @dataclass
-class Scene:
-    """A scheduler on a clock that a test moves, and a server with one node and a pending pod."""
+class SchedulerHarness:
+    """A scheduler on a manual clock, and a server with one node and a pending pod."""
 
-    wire: Wire = field(default_factory=Wire)
-    news: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
+    wire: FakeServer = field(default_factory=FakeServer)
+    watch_events: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
     clock: ManualClock = field(default_factory=ManualClock)
     state: ClusterState = field(default_factory=ClusterState)
     decisions: DecisionLog = field(default_factory=DecisionLog)
@@ -75,38 +75,38 @@ class Scene:
             self.wire.answer(f"watch {path}", stream())
         self.wire.answer(NODES, listing(node("n"), version="5"))
         self.wire.answer(PODS, listing(PENDING, version="5"))
-        self.wire.answer(f"watch {PODS}", self._told)
-        self.wire.answer(EVENTS, says({}, status=201))
+        self.wire.answer(f"watch {PODS}", self._serve_watch)
+        self.wire.answer(EVENTS, json_answer({}, status=201))
 
-    async def _told(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_watch(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         while True:
-            await response.write(json.dumps(await self.news.get()).encode() + b"\n")
+            await response.write(json.dumps(await self.watch_events.get()).encode() + b"\n")
 
-    def show_bound(self, to: str = "n") -> None:
-        """The watch tells that the pod is there."""
+    def report_bound(self, to: str = "n") -> None:
+        """The watch reports that the pod is bound."""
         bound = {**PENDING, "spec": {**PENDING["spec"], "nodeName": to}}
-        self.news.put_nowait(event("MODIFIED", bound, "9"))
+        self.watch_events.put_nowait(event("MODIFIED", bound, "9"))
 
     def bindings(self) -> int:
-        return len(self.wire.asked(BINDING))
+        return len(self.wire.queries(BINDING))
 
-    def said(self) -> list[str]:
+    def event_reasons(self) -> list[str]:
         return [body["reason"] for body in self.wire.bodies if body and "reason" in body]
 
     def outcome(self) -> str:
         record = self.decisions.get("default/p")
         return record.outcome if record else ""
 
-    def taken_milli(self) -> int:
+    def requested_cpu_milli(self) -> int:
         return int(self.state.view(self.telemetry, self.clock.now_s()).requested_of(CPU)[0])
 
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[None]:
         async with served(self.wire, folder) as kubeconfig, KubeCluster(kubeconfig) as cluster:
-            placing = SchedulingProfile(KubeDefault(), FILTERS, Random(7))
-            parts = (self.state, self.telemetry, self.decisions, placing, self.clock)
+            profile = SchedulingProfile(KubeDefault(), FILTERS, Random(7))
+            parts = (self.state, self.telemetry, self.decisions, profile, self.clock)
             task = asyncio.create_task(Scheduler(cluster, *parts).run())
             try:
                 yield
@@ -127,114 +127,116 @@ STILL_PENDING: dict[str, tuple[Answer, bool]] = {
     "500": (refusal(500), True),
     "503 with a time": (refusal(503, Retry_After="0.2"), True),
     "403, while it starts": (refusal(403, "no role of that name"), True),
-    "hangs up": (drops(), True),
+    "hangs up": (broken_connection(), True),
     "no JSON": (stream("<html>a proxy</html>", then_silence=False), True),
 }
 
 
-@pytest.mark.parametrize(("trouble", "is_told"), STILL_PENDING.values(), ids=STILL_PENDING.keys())
+@pytest.mark.parametrize(("trouble", "has_event"), STILL_PENDING.values(), ids=STILL_PENDING.keys())
 async def test_a_pod_that_is_still_pending_is_bound_after_a_second(
-    tmp_path: Path, trouble: Answer, is_told: bool
+    tmp_path: Path, trouble: Answer, has_event: bool
 ) -> None:
-    scene = Scene()
-    scene.wire.answer(BINDING, trouble, DONE)
-    async with scene.running(tmp_path):
-        await until(lambda: scene.outcome().startswith("failed: "))
-        await scene.clock.advance(0.4)
-        assert (scene.bindings(), scene.taken_milli()) == (1, 0)
-        await scene.clock.advance(1)
-        await until(lambda: scene.outcome() == BOUND)
-        await until(lambda: "Scheduled" in scene.said())
-        assert (scene.bindings(), scene.taken_milli()) == (2, 500)
-    assert scene.said() == ["FailedBinding", "Scheduled"] if is_told else ["Scheduled"]
+    harness = SchedulerHarness()
+    harness.wire.answer(BINDING, trouble, DONE)
+    async with harness.running(tmp_path):
+        await until(lambda: harness.outcome().startswith("failed: "))
+        await harness.clock.advance(0.4)
+        assert (harness.bindings(), harness.requested_cpu_milli()) == (1, 0)
+        await harness.clock.advance(1)
+        await until(lambda: harness.outcome() == BOUND)
+        await until(lambda: "Scheduled" in harness.event_reasons())
+        assert (harness.bindings(), harness.requested_cpu_milli()) == (2, 500)
+    assert harness.event_reasons() == ["FailedBinding", "Scheduled"] if has_event else ["Scheduled"]
 
 
 @pytest.mark.parametrize("status", [400, 422])
-async def test_what_will_not_help_to_ask_again_is_asked_after_a_minute(
-    tmp_path: Path, status: int
-) -> None:
-    scene = Scene()
-    scene.wire.answer(BINDING, refusal(status), DONE)
-    async with scene.running(tmp_path):
-        await until(lambda: "FailedBinding" in scene.said())
-        await scene.clock.advance(59)
-        assert scene.bindings() == 1
-        await scene.clock.advance(2)
-        await until(lambda: scene.outcome() == BOUND)
+async def test_a_permanent_refusal_is_retried_after_a_minute(tmp_path: Path, status: int) -> None:
+    harness = SchedulerHarness()
+    harness.wire.answer(BINDING, refusal(status), DONE)
+    async with harness.running(tmp_path):
+        await until(lambda: "FailedBinding" in harness.event_reasons())
+        await harness.clock.advance(59)
+        assert harness.bindings() == 1
+        await harness.clock.advance(2)
+        await until(lambda: harness.outcome() == BOUND)
 
 
-@pytest.mark.parametrize("told_first", [True, False])
+@pytest.mark.parametrize("watch_first", [True, False])
 @pytest.mark.parametrize(
     "answer",
-    [refusal(409), refusal(429), refusal(500), refusal(504), drops()],
+    [refusal(409), refusal(429), refusal(500), refusal(504), broken_connection()],
     ids=["409", "429", "500", "504", "hangs up"],
 )
-async def test_a_binding_that_was_done_all_the_same_is_not_asked_for_again(
-    tmp_path: Path, answer: Answer, told_first: bool
+async def test_a_binding_whose_answer_was_lost_is_not_repeated(
+    tmp_path: Path, answer: Answer, watch_first: bool
 ) -> None:
-    scene = Scene()
+    harness = SchedulerHarness()
 
     async def done(request: web.Request) -> web.StreamResponse:
-        if told_first:
-            scene.show_bound()
-            await until(lambda: (shown := scene.state.pod("u-1")) and shown.node_name)
+        if watch_first:
+            harness.report_bound()
+            await until(lambda: (shown := harness.state.pod("u-1")) and shown.node_name)
         return await answer(request)
 
-    scene.wire.answer(BINDING, done)
-    async with scene.running(tmp_path):
-        await until(scene.bindings)
-        if not told_first:
-            await until(lambda: scene.outcome().startswith("failed: "))
-            scene.show_bound()
-        await until(lambda: scene.outcome() == BOUND)
-        await scene.clock.advance(300)
-        assert (scene.bindings(), scene.taken_milli()) == (1, 500)
+    harness.wire.answer(BINDING, done)
+    async with harness.running(tmp_path):
+        await until(harness.bindings)
+        if not watch_first:
+            await until(lambda: harness.outcome().startswith("failed: "))
+            harness.report_bound()
+        await until(lambda: harness.outcome() == BOUND)
+        await harness.clock.advance(300)
+        assert (harness.bindings(), harness.requested_cpu_milli()) == (1, 500)
 
 
-async def test_a_pod_that_another_bound_elsewhere_is_let_go(tmp_path: Path) -> None:
-    scene = Scene()
-    scene.wire.answer(NODES, listing(node("n"), node("other"), version="5"))
+async def test_a_pod_that_was_bound_elsewhere_is_dropped(tmp_path: Path) -> None:
+    harness = SchedulerHarness()
+    harness.wire.answer(NODES, listing(node("n"), node("other"), version="5"))
 
     async def overtaken(request: web.Request) -> web.StreamResponse:
         asked_for = (await request.json())["target"]["name"]
-        scene.show_bound("other" if asked_for == "n" else "n")
+        harness.report_bound("other" if asked_for == "n" else "n")
         return await refusal(409, "pod p is already assigned")(request)
 
-    scene.wire.answer(BINDING, overtaken)
-    async with scene.running(tmp_path):
-        await until(lambda: scene.outcome().startswith("failed: "))
-        await until(lambda: (shown := scene.state.pod("u-1")) and shown.node_name)
-        await scene.clock.advance(300)
-        assert (scene.bindings(), scene.said()) == (1, [])
+    harness.wire.answer(BINDING, overtaken)
+    async with harness.running(tmp_path):
+        await until(lambda: harness.outcome().startswith("failed: "))
+        await until(lambda: (shown := harness.state.pod("u-1")) and shown.node_name)
+        await harness.clock.advance(300)
+        assert (harness.bindings(), harness.event_reasons()) == (1, [])
 
 
-async def test_a_pod_that_went_is_let_go(tmp_path: Path) -> None:
-    scene = Scene()
+async def test_a_deleted_pod_is_dropped(tmp_path: Path) -> None:
+    harness = SchedulerHarness()
 
     async def gone(request: web.Request) -> web.StreamResponse:
-        scene.news.put_nowait(event("DELETED", PENDING, "9"))
+        harness.watch_events.put_nowait(event("DELETED", PENDING, "9"))
         return await refusal(404)(request)
 
-    scene.wire.answer(BINDING, gone)
-    async with scene.running(tmp_path):
-        await until(scene.outcome)
-        await until(lambda: scene.state.pod("u-1") is None)
-        await scene.clock.advance(300)
-        assert (scene.bindings(), scene.said(), scene.taken_milli()) == (1, [], 0)
+    harness.wire.answer(BINDING, gone)
+    async with harness.running(tmp_path):
+        await until(harness.outcome)
+        await until(lambda: harness.state.pod("u-1") is None)
+        await harness.clock.advance(300)
+        assert (harness.bindings(), harness.event_reasons(), harness.requested_cpu_milli()) == (
+            1,
+            [],
+            0,
+        )
 
 
 @pytest.mark.parametrize(
     "answer",
-    [refusal(404), refusal(409), refusal(410), refusal(429), refusal(500), drops()],
+    [refusal(404), refusal(409), refusal(410), refusal(429), refusal(500), broken_connection()],
     ids=["404", "409", "410", "429", "500", "hangs up"],
 )
-async def test_events_that_are_not_taken_cost_no_binding(tmp_path: Path, answer: Answer) -> None:
-    scene = Scene()
-    scene.wire.answer(BINDING, DONE)
-    scene.wire.answer(EVENTS, answer)
-    async with scene.running(tmp_path):
-        await until(lambda: scene.said() == ["Scheduled"])
-        assert (scene.outcome(), scene.bindings()) == (BOUND, 1)
+async def test_failed_events_do_not_fail_the_binding(tmp_path: Path, answer: Answer) -> None:
+    harness = SchedulerHarness()
+    harness.wire.answer(BINDING, DONE)
+    harness.wire.answer(EVENTS, answer)
+    async with harness.running(tmp_path):
+        await until(lambda: harness.event_reasons() == ["Scheduled"])
+        assert (harness.outcome(), harness.bindings()) == (BOUND, 1)
 
 
 # Lists and watches.
@@ -246,19 +248,19 @@ TROUBLE = {
     "429 with a time": refusal(429, Retry_After="0.2"),
     "500": refusal(500),
     "503": refusal(503),
-    "nothing": NOTHING,
-    "hangs up": drops(),
+    "nothing": NO_ANSWER,
+    "hangs up": broken_connection(),
     "no JSON": stream("<html>a proxy</html>", then_silence=False),
 }
 
 
 @pytest.mark.parametrize("path", [NODES, RESOURCES["StorageClass"]])
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
-async def test_a_list_is_asked_for_until_it_comes(
+async def test_a_failed_list_is_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: Answer, path: str
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
-    wire = Scene().wire
+    wire = SchedulerHarness().wire
     wire.answer(path, trouble, listing(version="7"))
     async with connected(wire, tmp_path, trouble) as server, asyncio.timeout(PATIENCE_S):
         changes = watch_cluster(server)
@@ -267,12 +269,12 @@ async def test_a_list_is_asked_for_until_it_comes(
     problems = [message for message in caplog.messages if "answers again" not in message]
     assert len(problems) <= 1
     refused = ": 404: " in "".join(problems) and path != NODES  # known as unreadable from then on
-    assert len(wire.asked(path)) == (1 if refused else 2) or trouble is NOTHING
+    assert len(wire.queries(path)) == (1 if refused else 2) or trouble is NO_ANSWER
 
 
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
-async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer) -> None:
-    wire = Scene().wire
+async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: Answer) -> None:
+    wire = SchedulerHarness().wire
     wire.answer(f"watch {PODS}", trouble, stream(event("DELETED", PENDING, "6")))
     async with connected(wire, tmp_path, trouble) as server, asyncio.timeout(PATIENCE_S):
         changes = watch_cluster(server, silence_s=0.5)
@@ -280,6 +282,6 @@ async def test_a_watch_is_taken_up_where_it_was(tmp_path: Path, trouble: Answer)
         await changes.aclose()
     assert isinstance(first, Relisted)
     assert type(second).__name__ == "PodDeleted"
-    watches = [query for query in wire.asked(PODS) if "watch" in query]
+    watches = [query for query in wire.queries(PODS) if "watch" in query]
     assert {query["resourceVersion"] for query in watches} == {"5"}
-    assert len(wire.asked(PODS)) == len(watches) + 1  # listed once
+    assert len(wire.queries(PODS)) == len(watches) + 1  # listed once

@@ -1,4 +1,4 @@
-"""Binding on a server that answers as an API server may, and past the end of the Lease."""
+"""Bindings, for each answer of an API server and after the Lease has expired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leadline_controller.framework.ports import (
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.bind import bind
+from leadline_controller.kube.binding import bind
 from leadline_controller.kube.client import ApiServer, ExpiredError
 from leadline_controller.kube.connection import Login
 from leadline_controller.kubeobjects.manifest import read_pod
@@ -23,34 +23,34 @@ from leadline_controller.kubeobjects.manifest import read_pod
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.objects import pod
 from tests.kube.wire import (
-    NOTHING,
+    NO_ANSWER,
     Answer,
-    Wire,
+    FakeServer,
+    broken_connection,
     connected,
-    drops,
-    hangs,
+    json_answer,
     kubeconfig,
+    no_answer,
     refusal,
-    says,
 )
 from tests.support.ports import free_port
 
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
 MADE = pod("p")
 POD = read_pod({**MADE, "metadata": {**MADE["metadata"], "namespace": "default", "uid": "u-1"}})
-BOUND = says({"kind": "Status", "status": "Success"}, status=201)
+BOUND = json_answer({"kind": "Status", "status": "Success"}, status=201)
 
 
-class Gate:
-    """A fence; what is left is asked of a function, which is told how often that was."""
+class FakeFence:
+    """A fence whose remaining time is a function of how often it was asked."""
 
     def __init__(self, left: Callable[[int], float]) -> None:
         self._left = left
-        self.looks = 0
+        self.checks = 0
 
     def left_s(self) -> float:
-        self.looks += 1
-        return self._left(self.looks)
+        self.checks += 1
+        return self._left(self.checks)
 
 
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
@@ -62,31 +62,30 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(429, "too many requests"), UnavailableError, "429"),
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
     (refusal(504, "Timeout: request did not complete"), UnavailableError, "504"),
-    (NOTHING, UnavailableError, BINDING),
-    (drops(), UnavailableError, BINDING),
+    (NO_ANSWER, UnavailableError, BINDING),
+    (broken_connection(), UnavailableError, BINDING),
 ]
 
 
 @pytest.mark.parametrize("warm", [False, True])
-@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
-async def test_each_answer_is_an_error_of_its_kind_and_nothing_is_sent_twice(
-    tmp_path: Path, answer: Answer, error: type[ClusterError], said: str, warm: bool
+@pytest.mark.parametrize(("answer", "error", "message"), ANSWERS)
+async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
+    tmp_path: Path, answer: Answer, error: type[ClusterError], message: str, warm: bool
 ) -> None:
-    """warm: over a connection that was used before, which some clients take for a reason to
-    send once more."""
-    wire = Wire()
+    """warm: over a used connection, on which some clients repeat a failed request."""
+    wire = FakeServer()
     wire.answer(BINDING, *[BOUND] * warm, answer)
     async with connected(wire, tmp_path, answer) as server:
         if warm:
             await bind(server, POD, "n0")
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             await bind(server, POD, "n1")
     assert len(wire.requests) == 1 + warm
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
-    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(unresolvable))
+async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
+    file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(file))
     try:
         with pytest.raises(UnavailableError, match=BINDING):
             await bind(server, POD, "n1")
@@ -94,78 +93,83 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
         await server.close()
 
 
-async def test_a_fenced_binding_tells_the_server_until_when_it_may_be_done(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_a_fenced_binding_sends_its_remaining_time_as_timeout(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
-        await bind(server, POD, "n1", Gate(lambda _: 4.5))
+        await bind(server, POD, "n1", FakeFence(lambda _: 4.5))
         await bind(server, POD, "n1")
-    assert wire.asked(BINDING) == [{"timeout": "4.500s"}, {}]
-    assert wire.bodies[0]["metadata"]["uid"] == "u-1"
+    assert wire.queries(BINDING) == [{"timeout": "4.500s"}, {}]
+    assert wire.bodies[0] == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "default", "name": "p", "uid": "u-1"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
 
 
-async def test_behind_a_closed_fence_nothing_is_asked(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_nothing_is_sent_after_the_fence_closed(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
         with pytest.raises(NotLeadingError):
-            await bind(server, POD, "n1", Gate(lambda _: 0))
+            await bind(server, POD, "n1", FakeFence(lambda _: 0))
     assert wire.requests == []
 
 
 @pytest.mark.parametrize("warm", [False, True])
-async def test_a_fence_that_closes_at_the_last_moment_keeps_the_binding_off_the_wire(
+async def test_a_fence_that_closes_at_the_last_moment_stops_the_binding(
     tmp_path: Path, warm: bool
 ) -> None:
-    """As when this process was stopped after it decided, and goes on long after."""
-    wire = Wire()
+    """As when this process is stopped after its decision and continues much later."""
+    wire = FakeServer()
     wire.answer(BINDING, BOUND)
     async with connected(wire, tmp_path) as server:
         if warm:
             await bind(server, POD, "n1")
-        open_gate = Gate(lambda _: 9)
-        await bind(server, POD, "n1", open_gate)
+        open_fence = FakeFence(lambda _: 9)
+        await bind(server, POD, "n1", open_fence)
         before = len(wire.requests)
-        late = Gate(lambda look: 9 if look < open_gate.looks else -1)
+        late = FakeFence(lambda check: 9 if check < open_fence.checks else -1)
         with pytest.raises(NotLeadingError):
             await bind(server, POD, "n1", late)
-        assert late.looks >= open_gate.looks
+        assert late.checks >= open_fence.checks
         await bind(server, POD, "n1")
     assert len(wire.requests) == before + 1
 
 
-async def test_a_binding_without_an_answer_is_given_up_when_the_fence_closes(
+async def test_a_binding_without_an_answer_ends_when_the_fence_closes(
     tmp_path: Path,
 ) -> None:
-    wire = Wire()
-    wire.answer(BINDING, hangs())
+    wire = FakeServer()
+    wire.answer(BINDING, no_answer())
     closes_s = asyncio.get_running_loop().time() + 0.5
-    gate = Gate(lambda _: closes_s - asyncio.get_running_loop().time())
+    fence = FakeFence(lambda _: closes_s - asyncio.get_running_loop().time())
     async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S):
         with pytest.raises(NotLeadingError):
-            await bind(server, POD, "n1", gate)
+            await bind(server, POD, "n1", fence)
     assert len(wire.requests) == 1
 
 
-async def test_no_binding_waits_behind_the_fence_for_a_server_that_wants_peace(
+async def test_a_retry_after_beyond_the_fence_fails_at_once(
     tmp_path: Path,
 ) -> None:
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="30"))
     async with connected(wire, tmp_path) as server, asyncio.timeout(PATIENCE_S / 2):
         with pytest.raises(UnavailableError, match="429"):
-            await bind(server, POD, "n1", Gate(lambda _: 9))
-        with pytest.raises(UnavailableError, match="left alone"):
-            await bind(server, POD, "n1", Gate(lambda _: 9))
+            await bind(server, POD, "n1", FakeFence(lambda _: 9))
+        with pytest.raises(UnavailableError, match="retry after"):
+            await bind(server, POD, "n1", FakeFence(lambda _: 9))
     assert len(wire.requests) == 1
 
 
-async def test_after_retry_after_the_binding_is_asked_again(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_a_binding_is_sent_after_retry_after(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(BINDING, refusal(429, "too many requests", Retry_After="1"), BOUND)
     async with connected(wire, tmp_path) as server:
         with pytest.raises(UnavailableError):
-            await bind(server, POD, "n1", Gate(lambda _: 9))
-        await bind(server, POD, "n1", Gate(lambda _: 9))
+            await bind(server, POD, "n1", FakeFence(lambda _: 9))
+        await bind(server, POD, "n1", FakeFence(lambda _: 9))
     (_, _, refused_s), (_, _, again_s) = wire.requests
     assert again_s - refused_s >= 0.99

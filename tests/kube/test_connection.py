@@ -1,4 +1,4 @@
-"""Finding the API server and logging in, rightly and wrongly."""
+"""Logins to an API server, valid and invalid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def version(login: Login) -> str:
 
 
 @pytest.mark.cluster
-async def test_a_token_and_a_verified_certificate_open_the_door(plane: ControlPlane) -> None:
+async def test_a_token_logs_in_over_verified_tls(plane: ControlPlane) -> None:
     assert (await version(Login(plane.kubeconfig))).startswith("v1.")
 
 
@@ -51,7 +51,7 @@ async def test_an_exec_plugin_logs_in(plane: ControlPlane, tmp_path: Path) -> No
 
 
 @pytest.mark.cluster
-async def test_a_token_that_ran_out_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_an_expired_token_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
     cluster, user = parts(plane)
     file = kubeconfig(tmp_path / "kubeconfig", user={"token": "stale"}, **cluster)
     server = await ApiServer.connect(Login(file))
@@ -65,7 +65,9 @@ async def test_a_token_that_ran_out_is_read_again(plane: ControlPlane, tmp_path:
 
 
 @pytest.mark.cluster
-async def test_who_has_no_rights_is_refused_for_good(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_a_user_without_rights_gets_a_permanent_error(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     cluster, _ = parts(plane)
     file = kubeconfig(tmp_path / "kubeconfig", user={"username": "x"}, **cluster)
     server = await ApiServer.connect(Login(file))
@@ -77,7 +79,7 @@ async def test_who_has_no_rights_is_refused_for_good(plane: ControlPlane, tmp_pa
 
 
 @pytest.mark.cluster
-async def test_a_server_with_another_authority_is_not_trusted(
+async def test_a_certificate_of_another_authority_is_rejected(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     cluster, user = parts(plane)
@@ -88,14 +90,14 @@ async def test_a_server_with_another_authority_is_not_trusted(
         await version(Login(file))
 
 
-async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", f"https://127.0.0.1:{free_port()}")
 
     with pytest.raises(UnavailableError, match=r"127\.0\.0\.1"):
         await version(Login(file))
 
 
-async def test_unverified_tls_is_refused_before_a_request_is_made(tmp_path: Path) -> None:
+async def test_unverified_tls_is_rejected_before_any_request(tmp_path: Path) -> None:
     unsafe: dict[str, Any] = {"insecure-skip-tls-verify": True}
     file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443", **unsafe)
 
@@ -103,7 +105,7 @@ async def test_unverified_tls_is_refused_before_a_request_is_made(tmp_path: Path
         await Login(file).open()
 
 
-async def test_a_token_is_not_sent_over_the_network_in_clear(tmp_path: Path) -> None:
+async def test_plain_http_to_another_host_is_rejected(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", "http://10.0.0.1:8080")
 
     with pytest.raises(KubeConfigError, match="expected https"):
@@ -111,7 +113,7 @@ async def test_a_token_is_not_sent_over_the_network_in_clear(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "can't log in"),
         ("- a list", "can't log in"),
@@ -120,11 +122,11 @@ async def test_a_token_is_not_sent_over_the_network_in_clear(tmp_path: Path) -> 
         ("\x00", "not YAML"),
     ],
 )
-async def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path, text: str, said: str) -> None:
+async def test_an_invalid_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(text)
 
-    with pytest.raises(KubeConfigError, match=said) as raised:
+    with pytest.raises(KubeConfigError, match=message) as raised:
         await Login(file).open()
 
     assert str(raised.value).startswith(str(file))
@@ -140,7 +142,7 @@ async def test_a_missing_file_and_an_unknown_context_are_named(tmp_path: Path) -
         await Login(file, "there").open()
 
 
-async def test_an_authority_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+async def test_an_invalid_certificate_authority_is_named(tmp_path: Path) -> None:
     junk = {"certificate-authority-data": "anVuaw=="}
     file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443", user=None, **junk)
 
@@ -148,7 +150,7 @@ async def test_an_authority_that_is_no_certificate_is_named(tmp_path: Path) -> N
         await Login(file).open()
 
 
-async def test_outside_a_pod_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kubeconfig_is_required_outside_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
 
     with pytest.raises(KubeConfigError, match="service account"):

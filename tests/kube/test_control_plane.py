@@ -1,4 +1,4 @@
-"""The control plane itself: real servers, started, used, restarted and gone again."""
+"""The test control plane: real servers are started, used, restarted and stopped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def processes_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.cluster
-def test_the_api_is_ready_and_says_its_version(api: Api) -> None:
+def test_the_api_is_ready_and_reports_its_version(api: Api) -> None:
     assert api.text("GET", "/readyz") == "ok"
     assert api.get("/version")["gitVersion"].startswith("v1.")
 
@@ -112,7 +112,7 @@ def test_a_restart_keeps_address_credentials_and_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_nothing_is_left_after_the_end(tmp_path: Path) -> None:
+def test_no_process_is_left_after_the_end(tmp_path: Path) -> None:
     with control_plane(tmp_path, own) as plane:
         assert plane.pid in processes_of(tmp_path)
     assert plane.pid is None
@@ -120,7 +120,7 @@ def test_nothing_is_left_after_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_nothing_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
+def test_no_process_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
     code = (
         "import pathlib, time; from tests.kube.control_plane import control_plane\n"
         f"with control_plane(pathlib.Path({str(tmp_path)!r})): time.sleep(600)"
@@ -135,7 +135,7 @@ def test_nothing_is_left_when_the_test_run_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_released_binaries_serve_the_same_way(tmp_path: Path) -> None:
+def test_released_binaries_serve_in_the_same_way(tmp_path: Path) -> None:
     assets = own.get("KUBEBUILDER_ASSETS") or str(built_assets(tmp_path / "assets"))
     folder = tmp_path / "plane"
     folder.mkdir()
@@ -152,7 +152,7 @@ def test_released_binaries_serve_the_same_way(tmp_path: Path) -> None:
 
 
 def built_assets(folder: Path) -> Path:
-    """The Go control plane can also stand in for each of the released programs."""
+    """The Go control plane also serves in place of each released program."""
     source = find_source(own)
     assert isinstance(source, GoToolchain)
     folder.mkdir()
@@ -162,14 +162,14 @@ def built_assets(folder: Path) -> Path:
     return folder
 
 
-def test_a_control_plane_that_ends_early_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_control_plane_that_ends_early_is_reported_with_its_last_output(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path / "kubeconfig", ["/bin/sh", "-c", "echo no room >&2; exit 3"])
     with pytest.raises(ControlPlaneError, match=r"ended while starting.*no room"):
         plane.start()
     assert plane.pid is None
 
 
-def test_a_borrowed_cluster_is_neither_stopped_nor_restarted(tmp_path: Path) -> None:
+def test_an_external_cluster_is_neither_stopped_nor_restarted(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.touch()
     with control_plane(environ={"LEADLINE_TEST_KUBECONFIG": str(kubeconfig)}) as plane:

@@ -1,4 +1,4 @@
-"""API objects as a k3s server on small boards really sends them, and as none should."""
+"""API objects of a k3s server on small boards, and invalid ones."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_a_node_without_a_bandwidth_label_has_an_unknown_bandwidth() -> None:
     assert (node.tier, node.bandwidth_mbps) == ("cloud", None)
 
 
-def test_a_node_that_cannot_be_read_takes_no_pods_and_is_spoken_of_once(
+def test_an_unreadable_node_takes_no_pods_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = changed(NODE, "status.allocatable.cpu", "four")
@@ -232,12 +232,12 @@ def test_a_node_that_cannot_be_read_takes_no_pods_and_is_spoken_of_once(
     assert first is not None
     assert (first.name, first.ready, first.unschedulable) == ("pi-3", False, True)
     assert first.allocatable == {}
-    (said,) = caplog.messages
-    assert "pi-3" in said
-    assert "status.allocatable.cpu" in said
+    (message,) = caplog.messages
+    assert "pi-3" in message
+    assert "status.allocatable.cpu" in message
 
 
-def test_a_mended_node_that_breaks_again_is_spoken_of_again(
+def test_a_fixed_node_that_breaks_again_is_logged_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = changed(NODE, "status.allocatable.cpu", "four")
@@ -249,7 +249,7 @@ def test_a_mended_node_that_breaks_again_is_spoken_of_again(
     assert len(caplog.messages) == 2
 
 
-def test_an_annotation_that_cannot_be_read_becomes_the_pods_problem() -> None:
+def test_an_unreadable_annotation_becomes_the_pods_problem() -> None:
     pod = Converter().pod(changed(POD, "metadata.annotations", {"leadline.dev/deadline-s": "soon"}))
 
     assert pod is not None
@@ -257,7 +257,7 @@ def test_an_annotation_that_cannot_be_read_becomes_the_pods_problem() -> None:
     assert pod.requests["cpu"] == 300
 
 
-def test_a_pod_that_cannot_be_read_keeps_its_identity_and_gets_a_problem(
+def test_an_unreadable_pod_keeps_its_identity_and_gets_a_problem(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = changed(POD, "spec.nodeSelector", ["arm64"])
@@ -271,7 +271,7 @@ def test_a_pod_that_cannot_be_read_keeps_its_identity_and_gets_a_problem(
     assert caplog.messages == []  # the event on the pod says it
 
 
-def test_what_an_unreadable_pod_takes_of_its_node_is_said_to_be_unknown(
+def test_uncounted_requests_of_an_unreadable_pod_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     on_node = changed(changed(POD, "spec.nodeSelector", ["arm64"]), "spec.nodeName", "pi-3")
@@ -280,11 +280,11 @@ def test_what_an_unreadable_pod_takes_of_its_node_is_said_to_be_unknown(
 
     assert pod is not None
     assert pod.node_name == "pi-3"
-    (said,) = caplog.messages
-    assert "node pi-3 is not counted" in said
+    (message,) = caplog.messages
+    assert "requests on node pi-3 are not counted" in message
 
 
-def test_a_demand_that_cannot_be_read_leaves_what_its_pod_takes() -> None:
+def test_a_pod_with_an_unreadable_constraint_still_counts_its_requests() -> None:
     terms: list[dict[str, Any]] = [{}]
     unreadable = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
@@ -296,7 +296,7 @@ def test_a_demand_that_cannot_be_read_leaves_what_its_pod_takes() -> None:
     assert "topologyKey: expected text" in found.problem
 
 
-def test_an_object_without_a_name_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_object_without_a_name_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     convert = Converter()
 
     assert convert.node(changed(NODE, "metadata.name", None)) is None
@@ -322,7 +322,7 @@ _PATHS = [
 
 
 @given(path=st.sampled_from(_PATHS), value=_JSON)
-def test_nothing_in_an_object_ends_the_watch(path: str, value: object) -> None:
+def test_no_object_ends_the_watch(path: str, value: object) -> None:
     convert = Converter()
 
     node = convert.node(changed(NODE, path, value))

@@ -1,4 +1,4 @@
-"""The stock scheduler and controllers: they start on the test control plane, work, and end."""
+"""The stock scheduler and controllers start on the test control plane, work, and stop."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def place(plane: ControlPlane) -> Iterator[str]:
-    """A namespace of its own, and two nodes that everything here is meant for."""
+    """A new namespace and two nodes for its pods."""
     api = Api(plane.kubeconfig)
     name = "daemons"
-    # It stays: nothing here would ever finish the deletion of a namespace.
+    # It stays: no controller would finish the deletion of a namespace.
     api.create("/api/v1/namespaces", namespace(name))
     for index in (1, 2):
         api.add_node(node(f"{name}-n{index}", labels={"for": name}))
@@ -66,7 +66,7 @@ def process_name(running: Daemon) -> str:
     return Path(f"/proc/{running.pid}/comm").read_text().strip()
 
 
-def test_a_configuration_that_it_refuses_is_reported(plane: ControlPlane) -> None:
+def test_an_invalid_configuration_is_reported(plane: ControlPlane) -> None:
     with (
         pytest.raises(ControlPlaneError, match=r"kube-scheduler did not start.*percentageOfNodes"),
         kube_scheduler(plane, {"percentageOfNodesToScore": 1000}),
@@ -75,7 +75,7 @@ def test_a_configuration_that_it_refuses_is_reported(plane: ControlPlane) -> Non
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_stock_scheduler_asks_an_extender(
+def test_the_stock_scheduler_calls_an_extender(
     plane: ControlPlane, api: Api, place: str, tmp_path: Path, tls: bool
 ) -> None:
     certificate = Authority(tmp_path).server("127.0.0.1") if tls else None
@@ -125,10 +125,10 @@ def serving(answer: Callable[[str, Any], Any], certificate: Certificate | None) 
             server.shutdown()
 
 
-def test_a_claim_that_waits_for_its_first_consumer_is_bound(
+def test_a_claim_with_wait_for_first_consumer_is_bound(
     plane: ControlPlane, api: Api, place: str
 ) -> None:
-    """The scheduler picks the volume, the controller binds it, and only then the pod."""
+    """The scheduler chooses the volume, the controller binds it, and then the pod is bound."""
     claims = f"/api/v1/namespaces/{place}/persistentvolumeclaims"
     there = volume("daemons-v1", "daemons-local", node_name=f"{place}-n2")
     api.create(

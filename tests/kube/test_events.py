@@ -1,4 +1,4 @@
-"""Events on a real API server: readable, folded, and never a flood."""
+"""Events on a real API server: readable, counted, and limited in rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers: Iterator[int] = count(1)
 
 
 class Watch:
-    """A clock that a test moves."""
+    """A clock that the test sets."""
 
     now_s = 1000.0
 
@@ -100,7 +100,7 @@ async def test_repeats_above_the_rate_are_counted_and_written_later(
     assert event["series"]["count"] == 101
 
 
-async def test_ever_new_texts_do_not_flood_a_pod(
+async def test_ever_new_messages_do_not_flood_a_pod(
     recorder: EventRecorder, api: Api, made: Pod, clock: Watch
 ) -> None:
     for i in range(50):
@@ -123,7 +123,7 @@ async def test_the_same_event_at_once_is_one_event(
     assert event["series"]["count"] == 6
 
 
-async def test_an_event_that_the_server_dropped_is_written_anew(
+async def test_an_event_that_the_server_dropped_is_created_again(
     recorder: EventRecorder, api: Api, made: Pod
 ) -> None:
     await recorder.record(made, failed())
@@ -138,7 +138,7 @@ async def test_an_event_that_the_server_dropped_is_written_anew(
     assert anew["series"]["count"] == 2
 
 
-async def test_a_text_that_is_too_long_is_cut(recorder: EventRecorder, api: Api, made: Pod) -> None:
+async def test_a_long_message_is_truncated(recorder: EventRecorder, api: Api, made: Pod) -> None:
     await recorder.record(made, failed("ä" * 2000))
 
     (event,) = written(api, made)
@@ -146,7 +146,9 @@ async def test_a_text_that_is_too_long_is_cut(recorder: EventRecorder, api: Api,
     assert 1000 < len(event["note"].encode()) <= 1024
 
 
-async def test_a_longest_name_still_gets_its_event(recorder: EventRecorder, api: Api) -> None:
+async def test_a_pod_with_the_longest_name_gets_its_event(
+    recorder: EventRecorder, api: Api
+) -> None:
     name = "n" * 253
     made = read_pod(api.create(PODS, pod(name)))
     try:
@@ -156,7 +158,7 @@ async def test_a_longest_name_still_gets_its_event(recorder: EventRecorder, api:
         api.delete(f"{PODS}/{name}")
 
 
-async def test_a_namespace_that_is_gone_takes_no_event_and_the_next_one_is_tried(
+async def test_an_event_in_a_deleted_namespace_fails_and_the_next_is_written(
     recorder: EventRecorder,
 ) -> None:
     lost = Pod("no-such-namespace", "p", uid="u-1")

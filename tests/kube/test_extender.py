@@ -1,5 +1,5 @@
-"""Leadline as the extender of the real kube-scheduler: as a process, over TLS, on the real API
-server, in every way that it can be configured."""
+"""Leadline as an extender of the real kube-scheduler: a process, over TLS, on a real API server,
+with each configuration."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ EVERY_WAY = [
 
 @dataclass(frozen=True)
 class Scene:
-    """What a test acts on."""
+    """The API server, the controller and kube-scheduler of a test."""
 
     extending: Extending
 
@@ -96,10 +96,10 @@ class Scene:
                 if event["regarding"]["name"] == name and event["reason"] == reason
             ]
 
-        told = eventually(
+        events = eventually(
             found, lambda events: any(text in e["note"] for e in events), f"{reason}: {text}"
         )
-        return next(event for event in told if text in event["note"])
+        return next(event for event in events if text in event["note"])
 
     def explain(self, name: str) -> Any:
         shown = leadline(
@@ -136,7 +136,7 @@ def scene(whole: Scene) -> Iterator[Scene]:
 
 def binding_plugins_ran(scheduler: Part) -> bool:
     """Whether kube-scheduler bound pods itself."""
-    # The certificate is of its own making.
+    # The certificate is self-signed.
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     connection = HTTPSConnection(urlsplit(scheduler.url).netloc, context=trusting)
@@ -148,7 +148,9 @@ def binding_plugins_ran(scheduler: Part) -> bool:
 
 
 @pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
-def test_a_pod_goes_where_the_strategy_wants_it(scene: Scene, bind: str, capable: str) -> None:
+def test_a_pod_runs_on_the_node_that_the_strategy_chose(
+    scene: Scene, bind: str, capable: str
+) -> None:
     with scene.scheduler(bind, capable) as scheduler:
         scene.add("web", MUCH_DATA)
         assert scene.wait_bound("web") == WIDE
@@ -156,13 +158,13 @@ def test_a_pod_goes_where_the_strategy_wants_it(scene: Scene, bind: str, capable
     advised = scene.wait_note("web", "Advised", f"{WIDE} by dacs: 0.9")
     assert advised["reportingController"] == "leadline"
     scene.wait_note("web", "Scheduled", f"Successfully assigned {PLACE}/web to {WIDE}")
-    told = scene.explain("web")
-    assert (told["node"], told["outcome"]) == (WIDE, "bound")
-    assert told["scores"].keys() == NODES.keys()
+    explained = scene.explain("web")
+    assert (explained["node"], explained["outcome"]) == (WIDE, "bound")
+    assert explained["scores"].keys() == NODES.keys()
 
 
 @pytest.mark.parametrize(("bind", "capable"), EVERY_WAY)
-def test_a_pod_that_no_link_can_carry_says_so(scene: Scene, bind: str, capable: str) -> None:
+def test_a_pod_that_no_link_can_carry_gets_an_event(scene: Scene, bind: str, capable: str) -> None:
     name = f"stream{bind}{capable}"  # events outlive the pods that they are about
     with scene.scheduler(bind, capable):
         scene.add(name, {BANDWIDTH: "2000"})
@@ -172,12 +174,12 @@ def test_a_pod_that_no_link_can_carry_says_so(scene: Scene, bind: str, capable: 
             )
             scene.wait_note(name, "FailedScheduling", reason)
         assert scene.nodes_of(name) == {name: None}
-    told = scene.explain(name)
-    assert (told["node"], told["outcome"]) == (None, "pending")
-    assert set(NODES) <= told["rejected"].keys()
+    explained = scene.explain(name)
+    assert (explained["node"], explained["outcome"]) == (None, "pending")
+    assert set(NODES) <= explained["rejected"].keys()
 
 
-def test_a_link_is_never_promised_twice(scene: Scene) -> None:
+def test_a_links_bandwidth_is_never_assigned_twice(scene: Scene) -> None:
     with scene.scheduler("--bind"):
         for number in range(12):
             scene.add(f"stream-{number:02}", {BANDWIDTH: "100"})
@@ -195,8 +197,8 @@ def test_a_link_is_never_promised_twice(scene: Scene) -> None:
         passers = count()
 
         def after_another_has_gone() -> list[str | None]:
-            # kube-scheduler can hear of a deletion and ask before we have heard of it; then it
-            # asks again when the next pod goes.
+            # kube-scheduler may see a deletion and ask before the controller sees it. It asks
+            # again after the next deletion.
             passer = f"passer-{next(passers)}"
             scene.add(passer)
             scene.wait_bound(passer)
@@ -211,17 +213,17 @@ def test_a_link_is_never_promised_twice(scene: Scene) -> None:
 
 
 def prefers(node_name: str) -> Mapping[str, Any]:
-    """What has kube-scheduler choose this node, against our word with a weight of 1."""
+    """A preference for this node that outweighs the extender's score with a weight of 1."""
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node_name]}
     term = {"weight": 100, "preference": {"matchExpressions": [here]}}
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 @pytest.mark.parametrize("bind", ["", "--bind"])
-def test_a_link_is_not_promised_twice_where_kube_scheduler_chooses_otherwise(
+def test_a_links_bandwidth_is_not_assigned_twice_when_kube_scheduler_chooses_another_node(
     scene: Scene, bind: str
 ) -> None:
-    """All wait when it begins, so it asks about the next while it binds the last."""
+    """All pods are pending at the start, so it filters the next while it binds the last."""
     names = [f"stream-{number}" for number in range(8)]
     for name in names:
         scene.add(name, {BANDWIDTH: "30", **MUCH_DATA}, affinity=prefers(MIDDLE))
@@ -230,15 +232,15 @@ def test_a_link_is_not_promised_twice_where_kube_scheduler_chooses_otherwise(
     assert (where.count(MIDDLE), where.count(WIDE)) == (1, 7)
 
 
-def test_an_annotation_that_cannot_be_read_is_named(scene: Scene) -> None:
+def test_an_invalid_annotation_is_named_in_an_event(scene: Scene) -> None:
     with scene.scheduler("--no-ignorable"):
         scene.add("odd", {BANDWIDTH: "plenty"})
-        told = "annotation leadline.dev/bandwidth-mbps: expected a number"
-        scene.wait_note("odd", "FailedScheduling", told)
+        problem = "annotation leadline.dev/bandwidth-mbps: expected a number"
+        scene.wait_note("odd", "FailedScheduling", problem)
         assert scene.nodes_of("odd") == {"odd": None}
 
 
-def test_the_cluster_schedules_on_while_leadline_is_away(scene: Scene) -> None:
+def test_kube_scheduler_continues_while_leadline_is_down(scene: Scene) -> None:
     scene.controller.stop()
     with scene.scheduler("--bind", "--ignorable"):
         scene.add("alone", MUCH_DATA)
@@ -251,7 +253,7 @@ def test_the_cluster_schedules_on_while_leadline_is_away(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("bind", ["", "--bind"])
-def test_the_cluster_schedules_on_while_leadline_hangs(scene: Scene, bind: str) -> None:
+def test_kube_scheduler_continues_while_leadline_hangs(scene: Scene, bind: str) -> None:
     pid = scene.controller.pid
     assert pid is not None
     with scene.scheduler(bind, "--ignorable", "--timeout", "1s"):
@@ -272,7 +274,7 @@ def place_one_more(scene: Scene) -> str | None:
     return scene.wait_bound(name)
 
 
-def test_where_it_must_be_asked_pods_wait_for_leadline(scene: Scene) -> None:
+def test_pods_wait_for_leadline_when_the_extender_is_not_ignorable(scene: Scene) -> None:
     scene.controller.stop()
     with scene.scheduler("--no-ignorable"):
         scene.add("patient", MUCH_DATA)
@@ -282,8 +284,8 @@ def test_where_it_must_be_asked_pods_wait_for_leadline(scene: Scene) -> None:
         assert scene.wait_bound("patient") == WIDE
 
 
-def test_pods_that_were_bound_meanwhile_count_after_a_restart(scene: Scene) -> None:
-    """Nothing that matters is in the controller's memory alone."""
+def test_pods_that_were_bound_during_a_restart_are_counted(scene: Scene) -> None:
+    """The controller's memory holds nothing that it could not read again."""
     with scene.scheduler("--no-ignorable"):
         scene.add("first", {BANDWIDTH: "600"})
         assert scene.wait_bound("first") == WIDE
@@ -293,16 +295,16 @@ def test_pods_that_were_bound_meanwhile_count_after_a_restart(scene: Scene) -> N
         scene.wait_note("second", "FailedScheduling", "needs 600 Mbit/s, has 400")
 
 
-def test_five_thousand_boards_sent_whole_are_answered_within_the_units_memory(
+def test_five_thousand_whole_nodes_are_answered_within_the_units_memory(
     scene: Scene,
 ) -> None:
-    """The manual's promise, under MemoryMax; what is longer than it may be is refused there."""
+    """As the manual promises, under MemoryMax; requests over the size limit are rejected."""
     scene.controller.stop()
     with limited_memory(controller_limit_bytes("MemoryMax")):
         scene.controller.start()
     eventually(lambda: errors_to(scene, small_question()), lambda errors: errors == [""], "ready")
     question = whole_question(5000)
-    # On a busy machine it may take longer than kube-scheduler waits, which then asks again.
+    # A busy machine may exceed kube-scheduler's timeout; then it asks again.
     eventually(lambda: errors_to(scene, question), lambda errors: errors == [""], "it is answered")
     for errors in (errors_to(scene, question, 4), errors_to(scene, of_labels(40_000_000), 2)):
         assert all(not error or "nodeCacheCapable: true" in error for error in errors), errors
@@ -323,8 +325,8 @@ def errors_to(scene: Scene, question: bytes, count: int = 1) -> list[str]:
     return asyncio.run(all_at_once(address, question, count))
 
 
-def test_pods_that_must_be_spread_are_bound_in_whatever_order(scene: Scene) -> None:
-    """kube-scheduler binds them side by side, so not in the order in which it decided."""
+def test_spread_pods_may_be_bound_in_any_order(scene: Scene) -> None:
+    """kube-scheduler binds them concurrently, so not in the order of its decisions."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -340,7 +342,7 @@ def test_pods_that_must_be_spread_are_bound_in_whatever_order(scene: Scene) -> N
     assert {node: where.count(node) for node in NODES} == dict.fromkeys(NODES, 4)
 
 
-def test_nobody_binds_what_kube_scheduler_did_not_ask_about(scene: Scene) -> None:
+def test_a_pod_that_kube_scheduler_did_not_filter_is_not_bound(scene: Scene) -> None:
     caller = scene.extending.caller
     assert caller is not None
     shown = ssl.create_default_context(cafile=caller.ca_file)
@@ -350,6 +352,6 @@ def test_nobody_binds_what_kube_scheduler_did_not_ask_about(scene: Scene) -> Non
     binding = {"PodName": "alone", "PodNamespace": PLACE, "PodUID": uid, "Node": WIDE}
     with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
         connection.request("POST", "/bind", json.dumps(binding))
-        told = json.loads(connection.getresponse().read())["Error"]
-    assert "nobody asked about such a pod" in told
+        answer = json.loads(connection.getresponse().read())["Error"]
+    assert "nobody asked about such a pod" in answer
     assert scene.nodes_of("alone") == {"alone": None}

@@ -1,4 +1,4 @@
-"""The build cache, with a go command that takes no minutes."""
+"""The build cache, with a fake go command."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def builds(tmp_path: Path) -> int:
     return len((tmp_path / "builds").read_text().splitlines())
 
 
-def test_runs_that_start_at_once_wait_for_one_build(
-    go: Path, environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_concurrent_runs_share_one_build(go: Path, environ: dict[str, str], tmp_path: Path) -> None:
     with ThreadPoolExecutor() as pool:
         binaries = list(pool.map(lambda _: built(go, environ), range(4)))
     assert builds(tmp_path) == 1
@@ -60,7 +58,7 @@ def test_the_cache_follows_xdg(go: Path, environ: dict[str, str], tmp_path: Path
     assert built(go, {**environ, "XDG_CACHE_HOME": str(cache)}).is_relative_to(cache)
 
 
-def test_a_failed_build_leaves_nothing_and_says_why(
+def test_a_failed_build_leaves_no_file_and_reports_the_reason(
     go: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(ControlPlaneError, match="no such module"):

@@ -1,4 +1,4 @@
-"""KWOK's nodes: they keep their leases, and the pods bound to them run and go."""
+"""KWOK's nodes renew their leases, and pods on them run and can be deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lease_of(api: Api, name: str) -> str:
     return str(api.get(f"{LEASES}/{name}")["spec"]["renewTime"])
 
 
-def test_its_nodes_are_ready_take_pods_and_renew_their_leases(played: Kwok, api: Api) -> None:
+def test_kwok_nodes_are_ready_and_renew_their_leases(played: Kwok, api: Api) -> None:
     found: Object = api.get("/api/v1/nodes/kwok-0001")
     assert "taints" not in found["spec"]
     assert found["metadata"]["labels"]["for"] == "kwok"
@@ -39,7 +39,7 @@ def test_its_nodes_are_ready_take_pods_and_renew_their_leases(played: Kwok, api:
     assert eventually(lambda: lease_of(api, "kwok-0001") != before)
 
 
-def test_a_pod_bound_to_its_node_runs_and_goes(played: Kwok, api: Api) -> None:
+def test_a_pod_on_a_kwok_node_runs_and_can_be_deleted(played: Kwok, api: Api) -> None:
     made = api.create(PODS, pod("kwok-p1", initContainers=[{"name": "first", "image": "test"}]))
     api.create(f"{PODS}/kwok-p1/binding", binding(made, "kwok-0002"))
     assert eventually(lambda: api.get(f"{PODS}/kwok-p1")["status"]["phase"] == "Running")
@@ -53,7 +53,7 @@ def there(api: Api, path: str) -> bool:
     return False
 
 
-def test_it_leaves_other_nodes_alone(played: Kwok, api: Api) -> None:
+def test_kwok_ignores_other_nodes(played: Kwok, api: Api) -> None:
     api.add_node(node("kwok-not"))
     played.add_nodes(many_nodes(1, prefix="kwok-later"))
     leased = {lease["metadata"]["name"] for lease in api.get(LEASES)["items"]}

@@ -1,4 +1,4 @@
-"""The Lease on a server that answers as an API server may: each answer as its meaning asks."""
+"""The Lease, for each answer of an API server."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ from leadline_controller.framework.ports import (
     LeaseRecord,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.client import ApiServer, ExpiredError, ReachabilityLog
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.leaderelection.lease import LeaseTiming
 
 from tests.contracts.harnesses import PATIENCE_S
-from tests.kube.wire import Answer, Wire, drops, hangs, kubeconfig, refusal, says, served, stream
+from tests.kube.wire import (
+    Answer,
+    FakeServer,
+    broken_connection,
+    json_answer,
+    kubeconfig,
+    no_answer,
+    refusal,
+    served,
+    stream,
+)
 from tests.support.ports import free_port
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -35,16 +44,16 @@ QUICK = LeaseTiming(duration_s=2, renew_deadline_s=1, retry_s=0.1, margin_s=0.2)
 
 
 def lease(holder: str = "me", version: str = "42", **spec: Any) -> dict[str, Any]:
-    told = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": version, **spec}
-    return {"kind": "Lease", "metadata": {"resourceVersion": version}, "spec": told}
+    fields = {"holderIdentity": holder, "leaseDurationSeconds": 10, "renewTime": version, **spec}
+    return {"kind": "Lease", "metadata": {"resourceVersion": version}, "spec": fields}
 
 
 @asynccontextmanager
-async def store(wire: Wire, folder: Path, timeout_s: float = 10) -> AsyncIterator[KubeLease]:
+async def store(wire: FakeServer, folder: Path, timeout_s: float = 10) -> AsyncIterator[KubeLease]:
     async with served(wire, folder) as login:
         server = await ApiServer.connect(Login(login), timeout_s)
         try:
-            yield KubeLease(server, Contact(server.url))
+            yield KubeLease(server, ReachabilityLog(server.url))
         finally:
             await server.close()
 
@@ -55,36 +64,40 @@ ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(429, "too many requests"), UnavailableError, "429"),
     (refusal(500, "etcdserver: request timed out"), UnavailableError, "500"),
     (refusal(503, "apiserver is shutting down"), UnavailableError, "503"),
-    (hangs(), UnavailableError, LEASES),
-    (drops(), UnavailableError, LEASES),
+    (no_answer(), UnavailableError, LEASES),
+    (broken_connection(), UnavailableError, LEASES),
     (stream("<html>a proxy</html>", then_silence=False), UnavailableError, LEASES),
-    (says({}), UnavailableError, "no Lease"),
-    (says({"metadata": None, "spec": None}), UnavailableError, "no Lease"),
-    (says({"metadata": {"resourceVersion": 7}, "spec": []}), UnavailableError, "no Lease"),
+    (json_answer({}), UnavailableError, "not a Lease"),
+    (json_answer({"metadata": None, "spec": None}), UnavailableError, "not a Lease"),
+    (
+        json_answer({"metadata": {"resourceVersion": 7}, "spec": []}),
+        UnavailableError,
+        "not a Lease",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("answer", "error", "said"), ANSWERS)
+@pytest.mark.parametrize(("answer", "error", "message"), ANSWERS)
 @pytest.mark.parametrize("call", ["read", "create", "renew"])
-async def test_what_is_no_lease_is_an_error_of_the_right_kind(
-    tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], said: str
+async def test_each_bad_answer_is_the_right_error(
+    tmp_path: Path, call: str, answer: Answer, error: type[ClusterError], message: str
 ) -> None:
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(f"GET {LEASE}", answer)
     wire.answer(f"PATCH {LEASE}", answer)
     wire.answer(f"POST {LEASES}", answer)
     async with store(wire, tmp_path, timeout_s=0.3) as kept:
         over = SEEN if call == "renew" else None
         asked = kept.read() if call == "read" else kept.write("me", 10, over)
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             await asked
-    # A failed write is not sent again behind the caller's back; aiohttp may read again.
+    # A failed write is not sent again without the caller; aiohttp may repeat a read.
     assert len(wire.requests) == 1 or call == "read"
 
 
 @pytest.mark.parametrize("status", [404, 409])
-async def test_another_was_quicker(tmp_path: Path, status: int) -> None:
-    wire = Wire()
+async def test_a_conflict_is_a_changed_lease(tmp_path: Path, status: int) -> None:
+    wire = FakeServer()
     wire.answer(f"PATCH {LEASE}", refusal(status))
     wire.answer(f"POST {LEASES}", refusal(status))
     async with store(wire, tmp_path) as kept:
@@ -93,16 +106,16 @@ async def test_another_was_quicker(tmp_path: Path, status: int) -> None:
                 await kept.write("me", 10, over)
 
 
-async def test_no_lease_yet_is_none(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_a_missing_lease_is_none(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(LEASE, refusal(404))
     async with store(wire, tmp_path) as kept:
         assert await kept.read() is None
 
 
-async def test_what_is_written_names_what_was_read(tmp_path: Path) -> None:
-    wire = Wire()
-    wire.answer(f"PATCH {LEASE}", says(lease()))
+async def test_a_write_replaces_exactly_the_version_that_was_read(tmp_path: Path) -> None:
+    wire = FakeServer()
+    wire.answer(f"PATCH {LEASE}", json_answer(lease()))
     async with store(wire, tmp_path) as kept:
         written = await kept.write("me", 10, SEEN)
     assert written == LeaseRecord("me", 10, "", "42", 0, "42")
@@ -120,17 +133,17 @@ async def test_what_is_written_names_what_was_read(tmp_path: Path) -> None:
         {},
     ],
 )
-async def test_a_lease_that_somebody_emptied_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
-    wire = Wire()
-    wire.answer(LEASE, says({"metadata": {"resourceVersion": "5"}, "spec": spec}))
+async def test_an_emptied_lease_is_free(tmp_path: Path, spec: dict[str, Any]) -> None:
+    wire = FakeServer()
+    wire.answer(LEASE, json_answer({"metadata": {"resourceVersion": "5"}, "spec": spec}))
     async with store(wire, tmp_path) as kept:
         read = await kept.read()
     assert read is not None
     assert (read.holder, read.duration_s, read.transitions) == ("", 0, 0)
 
 
-async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_follow_yields_the_holders_and_ends_with_the_connection(tmp_path: Path) -> None:
+    wire = FakeServer()
     events = [
         {"type": "ADDED", "object": lease("a")},
         {"type": "BOOKMARK", "object": {}},
@@ -140,7 +153,7 @@ async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path
     wire.answer(f"watch {LEASES}", stream(*events, then_silence=False))
     async with store(wire, tmp_path) as kept, aclosing(kept.follow()) as holders:
         assert [holder async for holder in holders] == ["a", "b", ""]
-    (asked,) = wire.asked(LEASES)
+    (asked,) = wire.queries(LEASES)
     assert asked["fieldSelector"] == "metadata.name=leadline-controller"
 
 
@@ -154,23 +167,23 @@ async def test_following_tells_the_holders_and_ends_with_the_connection(tmp_path
         (stream({"type": "MODIFIED", "object": {}}), UnavailableError),
     ],
 )
-async def test_following_what_can_not_be_followed(
+async def test_a_refused_follow_is_the_right_error(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(f"watch {LEASES}", answer)
     async with store(wire, tmp_path) as kept, aclosing(kept.follow()) as holders:
         with pytest.raises(error):
             await anext(holders)
 
 
-async def test_a_theft_that_is_heard_of_is_looked_into_at_once(tmp_path: Path) -> None:
-    """A renewal would be due much later."""
-    wire = Wire()
+async def test_a_reported_theft_is_checked_at_once(tmp_path: Path) -> None:
+    """Although the next renewal is due much later."""
+    wire = FakeServer()
     theft = {"type": "MODIFIED", "object": lease("thief", "77")}
     wire.answer(f"watch {LEASES}", stream(theft))
-    wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77")))
-    wire.answer(f"POST {LEASES}", says(lease()))
+    wire.answer(f"GET {LEASE}", refusal(404), json_answer(lease("thief", "77")))
+    wire.answer(f"POST {LEASES}", json_answer(lease()))
     wire.answer(f"PATCH {LEASE}", refusal(409))
     slow = LeaseTiming(duration_s=1000, renew_deadline_s=900, retry_s=800)
     async with candidate(wire, tmp_path, slow) as elector, asyncio.timeout(PATIENCE_S):
@@ -181,7 +194,7 @@ async def test_a_theft_that_is_heard_of_is_looked_into_at_once(tmp_path: Path) -
 
 @asynccontextmanager
 async def candidate(
-    wire: Wire, folder: Path, timing: LeaseTiming = QUICK
+    wire: FakeServer, folder: Path, timing: LeaseTiming = QUICK
 ) -> AsyncIterator[LeaderElector]:
     async with store(wire, folder, timeout_s=0.3) as kept:
         elector = LeaderElector(kept, "me", LeaseClock(), timing)
@@ -201,17 +214,24 @@ async def until(elector: LeaderElector, *, leads: bool) -> None:
 
 @pytest.mark.parametrize(
     "trouble",
-    [refusal(410), refusal(429), refusal(429, Retry_After="30"), refusal(500), hangs(), drops()],
+    [
+        refusal(410),
+        refusal(429),
+        refusal(429, Retry_After="30"),
+        refusal(500),
+        no_answer(),
+        broken_connection(),
+    ],
     ids=["410", "429", "429 wait", "500", "no answer", "hangs up"],
 )
-async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
+async def test_a_leader_that_cannot_renew_leads_until_its_deadline(
     tmp_path: Path, trouble: Answer
 ) -> None:
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(f"watch {LEASES}", trouble)
     wire.answer(f"GET {LEASE}", refusal(404), trouble)
-    wire.answer(f"POST {LEASES}", says(lease()))
-    wire.answer(f"PATCH {LEASE}", says(lease(version="43")), trouble)
+    wire.answer(f"POST {LEASES}", json_answer(lease()))
+    wire.answer(f"PATCH {LEASE}", json_answer(lease(version="43")), trouble)
     async with candidate(wire, tmp_path) as elector:
         await until(elector, leads=True)
         await until(elector, leads=False)
@@ -219,26 +239,28 @@ async def test_a_leader_in_trouble_leads_until_its_deadline_and_no_longer(
         assert elector.left_s() > 0
 
 
-async def test_trouble_that_passes_costs_nothing(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_temporary_errors_do_not_end_leadership(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(f"watch {LEASES}", stream())
     wire.answer(f"GET {LEASE}", refusal(404))
-    wire.answer(f"POST {LEASES}", says(lease()))
-    troubles = [refusal(410), refusal(429), refusal(500), hangs()]
-    wire.answer(f"PATCH {LEASE}", *troubles, says(lease(version="43")))
+    wire.answer(f"POST {LEASES}", json_answer(lease()))
+    troubles = [refusal(410), refusal(429), refusal(500), no_answer()]
+    wire.answer(f"PATCH {LEASE}", *troubles, json_answer(lease(version="43")))
     async with candidate(wire, tmp_path) as elector:
         await until(elector, leads=True)
         async with asyncio.timeout(PATIENCE_S):
-            while len(wire.asked(LEASE)) < 7:
+            while len(wire.queries(LEASE)) < 7:
                 assert elector.leads()
                 await asyncio.sleep(0.01)
 
 
-async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
-    wire = Wire()
+async def test_a_conflict_ends_leadership_at_once(tmp_path: Path) -> None:
+    wire = FakeServer()
     wire.answer(f"watch {LEASES}", stream())
-    wire.answer(f"GET {LEASE}", refusal(404), says(lease("thief", "77", leaseDurationSeconds=60)))
-    wire.answer(f"POST {LEASES}", says(lease()))
+    wire.answer(
+        f"GET {LEASE}", refusal(404), json_answer(lease("thief", "77", leaseDurationSeconds=60))
+    )
+    wire.answer(f"POST {LEASES}", json_answer(lease()))
     wire.answer(f"PATCH {LEASE}", refusal(409))
     async with candidate(wire, tmp_path) as elector:
         await until(elector, leads=True)
@@ -249,13 +271,15 @@ async def test_a_conflict_ends_it_at_once(tmp_path: Path) -> None:
         assert elector.left_s() <= 0
 
 
-async def test_no_server_is_said_once_and_waited_for(
+async def test_an_unreachable_server_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
-    unresolvable = kubeconfig(tmp_path / "nowhere", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(unresolvable), 1)
-    elector = LeaderElector(KubeLease(server, Contact(server.url)), "me", LeaseClock(), QUICK)
+    file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
+    server = await ApiServer.connect(Login(file), 1)
+    elector = LeaderElector(
+        KubeLease(server, ReachabilityLog(server.url)), "me", LeaseClock(), QUICK
+    )
     running = asyncio.create_task(elector.run())
     try:
         async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""The oracle's own verdicts, on cases small enough to know the answer from the documentation."""
+"""The oracle's results for small cases whose answer is in Kubernetes' documentation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def node_affinity(key: str, operator: str, *values: str) -> Object:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
-def test_an_empty_pod_fits_everywhere_and_every_plugin_was_asked(oracle: Oracle) -> None:
+def test_an_empty_pod_fits_all_nodes_and_every_plugin_ran(oracle: Oracle) -> None:
     verdicts = oracle.verdicts({"nodes": [node("n1"), node("n2")], "pod": pod("p")})
     assert fitting(verdicts) == {"n1", "n2"}
     assert set(verdicts["n1"]) == {
@@ -52,7 +52,7 @@ def test_unschedulable_and_taints(oracle: Oracle) -> None:
     check(oracle, expected, nodes=nodes, pod=pod("p"))
 
 
-def test_scheduling_gates_close_every_node(oracle: Oracle) -> None:
+def test_a_scheduling_gate_rejects_every_node(oracle: Oracle) -> None:
     gated = pod("p", schedulingGates=[{"name": "example.com/wait"}])
     expected = {"n1": {"SchedulingGates"}, "n2": {"SchedulingGates"}}
     check(oracle, expected, nodes=[node("n1"), node("n2")], pod=gated)
@@ -78,7 +78,7 @@ def test_node_affinity(
     check(oracle, expected, nodes=nodes, pod=wanting)
 
 
-def test_a_node_picked_by_name_leaves_no_other(oracle: Oracle) -> None:
+def test_a_node_name_rejects_all_other_nodes(oracle: Oracle) -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
     affinity = {"nodeAffinity": requiring_nodes({"matchFields": [field]})}
     expected: ExpectedPods = {"n1": {"NodeAffinity"}, "n2": set()}
@@ -120,7 +120,7 @@ def test_host_ports(oracle: Oracle, taken: Object, wanted: Object, conflict: boo
         (pod("p", cpu="2"), 2),
         (pod("p", containers=[container("a", "1"), container("b", "1")]), 2),
         (pod("p", initContainers=[container("i", "3")], containers=[container("a", "1")]), 3),
-        # A sidecar adds to the containers, and to the init containers after it.
+        # A sidecar adds to the containers and to the later init containers.
         (
             pod(
                 "p",
@@ -133,7 +133,7 @@ def test_host_ports(oracle: Oracle, taken: Object, wanted: Object, conflict: boo
             4,
         ),
         (pod("p", cpu="2", overhead={"cpu": "1"}, runtimeClassName="vm"), 3),
-        # What is limited and not requested is requested.
+        # A limit is the default for a missing request.
         (
             pod("p", containers=[{**container("a", "0"), "resources": {"limits": {"cpu": "2"}}}]),
             2,
@@ -141,12 +141,12 @@ def test_host_ports(oracle: Oracle, taken: Object, wanted: Object, conflict: boo
         (pod("p", resources={"requests": {"cpu": "3"}}, containers=[container("a", "1")]), 3),
     ],
 )
-def test_what_a_pod_asks_for(oracle: Oracle, asking: Object, cpu: int) -> None:
+def test_effective_requests_of_a_pod(oracle: Oracle, asking: Object, cpu: int) -> None:
     nodes = [node("enough", cpu=str(cpu)), node("less", cpu=f"{cpu * 1000 - 1}m")]
     check(oracle, {"enough": set(), "less": {"NodeResourcesFit"}}, nodes=nodes, pod=asking)
 
 
-def test_residents_are_charged_until_they_end(oracle: Oracle) -> None:
+def test_pods_on_a_node_count_until_they_end(oracle: Oracle) -> None:
     ended = {**resident("r2", "n2", cpu="3"), "status": {"phase": "Succeeded"}}
     assigned_pods = [resident("r1", "n1", cpu="3"), ended]
     expected: ExpectedPods = {"n1": {"NodeResourcesFit"}, "n2": set()}
@@ -154,8 +154,8 @@ def test_residents_are_charged_until_they_end(oracle: Oracle) -> None:
     check(oracle, expected, nodes=nodes, pods=assigned_pods, pod=pod("p", cpu="2"))
 
 
-def test_a_resident_in_a_resize_is_charged_the_largest(oracle: Oracle) -> None:
-    """It asks for 1 CPU from now on, but its node still allots it 3."""
+def test_a_pod_in_a_resize_counts_the_larger_amount(oracle: Oracle) -> None:
+    """It now requests 1 CPU, but its node still allocates 3."""
     shrinking = resident("r", "n1", cpu="1")
     shrinking["status"] = {
         "phase": "Running",
@@ -187,7 +187,7 @@ def test_the_number_of_pods_and_extended_resources(oracle: Oracle) -> None:
     check(oracle, {"n1": {"NodeResourcesFit"}}, nodes=[node("n1", pods=1)], pods=full, pod=pod("p"))
 
 
-def test_a_pod_that_needs_what_only_some_nodes_declare(oracle: Oracle) -> None:
+def test_a_pod_fits_only_nodes_that_declare_its_features(oracle: Oracle) -> None:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     restarting = container("main", "1m", restartPolicy="Never", restartPolicyRules=[rule])
     able = node("able")
@@ -209,7 +209,7 @@ def test_a_pod_that_needs_what_only_some_nodes_declare(oracle: Oracle) -> None:
         ({"pod": pod("p"), "nodes": {}}, "nodes"),
     ],
 )
-def test_a_case_that_cannot_be_is_refused(
+def test_an_impossible_case_is_rejected(
     oracle: Oracle, case: Mapping[str, Any], complaint: str
 ) -> None:
     with pytest.raises(OracleError, match=complaint):

@@ -1,4 +1,4 @@
-"""The oracle on what other pods decide: affinity, anti-affinity and topology spread."""
+"""The oracle on affinity, anti-affinity and topology spread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def affine(kind: str, key: str, **rest: Any) -> Object:
     return {kind: requiring({"topologyKey": key, "labelSelector": WEB, **rest})}
 
 
-def test_pod_affinity_follows_and_anti_affinity_flees(oracle: Oracle) -> None:
+def test_pod_affinity_and_anti_affinity(oracle: Oracle) -> None:
     nodes = in_zones("a", "a", "b")
     there = [resident("r", "n1", labels={"app": "web"})]
     follows: ExpectedPods = {"n1": set(), "n2": set(), "n3": {"InterPodAffinity"}}
@@ -45,12 +45,12 @@ def test_pod_affinity_follows_and_anti_affinity_flees(oracle: Oracle) -> None:
     check(oracle, flees, nodes=nodes, pods=there, pod=fleeing)
 
 
-def test_the_first_of_its_kind_may_follow_itself(oracle: Oracle) -> None:
+def test_the_first_pod_of_a_group_may_match_its_own_affinity(oracle: Oracle) -> None:
     first = pod("p", labels={"app": "web"}, affinity=affine("podAffinity", ZONE))
     check(oracle, {"n1": set(), "n2": set()}, nodes=in_zones("a", "b"), pod=first)
 
 
-def test_a_residents_anti_affinity_refuses_the_whole_zone(oracle: Oracle) -> None:
+def test_the_anti_affinity_of_an_assigned_pod_rejects_the_whole_zone(oracle: Oracle) -> None:
     guard = resident("r", "n1", affinity=affine("podAntiAffinity", ZONE))
     case: dict[str, Any] = {"nodes": in_zones("a", "a", "b"), "pods": [guard]}
     refused: ExpectedPods = {"n1": {"InterPodAffinity"}, "n2": {"InterPodAffinity"}, "n3": set()}
@@ -58,7 +58,7 @@ def test_a_residents_anti_affinity_refuses_the_whole_zone(oracle: Oracle) -> Non
     check(oracle, {"n1": set(), "n2": set(), "n3": set()}, **case, pod=pod("p"))
 
 
-def test_affinity_looks_only_at_the_namespaces_it_names(oracle: Oracle) -> None:
+def test_affinity_matches_only_its_namespaces(oracle: Oracle) -> None:
     elsewhere = resident("r", "n1", labels={"app": "web"})
     elsewhere["metadata"]["namespace"] = "blue"
     blue = {"metadata": {"name": "blue", "labels": {"team": "blue"}}}
@@ -70,19 +70,19 @@ def test_affinity_looks_only_at_the_namespaces_it_names(oracle: Oracle) -> None:
 
 
 def test_topology_spread(oracle: Oracle) -> None:
-    nodes = [*in_zones("a", "b"), node("nowhere")]
+    nodes = [*in_zones("a", "b"), node("n3")]
     there = [resident("r", "n1", labels={"app": "web"})]
     skewed: ExpectedPods = {
         "n1": {"PodTopologySpread"},
         "n2": set(),
-        "unresolvable": {"PodTopologySpread"},
+        "n3": {"PodTopologySpread"},
     }
     asking = pod("p", labels={"app": "web"}, topologySpreadConstraints=[spread()])
     check(oracle, skewed, nodes=nodes, pods=there, pod=asking)
 
 
-def test_topology_spread_wants_its_least_number_of_domains(oracle: Oracle) -> None:
-    """With fewer domains than asked for, the emptiest counts as holding none."""
+def test_topology_spread_with_min_domains(oracle: Oracle) -> None:
+    """With fewer domains than minDomains, the global minimum is 0."""
     there = [resident(f"r{i}", f"n{i}", labels={"app": "web"}) for i in (1, 2)]
     for domains, refused in ((2, False), (3, True)):
         plugins = {"PodTopologySpread"} if refused else set()
@@ -106,8 +106,8 @@ def test_topology_spread_counts_only_the_same_revision(oracle: Oracle) -> None:
         check(oracle, expected, nodes=in_zones("a", "b"), pods=[old], pod=asking)
 
 
-def test_topology_spread_honours_taints_only_where_asked_to(oracle: Oracle) -> None:
-    """An empty zone behind a taint is a zone to fill, unless taints are honoured."""
+def test_topology_spread_honours_taints_only_on_request(oracle: Oracle) -> None:
+    """An empty zone with a taint counts as a domain, unless taints are honoured."""
     taint = {"key": "dedicated", "effect": "NoSchedule"}
     nodes = [*in_zones("a"), node("n2", labels={ZONE: "b"}, taints=[taint])]
     there = [resident("r", "n1", labels={"app": "web"})]
@@ -124,7 +124,7 @@ def test_topology_spread_honours_taints_only_where_asked_to(oracle: Oracle) -> N
         check(oracle, expected, nodes=nodes, pods=there, pod=asking)
 
 
-def test_objects_are_judged_as_an_api_server_stores_them(oracle: Oracle) -> None:
+def test_objects_get_the_api_servers_defaults(oracle: Oracle) -> None:
     asking = pod(
         "p",
         labels={"app": "web", "revision": "1"},

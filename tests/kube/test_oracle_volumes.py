@@ -1,4 +1,4 @@
-"""The oracle on volumes: where they are, where they may be made, and how many fit."""
+"""The oracle on volumes: their topology, their provisioning and their limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_bound_volumes_node_affinity(oracle: Oracle) -> None:
     check(oracle, expected, nodes=nodes, pvcs=[c1], pvs=[v1], pod=mounting("c1"))
 
 
-def test_a_claim_that_waits_for_its_consumer_needs_a_volume_there(oracle: Oracle) -> None:
+def test_an_unbound_claim_needs_a_volume_on_the_node(oracle: Oracle) -> None:
     case: dict[str, Any] = {
         "nodes": [node("n1"), node("n2")],
         "storageClasses": [storage_class("local", NO_PROVISIONER)],
@@ -31,7 +31,7 @@ def test_a_claim_that_waits_for_its_consumer_needs_a_volume_there(oracle: Oracle
     check(oracle, {"n1": {"VolumeBinding"}, "n2": set()}, **case, pvcs=[claim("c1", "local")])
 
 
-def test_a_claim_that_waits_can_be_provisioned_where_its_class_allows(oracle: Oracle) -> None:
+def test_an_unbound_claim_can_be_provisioned_in_its_classs_topology(oracle: Oracle) -> None:
     topology = [{"matchLabelExpressions": [{"key": HOST, "values": ["n2"]}]}]
     case: dict[str, Any] = {"nodes": [node("n1"), node("n2")], "pod": mounting("c1")}
     anywhere = storage_class("path", "rancher.io/local-path")
@@ -42,7 +42,7 @@ def test_a_claim_that_waits_can_be_provisioned_where_its_class_allows(oracle: Or
     check(oracle, expected, **case, pvcs=waiting, storageClasses=[somewhere])
 
 
-def test_a_claim_whose_node_is_selected_goes_nowhere_else(oracle: Oracle) -> None:
+def test_a_claim_with_a_selected_node_rejects_all_other_nodes(oracle: Oracle) -> None:
     check(
         oracle,
         {"n1": {"VolumeBinding"}, "n2": set()},
@@ -71,8 +71,8 @@ def test_a_volume_in_a_zone(oracle: Oracle) -> None:
     check(oracle, expected, nodes=nodes, pvcs=[c1], pvs=[v1], pod=mounting("c1"))
 
 
-def test_a_claim_for_one_pod_only(oracle: Oracle) -> None:
-    """Not even on the node where that pod is."""
+def test_a_claim_with_read_write_once_pod(oracle: Oracle) -> None:
+    """Also on the node of the other pod."""
     c1, v1 = bound("c1")
     for each in (c1, v1):
         each["spec"]["accessModes"] = ["ReadWriteOncePod"]
@@ -87,7 +87,7 @@ def test_a_claim_for_one_pod_only(oracle: Oracle) -> None:
     )
 
 
-def test_a_node_takes_only_so_many_volumes(oracle: Oracle) -> None:
+def test_a_node_has_a_volume_limit(oracle: Oracle) -> None:
     pairs = [bound(f"c{i}", csi={"driver": "example.com", "volumeHandle": f"h{i}"}) for i in (1, 2)]
     limits = [
         {
@@ -112,7 +112,7 @@ def test_a_node_takes_only_so_many_volumes(oracle: Oracle) -> None:
     )
 
 
-def test_a_case_leaves_nothing_behind_for_the_next(oracle: Oracle) -> None:
+def test_a_case_does_not_affect_the_next_one(oracle: Oracle) -> None:
     c1, v1 = bound("c1", node_name="n2")
     nodes = [node("n1"), node("n2")]
     before = oracle.verdicts({"nodes": nodes, "pvcs": [c1], "pvs": [v1], "pod": mounting("c1")})

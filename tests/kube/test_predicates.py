@@ -1,4 +1,4 @@
-"""Leadline's filters against kube-scheduler's own plugins, on thousands of made-up cases."""
+"""Leadline's filters against kube-scheduler's own plugins, on thousands of generated cases."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tallies() -> tuple[Tally, Tally]:
     return found
 
 
-def test_leadline_accepts_nothing_that_kube_scheduler_refuses(
+def test_leadline_accepts_no_node_that_kube_scheduler_rejects(
     tallies: tuple[Tally, Tally],
 ) -> None:
     stored, written = tallies
@@ -35,7 +35,7 @@ def test_leadline_accepts_nothing_that_kube_scheduler_refuses(
     assert written.unsafe == []
 
 
-def test_leadline_alone_refuses_only_what_it_does_not_model(tallies: tuple[Tally, Tally]) -> None:
+def test_leadline_alone_rejects_only_what_it_does_not_support(tallies: tuple[Tally, Tally]) -> None:
     for tally in tallies:
         assert set(tally.stricter) <= {"VolumeBinding", OVERALL}
         assert all("does not model" in why for why in tally.stricter["VolumeBinding"])
@@ -44,14 +44,14 @@ def test_leadline_alone_refuses_only_what_it_does_not_model(tallies: tuple[Tally
 
 @pytest.mark.parametrize("plugin", THEMES)
 @pytest.mark.parametrize("accepts", [True, False])
-def test_every_predicate_is_exercised_both_ways(
+def test_every_predicate_accepts_and_rejects_nodes(
     tallies: tuple[Tally, Tally], plugin: str, accepts: bool
 ) -> None:
     assert tallies[0].themed[plugin, accepts] >= LEAST
 
 
 @pytest.mark.parametrize("name", sorted(set(FILTERS) - OURS_ALONE))
-def test_each_filter_is_asked_with_and_without_a_look_at_the_nodes(
+def test_each_filter_runs_with_and_without_its_shortcut(
     tallies: tuple[Tally, Tally], name: str
 ) -> None:
     looked = tallies[0].looked
@@ -64,10 +64,10 @@ def test_every_filter_has_cases() -> None:
 
 
 def test_every_plugin_has_cases(tallies: tuple[Tally, Tally]) -> None:
-    """A plugin that a later Kubernetes release brings is missed here, and then modelled."""
+    """A plugin that a later Kubernetes release adds fails here until a filter supports it."""
     assert set(tallies[0].both_accept) - {OVERALL} == set(THEMES)
 
 
-def test_a_seed_repeats_its_case() -> None:
+def test_a_seed_reproduces_its_case() -> None:
     assert made(7, "InterPodAffinity") == made(7, "InterPodAffinity")
     assert made(7, "InterPodAffinity") != made(8, "InterPodAffinity")

@@ -1,4 +1,4 @@
-"""The account that `leadline kube manifests` makes: enough, and nothing too much."""
+"""The service account of `leadline kube manifests` has all rights it needs and no others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _numbers: Iterator[int] = count(1)
 
 
 class Scene:
-    """The cluster as the account sees it, and an administrator who sets the scene."""
+    """The cluster for the account, and an administrator's API to change it."""
 
     def __init__(self, cluster: KubeCluster, admin: Api) -> None:
         self.cluster = cluster
@@ -76,20 +76,20 @@ class Scene:
 Seen = Callable[[ClusterChange], bool]
 
 
-async def follow(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
-    """Raises InvalidError with what the log says when the watch gets no further: it tries on."""
+async def watch_kind(scene: Scene, happen: Callable[[], object], seen: Seen) -> None:
+    """Raises InvalidError with the log's message when the watch is refused and keeps trying."""
     refused: asyncio.Future[ClusterChange] = asyncio.get_running_loop().create_future()
 
     class Refusals(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "forbidden" in (said := record.getMessage()) and not refused.done():
-                refused.set_exception(InvalidError(said))
+            if "forbidden" in (message := record.getMessage()) and not refused.done():
+                refused.set_exception(InvalidError(message))
 
     handler, logger = Refusals(), logging.getLogger("leadline_controller")
     logger.addHandler(handler)
     try:
         async with aclosing(scene.cluster.watch()) as changes:
-            looking = asyncio.create_task(_look(Watched(changes), happen, seen))
+            looking = asyncio.create_task(_see_change(Watched(changes), happen, seen))
             await asyncio.wait((looking, refused), return_when=asyncio.FIRST_COMPLETED)
             looking.cancel()
             await asyncio.wait((looking,))
@@ -98,7 +98,7 @@ async def follow(scene: Scene, happen: Callable[[], object], seen: Seen) -> None
         logger.removeHandler(handler)
 
 
-async def _look(watched: Watched, happen: Callable[[], object], seen: Seen) -> None:
+async def _see_change(watched: Watched, happen: Callable[[], object], seen: Seen) -> None:
     await watched.until(Relisted)
     happen()
     async with asyncio.timeout(PATIENCE_S):
@@ -106,29 +106,29 @@ async def _look(watched: Watched, happen: Callable[[], object], seen: Seen) -> N
             pass
 
 
-async def follow_nodes(scene: Scene) -> None:
+async def watch_nodes(scene: Scene) -> None:
     def seen(change: ClusterChange) -> bool:
         return isinstance(change, NodeChanged) and change.node.name == scene.name
 
-    await follow(scene, lambda: scene.admin.add_node(node(scene.name)), seen)
+    await watch_kind(scene, lambda: scene.admin.add_node(node(scene.name)), seen)
 
 
-async def follow_pods(scene: Scene) -> None:
+async def watch_pods(scene: Scene) -> None:
     def seen(change: ClusterChange) -> bool:
         return isinstance(change, PodChanged) and change.pod.name == scene.name
 
-    await follow(scene, scene.pod, seen)
+    await watch_kind(scene, scene.pod, seen)
 
 
-async def follow_resource(scene: Scene, collection: str, manifest: Object) -> None:
+async def watch_resource(scene: Scene, collection: str, manifest: Object) -> None:
     def seen(change: ClusterChange) -> bool:
         return isinstance(change, ResourceChanged) and scene.name in change.resource.key
 
-    await follow(scene, lambda: scene.add(collection, manifest), seen)
+    await watch_kind(scene, lambda: scene.add(collection, manifest), seen)
 
 
-async def follow_namespaces(scene: Scene) -> None:
-    """A label comes and goes: nothing here would finish the deletion of a namespace."""
+async def watch_namespaces(scene: Scene) -> None:
+    """Only a label changes: no controller would finish the deletion of a namespace."""
 
     def seen(change: ClusterChange) -> bool:
         if not isinstance(change, ResourceChanged):
@@ -140,52 +140,52 @@ async def follow_namespaces(scene: Scene) -> None:
         scene.admin.patch(DEFAULT, {"metadata": {"labels": {scene.name: value}}})
 
     try:
-        await follow(scene, lambda: label("here"), seen)
+        await watch_kind(scene, lambda: label("here"), seen)
     finally:
         label(None)
 
 
-async def follow_claims(scene: Scene) -> None:
-    await follow_resource(scene, CLAIMS, claim(scene.name, "any"))
+async def watch_claims(scene: Scene) -> None:
+    await watch_resource(scene, CLAIMS, claim(scene.name, "any"))
 
 
-async def follow_volumes(scene: Scene) -> None:
-    await follow_resource(scene, VOLUMES, volume(scene.name, "any"))
+async def watch_volumes(scene: Scene) -> None:
+    await watch_resource(scene, VOLUMES, volume(scene.name, "any"))
 
 
-async def follow_storage_classes(scene: Scene) -> None:
+async def watch_storage_classes(scene: Scene) -> None:
     made = storage_class(scene.name, NO_PROVISIONER)
-    await follow_resource(scene, f"{STORAGE}/storageclasses", made)
+    await watch_resource(scene, f"{STORAGE}/storageclasses", made)
 
 
-async def follow_csi_nodes(scene: Scene) -> None:
+async def watch_csi_nodes(scene: Scene) -> None:
     made = {"metadata": {"name": scene.name}, "spec": {"drivers": []}}
-    await follow_resource(scene, f"{STORAGE}/csinodes", made)
+    await watch_resource(scene, f"{STORAGE}/csinodes", made)
 
 
-async def follow_csi_drivers(scene: Scene) -> None:
+async def watch_csi_drivers(scene: Scene) -> None:
     made = {"metadata": {"name": scene.name}, "spec": {"storageCapacity": True}}
-    await follow_resource(scene, f"{STORAGE}/csidrivers", made)
+    await watch_resource(scene, f"{STORAGE}/csidrivers", made)
 
 
-async def follow_storage_capacities(scene: Scene) -> None:
+async def watch_storage_capacities(scene: Scene) -> None:
     made = {"metadata": {"name": scene.name}, "storageClassName": "any", "capacity": "1Gi"}
-    await follow_resource(scene, f"{STORAGE}/namespaces/default/csistoragecapacities", made)
+    await watch_resource(scene, f"{STORAGE}/namespaces/default/csistoragecapacities", made)
 
 
-async def follow_attachments(scene: Scene) -> None:
+async def watch_attachments(scene: Scene) -> None:
     source = {"persistentVolumeName": "any"}
     spec = {"attacher": "test.leadline.dev", "nodeName": "somewhere", "source": source}
     made = {"metadata": {"name": scene.name}, "spec": spec}
-    await follow_resource(scene, f"{STORAGE}/volumeattachments", made)
+    await watch_resource(scene, f"{STORAGE}/volumeattachments", made)
 
 
-async def have_a_volume_made(scene: Scene) -> None:
+async def provision_a_volume(scene: Scene) -> None:
     scene.add(CLAIMS, claim(scene.name, "any"))
     await scene.cluster.prepare(VolumePlan("somewhere", selects=(f"default/{scene.name}",)))
 
 
-async def keep_a_volume(scene: Scene) -> None:
+async def reserve_a_volume(scene: Scene) -> None:
     scene.add(CLAIMS, claim(scene.name, "any"))
     scene.add(VOLUMES, volume(scene.name, "any"))
     plan = VolumePlan("somewhere", binds=((scene.name, f"default/{scene.name}"),))
@@ -196,73 +196,73 @@ async def bind_a_pod(scene: Scene) -> None:
     await scene.cluster.bind(scene.pod(), "somewhere")
 
 
-async def say_why(scene: Scene) -> None:
+async def write_an_event(scene: Scene) -> None:
     await scene.cluster.record_event(scene.pod(), PodEvent("Normal", "Scheduled", "here"))
 
 
-async def say_why_again(scene: Scene) -> None:
+async def repeat_an_event(scene: Scene) -> None:
     made, event = scene.pod(), PodEvent("Warning", "FailedScheduling", "no room")
     for _ in range(2):
         await scene.cluster.record_event(made, event)
 
 
-async def look_who_leads(scene: Scene) -> None:
+async def read_the_lease(scene: Scene) -> None:
     await scene.cluster.lease.read()
 
 
-async def hear_who_leads(scene: Scene) -> None:
+async def watch_the_lease(scene: Scene) -> None:
     scene.admin.create(LEASE.rpartition("/")[0], {"metadata": {"name": "leadline-controller"}})
     async with aclosing(scene.cluster.lease.follow()) as holders, asyncio.timeout(PATIENCE_S):
         await anext(holders)
 
 
-async def lead_as_the_first(scene: Scene) -> None:
+async def create_the_lease(scene: Scene) -> None:
     await scene.cluster.lease.write("me", 10, None)
 
 
-async def go_on_leading(scene: Scene) -> None:
+async def renew_the_lease(scene: Scene) -> None:
     first = await scene.cluster.lease.write("me", 10, None)
     await scene.cluster.lease.write("me", 10, first)
 
 
-NEEDS: dict[str, Callable[[Scene], Awaitable[None]]] = {
-    "list nodes": follow_nodes,
-    "watch nodes": follow_nodes,
-    "list pods": follow_pods,
-    "watch pods": follow_pods,
-    "list namespaces": follow_namespaces,
-    "watch namespaces": follow_namespaces,
-    "list persistentvolumeclaims": follow_claims,
-    "watch persistentvolumeclaims": follow_claims,
-    "list persistentvolumes": follow_volumes,
-    "watch persistentvolumes": follow_volumes,
-    "list storageclasses": follow_storage_classes,
-    "watch storageclasses": follow_storage_classes,
-    "list csinodes": follow_csi_nodes,
-    "watch csinodes": follow_csi_nodes,
-    "list csidrivers": follow_csi_drivers,
-    "watch csidrivers": follow_csi_drivers,
-    "list csistoragecapacities": follow_storage_capacities,
-    "watch csistoragecapacities": follow_storage_capacities,
-    "list volumeattachments": follow_attachments,
-    "watch volumeattachments": follow_attachments,
-    "get persistentvolumeclaims": have_a_volume_made,
-    "patch persistentvolumeclaims": have_a_volume_made,
-    "get persistentvolumes": keep_a_volume,
-    "patch persistentvolumes": keep_a_volume,
+ACTIONS: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    "list nodes": watch_nodes,
+    "watch nodes": watch_nodes,
+    "list pods": watch_pods,
+    "watch pods": watch_pods,
+    "list namespaces": watch_namespaces,
+    "watch namespaces": watch_namespaces,
+    "list persistentvolumeclaims": watch_claims,
+    "watch persistentvolumeclaims": watch_claims,
+    "list persistentvolumes": watch_volumes,
+    "watch persistentvolumes": watch_volumes,
+    "list storageclasses": watch_storage_classes,
+    "watch storageclasses": watch_storage_classes,
+    "list csinodes": watch_csi_nodes,
+    "watch csinodes": watch_csi_nodes,
+    "list csidrivers": watch_csi_drivers,
+    "watch csidrivers": watch_csi_drivers,
+    "list csistoragecapacities": watch_storage_capacities,
+    "watch csistoragecapacities": watch_storage_capacities,
+    "list volumeattachments": watch_attachments,
+    "watch volumeattachments": watch_attachments,
+    "get persistentvolumeclaims": provision_a_volume,
+    "patch persistentvolumeclaims": provision_a_volume,
+    "get persistentvolumes": reserve_a_volume,
+    "patch persistentvolumes": reserve_a_volume,
     "create pods/binding": bind_a_pod,
-    "create events": say_why,
-    "patch events": say_why_again,
-    "get leases": look_who_leads,
-    "watch leases": hear_who_leads,
-    "create leases": lead_as_the_first,
-    "patch leases": go_on_leading,
+    "create events": write_an_event,
+    "patch events": repeat_an_event,
+    "get leases": read_the_lease,
+    "watch leases": watch_the_lease,
+    "create leases": create_the_lease,
+    "patch leases": renew_the_lease,
 }
 
 
 @pytest.fixture(scope="module")
 def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A kubeconfig of the account."""
+    """The account's kubeconfig."""
     admin = Api(plane.kubeconfig)
     with applied(admin):
         file = login(admin, plane.kubeconfig, tmp_path_factory.mktemp("account") / "kubeconfig")
@@ -281,32 +281,32 @@ async def scene(account: Path, api: Api) -> AsyncIterator[Scene]:
             scene.clean()
 
 
-def test_each_right_is_asked_for_once_and_has_its_reason() -> None:
-    assert sorted(map(str, granted())) == sorted(NEEDS)
+def test_each_right_is_granted_once_and_has_a_test() -> None:
+    assert sorted(map(str, granted())) == sorted(ACTIONS)
     for manifest in manifests():
         for rule in manifest.get("rules", ()):
             assert "*" not in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
 
 
-def test_the_command_prints_what_is_tested_here() -> None:
+def test_the_command_prints_the_tested_manifests() -> None:
     printed = CliRunner().invoke(kube, ["manifests"])
     assert printed.exit_code == 0
     assert list(yaml.safe_load_all(printed.output)) == manifests()
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("needs", dict.fromkeys(NEEDS.values()), ids=lambda each: each.__name__)
-async def test_with_all_of_them_it_works(
-    scene: Scene, needs: Callable[[Scene], Awaitable[None]]
+@pytest.mark.parametrize("action", dict.fromkeys(ACTIONS.values()), ids=lambda each: each.__name__)
+async def test_each_action_works_with_all_rights(
+    scene: Scene, action: Callable[[Scene], Awaitable[None]]
 ) -> None:
-    await needs(scene)
+    await action(scene)
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("right", granted(), ids=str)
-async def test_with_one_verb_less_it_does_not(
+async def test_an_action_fails_without_one_of_its_verbs(
     scene: Scene, account: Path, api: Api, right: Right
 ) -> None:
-    said = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
-    with without(right, api, Api(account)), pytest.raises(InvalidError, match=said):
-        await NEEDS[str(right)](scene)
+    message = f'cannot {right.verb} resource "{right.resource}" in API group "{right.group}"'
+    with without(right, api, Api(account)), pytest.raises(InvalidError, match=message):
+        await ACTIONS[str(right)](scene)

@@ -1,4 +1,4 @@
-"""Where the control plane comes from, without any of the places being there."""
+"""The search for a control plane, in a machine without any."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def go(tmp_path: Path) -> Path:
     return program(tmp_path / "new" / "go", "go1.99.1")
 
 
-def test_the_persons_own_cluster_comes_first(
-    everything: dict[str, str], go: Path, tmp_path: Path
-) -> None:
+def test_a_given_cluster_comes_first(everything: dict[str, str], go: Path, tmp_path: Path) -> None:
     assert find_source(everything, [go]) == Cluster(tmp_path / "kubeconfig")
 
 
@@ -60,12 +58,12 @@ def test_an_empty_variable_counts_as_unset(go: Path) -> None:
     assert find_source(environ, [go]) == GoToolchain(go)
 
 
-def test_a_go_that_is_absent_or_too_old_is_passed_over(go: Path, tmp_path: Path) -> None:
+def test_a_missing_or_too_old_go_is_skipped(go: Path, tmp_path: Path) -> None:
     old = program(tmp_path / "old" / "go", "go1.19.8")
     assert find_source({}, [tmp_path / "none" / "go", old, go]) == GoToolchain(go)
 
 
-def test_a_go_that_fails_is_passed_over(go: Path, tmp_path: Path) -> None:
+def test_a_go_that_fails_is_skipped(go: Path, tmp_path: Path) -> None:
     broken = program(tmp_path / "broken" / "go", "go1.99; exit 1")
     assert find_source({}, [broken, go]) == GoToolchain(go)
 
@@ -75,7 +73,7 @@ def test_go_on_the_path_comes_before_the_others(go: Path) -> None:
     assert go not in usual_gos({"PATH": ""})
 
 
-def test_with_nothing_at_hand_one_line_says_what_to_do() -> None:
+def test_without_any_source_one_line_says_what_to_do() -> None:
     with pytest.raises(ControlPlaneError) as caught:
         find_source({}, [])
     message = str(caught.value)
@@ -84,7 +82,7 @@ def test_with_nothing_at_hand_one_line_says_what_to_do() -> None:
         assert remedy in message
 
 
-def test_a_variable_that_names_nothing_is_an_error_and_not_passed_over(
+def test_a_variable_with_a_missing_path_is_an_error(
     everything: dict[str, str], go: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "assets" / "etcd").unlink()

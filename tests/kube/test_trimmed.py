@@ -1,4 +1,4 @@
-"""An API server that lacks a kind which others have: there is none of it, and the rest works."""
+"""An API server without an optional kind: the kind has no objects, and scheduling works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield trimmed
 
 
-async def test_a_pod_with_a_claim_is_placed_all_the_same(
+async def test_a_pod_with_a_claim_is_scheduled_without_storage_capacities(
     bench: Bench, account: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench.node("a")
@@ -32,5 +32,5 @@ async def test_a_pod_with_a_claim_is_placed_all_the_same(
     async with scheduling(account):
         assert await node_of(bench.api, bench.pod(bench.claim())) == f"{bench.name}-a"
 
-    (said,) = [message for message in caplog.messages if KIND in message]
-    assert "the API server does not serve them: 404" in said
+    (message,) = [each for each in caplog.messages if KIND in each]
+    assert "the API server does not serve them: 404" in message

@@ -1,4 +1,4 @@
-"""Pods with volumes that Leadline does not place: each is told why, by an event on it."""
+"""Pods with volumes that Leadline does not schedule: an event on each says why."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def with_a_resource_claim(bench: Bench) -> str:
     return name
 
 
-def without_its_claim(bench: Bench) -> str:
+def with_a_missing_claim(bench: Bench) -> str:
     return bench.pod(f"{bench.name}-claim")
 
 
-def without_its_class(bench: Bench) -> str:
+def with_a_missing_class(bench: Bench) -> str:
     return bench.pod(bench.claim())
 
 
-def with_a_claim_that_another_has_made(bench: Bench) -> str:
-    """The volume controller leaves such a claim alone, and so must we."""
+def with_a_foreign_claim(bench: Bench) -> str:
+    """The volume controller ignores a claim that was not made for the pod; so must Leadline."""
     bench.storage_class()
     bench.volume("pv", f"{bench.name}-a")
     bench.claim("pod-data")
@@ -56,20 +56,20 @@ def with_a_claim_that_another_has_made(bench: Bench) -> str:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (with_a_resource_claim, "resourceClaims is not supported"),
-        (without_its_claim, '-claim" not found'),
-        (without_its_class, "is not bound, and is not to wait for its first pod"),
-        (with_a_claim_that_another_has_made, '-pod-data" was not made for this pod'),
+        (with_a_missing_claim, '-claim" not found'),
+        (with_a_missing_class, "is not bound, and is not to wait for its first pod"),
+        (with_a_foreign_claim, '-pod-data" was not made for this pod'),
     ],
 )
-async def test_it_is_told_why(
-    bench: Bench, state: ClusterState, make: Callable[[Bench], str], said: str
+async def test_an_event_says_why_the_pod_is_not_scheduled(
+    bench: Bench, state: ClusterState, make: Callable[[Bench], str], message: str
 ) -> None:
     bench.node("a")
     pod_name = make(bench)
-    events = await event_on(bench.api, pod_name, said)
+    events = await event_on(bench.api, pod_name, message)
     (event,) = [
         event
         for event in events["items"]
@@ -87,7 +87,7 @@ async def test_it_is_told_why(
         ("vsphereVolume", {"volumePath": "[data] x.vmdk"}),
     ],
 )
-async def test_a_claim_that_is_bound_to_a_clouds_built_in_volume_is_refused(
+async def test_a_claim_bound_to_an_in_tree_cloud_volume_is_rejected(
     bench: Bench, state: ClusterState, kind: str, source: dict[str, Any]
 ) -> None:
     bench.node("a")
@@ -105,11 +105,11 @@ async def test_a_claim_that_is_bound_to_a_clouds_built_in_volume_is_refused(
     assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
 
 
-async def test_a_pod_whose_claim_was_anothers_is_placed_with_its_own(
+async def test_a_pod_is_scheduled_once_the_foreign_claim_is_replaced_by_its_own(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
-    pod_name = with_a_claim_that_another_has_made(bench)
+    pod_name = with_a_foreign_claim(bench)
     await event_on(bench.api, pod_name, "was not made for this pod")
 
     anothers = f"{CLAIMS}/{pod_name}-data"
@@ -119,8 +119,8 @@ async def test_a_pod_whose_claim_was_anothers_is_placed_with_its_own(
     assert await node_of(bench.api, pod_name) == f"{bench.name}-a"
 
 
-def needed() -> list[Right]:
-    """The rights that concern storage. What may be listed but not watched is known for a moment."""
+def storage_rights() -> list[Right]:
+    """The rights on storage, without watch: a kind that can be listed is known at first."""
     return [
         right
         for right in granted()
@@ -129,27 +129,27 @@ def needed() -> list[Right]:
     ]
 
 
-@pytest.mark.parametrize("right", needed(), ids=str)
-async def test_a_right_that_is_missing_is_named_and_waited_for(
+@pytest.mark.parametrize("right", storage_rights(), ids=str)
+async def test_a_missing_right_is_named_and_pods_wait_for_it(
     bench: Bench, account: Path, right: Right
 ) -> None:
-    makes_one = str(right) == "patch persistentvolumeclaims"
+    provisions = str(right) == "patch persistentvolumeclaims"
     bench.node("a")
-    bench.storage_class(PROVISIONER if makes_one else NO_PROVISIONER)
-    if not makes_one:
+    bench.storage_class(PROVISIONER if provisions else NO_PROVISIONER)
+    if not provisions:
         bench.volume("pv", f"{bench.name}-a")
     wanted = bench.claim()
     with ExitStack() as taken:
         taken.enter_context(without(right, bench.api, Api(account)))
         async with scheduling(account):
             pod_name = bench.pod(wanted)
-            said = f'cannot {right.verb} resource "{right.resource}" in API group'
-            await event_on(bench.api, pod_name, said)
+            message = f'cannot {right.verb} resource "{right.resource}" in API group'
+            await event_on(bench.api, pod_name, message)
             assert "nodeName" not in bench.api.get(f"{PODS}/{pod_name}")["spec"]
 
             await asyncio.to_thread(taken.close)
 
-            if makes_one:
+            if provisions:
                 await until(bench.api, f"{CLAIMS}/{wanted}", is_selected)
             else:
                 assert await node_of(bench.api, pod_name) == f"{bench.name}-a"

@@ -1,4 +1,4 @@
-"""Pods with volumes placed on a real API server, whose own volume controller binds the claims."""
+"""Pods with volumes on a real API server, whose own volume controller binds the claims."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("volume_controllers")
 MADE_BY = "volume.kubernetes.io/storage-provisioner"
 
 
-async def test_a_claim_that_waits_takes_a_local_volume_and_its_pod_goes_there(
+async def test_an_unbound_claim_gets_a_local_volume_and_its_pod_runs_there(
     bench: Bench, state: ClusterState
 ) -> None:
     for suffix in "abc":
@@ -41,7 +41,7 @@ async def test_a_claim_that_waits_takes_a_local_volume_and_its_pod_goes_there(
     pod_name = bench.pod(wanted)
 
     assert await node_of(bench.api, pod_name) == f"{bench.name}-b"
-    # The pod is bound by what the claim's spec says; its status follows after a moment.
+    # The pod is bound once the claim's spec is; the status follows a moment later.
     found = await until(bench.api, f"{CLAIMS}/{wanted}", is_bound)
     assert found["spec"]["volumeName"] == there
     kept = bench.api.get(f"{VOLUMES}/{there}")
@@ -49,7 +49,7 @@ async def test_a_claim_that_waits_takes_a_local_volume_and_its_pod_goes_there(
     assert kept["metadata"]["annotations"]["pv.kubernetes.io/bound-by-controller"] == "yes"
 
 
-async def test_the_volume_of_a_bound_claim_says_where_its_pod_goes(
+async def test_a_pod_runs_where_the_volume_of_its_bound_claim_is(
     bench: Bench, state: ClusterState
 ) -> None:
     for suffix in "abc":
@@ -64,7 +64,7 @@ async def test_the_volume_of_a_bound_claim_says_where_its_pod_goes(
     assert {await node_of(bench.api, each) for each in pod_names} == {f"{bench.name}-c"}
 
 
-async def test_a_claim_that_does_not_wait_holds_its_pod_back_until_it_is_bound(
+async def test_a_pod_waits_until_its_immediate_claim_is_bound(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
@@ -80,7 +80,9 @@ async def test_a_claim_that_does_not_wait_holds_its_pod_back_until_it_is_bound(
     await until(bench.api, f"{CLAIMS}/{wanted}", is_bound)
 
 
-async def test_a_missing_claim_is_named_and_waited_for(bench: Bench, state: ClusterState) -> None:
+async def test_a_missing_claim_is_named_and_the_pod_waits_for_it(
+    bench: Bench, state: ClusterState
+) -> None:
     bench.node("a")
     bench.storage_class()
     bench.volume("pv", f"{bench.name}-a")
@@ -93,18 +95,18 @@ async def test_a_missing_claim_is_named_and_waited_for(bench: Bench, state: Clus
 
 
 async def selected(bench: Bench, claim_name: str) -> str:
-    """Where a volume for the claim is to be made, once its provisioner is told so: it waits for
-    the volume controller's word as well as for the scheduler's."""
+    """The claim's selected node, once its provisioner may start: that needs an annotation of the
+    volume controller besides the scheduler's."""
 
-    def is_told(claim: Any) -> bool:
+    def may_start(claim: Any) -> bool:
         annotations = claim["metadata"].get("annotations", {})
         return SELECTED_NODE in annotations and annotations.get(MADE_BY) == PROVISIONER
 
-    found = await until(bench.api, f"{CLAIMS}/{claim_name}", is_told)
+    found = await until(bench.api, f"{CLAIMS}/{claim_name}", may_start)
     return str(found["metadata"]["annotations"][SELECTED_NODE])
 
 
-async def test_a_volume_is_made_where_its_pod_is_to_be_and_only_then_is_the_pod_bound(
+async def test_a_volume_is_provisioned_on_the_chosen_node_before_the_pod_is_bound(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
@@ -120,7 +122,7 @@ async def test_a_volume_is_made_where_its_pod_is_to_be_and_only_then_is_the_pod_
     await until(bench.api, f"{CLAIMS}/{wanted}", is_bound)
 
 
-async def test_more_pods_may_wait_for_volumes_than_are_bound_at_once(
+async def test_more_pods_may_wait_for_volumes_than_are_bound_concurrently(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
@@ -139,7 +141,7 @@ async def test_more_pods_may_wait_for_volumes_than_are_bound_at_once(
     assert await node_of(bench.api, pod_name) == f"{bench.name}-a"
 
 
-async def test_a_volume_that_cannot_be_made_has_the_pod_tried_anew(
+async def test_a_pod_is_rescheduled_when_its_volume_cannot_be_provisioned(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
@@ -157,7 +159,7 @@ async def test_a_volume_that_cannot_be_made_has_the_pod_tried_anew(
     assert await node_of(bench.api, pod_name) == again
 
 
-async def test_a_pod_that_goes_while_its_volume_is_made_is_forgotten(
+async def test_a_pod_that_is_deleted_during_provisioning_is_forgotten(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")
@@ -176,9 +178,7 @@ async def test_a_pod_that_goes_while_its_volume_is_made_is_forgotten(
     assert not state.is_assumed(uid)
 
 
-async def test_a_scheduler_that_starts_anew_goes_on_with_what_was_begun(
-    bench: Bench, account: Path
-) -> None:
+async def test_a_restarted_scheduler_continues_a_started_plan(bench: Bench, account: Path) -> None:
     bench.node("a")
     bench.node("b")
     bench.storage_class(PROVISIONER)
@@ -193,7 +193,7 @@ async def test_a_scheduler_that_starts_anew_goes_on_with_what_was_begun(
         assert await node_of(bench.api, pod_name) == chosen
 
 
-async def test_a_volume_that_nobody_makes_is_given_up_said_and_waited_for_anew(
+async def test_provisioning_that_times_out_gets_an_event_and_is_retried(
     bench: Bench, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(volumes, "LONGEST_S", 2.0)
@@ -202,8 +202,8 @@ async def test_a_volume_that_nobody_makes_is_given_up_said_and_waited_for_anew(
     wanted = bench.claim()
     async with scheduling(account) as state:
         pod_name = bench.pod(wanted)
-        said = await event_on(bench.api, pod_name, "its volumes were not bound within 2 s")
-        (event,) = [e for e in said["items"] if "not bound within" in e["note"]]
+        events = await event_on(bench.api, pod_name, "its volumes were not bound within 2 s")
+        (event,) = [e for e in events["items"] if "not bound within" in e["note"]]
         assert (event["type"], event["reason"]) == ("Warning", "FailedBinding")
         uid = bench.api.get(f"{PODS}/{pod_name}")["metadata"]["uid"]
         while not state.is_assumed(uid):  # noqa: ASYNC110  # there is no event to wait for
@@ -213,7 +213,7 @@ async def test_a_volume_that_nobody_makes_is_given_up_said_and_waited_for_anew(
         assert await node_of(bench.api, pod_name) == f"{bench.name}-a"
 
 
-async def test_the_claim_of_an_ephemeral_volume_is_waited_for_and_its_volume_made(
+async def test_an_ephemeral_volume_is_provisioned_once_its_claim_exists(
     bench: Bench, state: ClusterState
 ) -> None:
     bench.node("a")

@@ -1,7 +1,6 @@
-"""A watch that outlives whatever happens to the API server, and loses nothing on the way.
+"""List and watch: survive every failure of the API server and lose no change.
 
-The real server is restarted and made to forget; a server that only speaks its HTTP does what the
-real one can't be made to do.
+The real server is restarted and made to forget changes; a fake one does what the real one can't.
 """
 
 from __future__ import annotations
@@ -26,19 +25,17 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.resources import Claim, CsiNode, Unreadable
-from leadline_controller.kube.client import ApiServer
+from leadline_controller.kube.client import ApiServer, ReachabilityLog
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.contact import Contact
 from leadline_controller.kube.convert import Converter
-from leadline_controller.kube.reflector import Reflector
-from leadline_controller.kube.watch import RESOURCES, watch_cluster
+from leadline_controller.kube.reflector import RESOURCES, Reflector, watch_cluster
 
 from tests.contracts.harnesses import PATIENCE_S, Watched
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.objects import node, pod
 from tests.kube.volumes import claim
-from tests.kube.wire import Wire, event, expired, listing, refusal, served, stream
+from tests.kube.wire import FakeServer, event, expired, listing, refusal, served, stream
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
@@ -48,7 +45,7 @@ IN_DEFAULT = "/api/v1/namespaces/default/pods"
 
 
 class Mirror:
-    """What one who follows the changes believes there is: kind and name -> uid or ''."""
+    """The nodes and pods that a follower of the changes knows."""
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
@@ -97,14 +94,14 @@ async def watching(kubeconfig: Path, silence_s: float = 60) -> AsyncIterator[Wat
 
 @pytest.fixture(scope="module")
 def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One that may be stopped: nobody else is using it."""
+    """A control plane that may be stopped, because no other test uses it."""
     environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
     with control_plane(tmp_path_factory.mktemp("own-plane"), environ) as running:
         yield running
 
 
 @pytest.mark.cluster
-async def test_a_restart_of_the_api_server_loses_nothing(
+async def test_a_restart_of_the_api_server_loses_no_change(
     own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -141,7 +138,7 @@ async def test_a_restart_of_the_api_server_loses_nothing(
 
 
 @pytest.mark.cluster
-async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
+async def test_the_watch_waits_for_an_api_server_that_is_down_at_start(
     own_plane: ControlPlane, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
@@ -162,27 +159,27 @@ async def test_an_api_server_that_is_not_there_at_start_is_waited_for(
 
 
 @pytest.mark.cluster
-async def test_changes_that_the_server_has_forgotten_end_the_following(
+async def test_a_watch_from_an_expired_version_ends(
     own_plane: ControlPlane,
 ) -> None:
-    """Of version 1 no API server knows anything after a start."""
-    told: list[ClusterChange] = []
+    """An API server keeps no changes from before its start, so none since version 1."""
+    changes: list[ClusterChange] = []
     server = await ApiServer.connect(Login(own_plane.kubeconfig))
     nodes = Reflector(
         server,
-        Contact(server.url),
+        ReachabilityLog(server.url),
+        PATIENCE_S,
         NODES,
         Converter().node,
         NodeChanged,
         lambda gone: NodeDeleted(gone.name),
-        PATIENCE_S,
     )
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await nodes.follow("1", told.append)
+            await nodes.watch("1", changes.append)
     finally:
         await server.close()
-    assert told == []
+    assert changes == []
 
 
 @pytest.mark.cluster
@@ -202,9 +199,9 @@ async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -
 
 
 @pytest.fixture
-def wire() -> Wire:
+def wire() -> FakeServer:
     """A server with one node and one pod at version 5, and silent watches."""
-    wire = Wire()
+    wire = FakeServer()
     wire.answer(NODES, listing(node("n"), version="5"))
     wire.answer(PODS, listing(pod("p"), version="5"))
     wire.answer(f"watch {NODES}", stream())
@@ -215,8 +212,8 @@ def wire() -> Wire:
     return wire
 
 
-async def test_everything_is_listed_again_when_one_watch_expires(
-    wire: Wire, tmp_path: Path
+async def test_all_kinds_are_listed_again_when_one_watch_expires(
+    wire: FakeServer, tmp_path: Path
 ) -> None:
     wire.answer(f"watch {PODS}", stream(event("ADDED", pod("q"), "6"), expired()), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
@@ -227,19 +224,21 @@ async def test_everything_is_listed_again_when_one_watch_expires(
         again = await watched.until(Relisted)
 
     assert (names(again.nodes), names(again.pods)) == ({"n"}, {"r"})
-    lists = [query for query in wire.asked(NODES) if "watch" not in query]
+    lists = [query for query in wire.queries(NODES) if "watch" not in query]
     assert len(lists) == 2
 
 
-async def test_a_watch_refused_as_expired_lists_again_as_well(wire: Wire, tmp_path: Path) -> None:
+async def test_a_watch_that_is_refused_as_expired_causes_a_relist(
+    wire: FakeServer, tmp_path: Path
+) -> None:
     wire.answer(f"watch {NODES}", refusal(410, "too old resource version"), stream())
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         assert isinstance(await watched.next(), Relisted)
         assert isinstance(await watched.next(), Relisted)
 
 
-async def test_a_list_that_expires_between_two_pages_starts_anew(
-    wire: Wire, tmp_path: Path
+async def test_a_list_that_expires_between_two_pages_starts_again(
+    wire: FakeServer, tmp_path: Path
 ) -> None:
     wire.answer(
         PODS,
@@ -252,12 +251,10 @@ async def test_a_list_that_expires_between_two_pages_starts_anew(
         listed = await watched.until(Relisted)
 
     assert names(listed.pods) == {"p", "q"}
-    assert [q.get("continue") for q in wire.asked(PODS)[:4]] == [None, "page-2", None, "page-2"]
+    assert [q.get("continue") for q in wire.queries(PODS)[:4]] == [None, "page-2", None, "page-2"]
 
 
-async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
-    wire: Wire, tmp_path: Path
-) -> None:
+async def test_a_watch_resumes_from_the_last_bookmark(wire: FakeServer, tmp_path: Path) -> None:
     bookmark = event("BOOKMARK", {"kind": "Pod"}, "70")
     wire.answer(
         f"watch {PODS}",
@@ -268,10 +265,10 @@ async def test_a_watch_that_ends_is_taken_up_from_the_last_bookmark(
         seen = [await watched.next() for _ in range(3)]
 
     assert [type(change) for change in seen] == [Relisted, PodChanged, PodDeleted]
-    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "70"]
+    assert [q["resourceVersion"] for q in wire.queries(PODS)[1:]] == ["5", "70"]
 
 
-async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path) -> None:
+async def test_an_incomplete_line_is_not_an_event(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(
         f"watch {PODS}",
         stream(event("ADDED", pod("q"), "6"), '{"type": "DELETED", "obj', then_silence=False),
@@ -282,22 +279,22 @@ async def test_half_a_line_is_not_taken_for_an_event(wire: Wire, tmp_path: Path)
         seen = [await watched.next(), await watched.next()]
 
     assert [change.pod.name for change in seen if isinstance(change, PodChanged)] == ["q", "r"]
-    assert [q["resourceVersion"] for q in wire.asked(PODS)[1:]] == ["5", "6"]
+    assert [q["resourceVersion"] for q in wire.queries(PODS)[1:]] == ["5", "6"]
 
 
-async def test_a_watch_that_falls_silent_is_replaced(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_silent_watch_is_replaced(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.answer(f"watch {NODES}", stream(), stream(event("ADDED", node("late"), "6")))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig, silence_s=0.2) as watched:
         late = await watched.until(NodeChanged)
 
     assert late.node.name == "late"
-    assert caplog.messages == []  # a quiet cluster is no trouble
+    assert caplog.messages == []  # a quiet cluster is not an error
 
 
-async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_errors_of_a_watch_neither_end_it_nor_cause_a_relist(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
     failure = {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd"}}
@@ -313,28 +310,28 @@ async def test_trouble_in_a_watch_is_neither_an_end_nor_a_reason_to_list_again(
         change = await watched.next()
 
     assert isinstance(change, PodChanged)
-    assert {q["resourceVersion"] for q in wire.asked(PODS)[1:]} == {"5"}
+    assert {q["resourceVersion"] for q in wire.queries(PODS)[1:]} == {"5"}
     assert len([m for m in caplog.messages if "answers again" in m]) <= 2
 
 
-async def test_no_right_to_list_is_said_once_and_tried_again(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_forbidden_list_is_logged_once_and_retried(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     forbidden = refusal(403, 'pods is forbidden: User "x" cannot list resource "pods"')
     wire.answer(PODS, forbidden, forbidden, forbidden, listing(pod("p"), version="5"))
     async with served(wire, tmp_path) as kubeconfig, watching(kubeconfig) as watched:
         await watched.until(Relisted)
 
-    (said,) = caplog.messages
-    assert "cannot list resource" in said
+    (message,) = caplog.messages
+    assert "cannot list resource" in message
 
 
 def forbidden(kind: str, verb: str) -> str:
     return f'{kind} is forbidden: User "x" cannot {verb} resource "{kind}" at the cluster scope'
 
 
-async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_storage_that_cannot_be_listed_is_unreadable_until_it_can(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("csinodes", "list"))
     limits = {"drivers": [{"name": "d", "allocatable": {"count": 3}}]}
@@ -349,12 +346,12 @@ async def test_storage_that_may_not_be_listed_is_unknown_until_it_may(
     assert unreadable.kind == "csinodes"
     assert 'cannot list resource "csinodes"' in unreadable.why
     assert second.resources == (CsiNode("n", {"d": 3}),)
-    (said,) = caplog.messages
-    assert 'cannot list resource "csinodes"' in said
+    (message,) = caplog.messages
+    assert 'cannot list resource "csinodes"' in message
 
 
-async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_may(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_storage_that_cannot_be_watched_is_unreadable_until_it_can(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(403, forbidden("persistentvolumeclaims", "watch"))
     added = event("ADDED", claim("c", "slow"), "6")
@@ -370,15 +367,15 @@ async def test_storage_that_may_be_listed_but_not_watched_is_unknown_until_it_ma
     assert allowed == ResourceDeleted(refused.resource)
     assert isinstance(seen, ResourceChanged)
     assert isinstance(seen.resource, Claim)
-    (said,) = caplog.messages
-    assert "persistentvolumeclaims" in said
+    (message,) = caplog.messages
+    assert "persistentvolumeclaims" in message
 
 
 NOT_SERVED = "the server could not find the requested resource"
 
 
-async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_kind_that_the_server_does_not_serve_has_no_objects_until_it_does(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
@@ -393,8 +390,8 @@ async def test_a_kind_that_the_server_lacks_has_no_objects_until_it_is_served(
     ]
 
 
-async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_kind_that_is_no_longer_served_has_no_objects(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     csi_node = {"metadata": {"name": "n"}, "spec": {"drivers": []}}
     no = refusal(404, NOT_SERVED)
@@ -404,12 +401,12 @@ async def test_a_kind_that_the_server_stops_to_serve_has_no_objects_any_more(
         assert (await watched.until(Relisted)).resources == (CsiNode("n", {}),)
         assert (await watched.until(Relisted)).resources == ()
 
-    (said,) = caplog.messages
-    assert "does not serve them" in said
+    (message,) = caplog.messages
+    assert "does not serve them" in message
 
 
-async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_watch_that_is_not_found_while_the_list_is_served_is_an_error(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     no = refusal(404, NOT_SERVED)
     added = event("ADDED", claim("c", "slow"), "6")
@@ -418,12 +415,12 @@ async def test_a_watch_that_is_not_found_although_the_list_is_there_is_trouble(
         await watched.until(Relisted)
         assert isinstance(await watched.next(), ResourceChanged)
 
-    (said,) = caplog.messages
-    assert f"refuses: 404: {NOT_SERVED}" in said
+    (message,) = caplog.messages
+    assert f"refuses: 404: {NOT_SERVED}" in message
 
 
-async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
-    wire: Wire, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_an_unreadable_claim_is_ignored_and_logged_once(
+    wire: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = claim("odd", "slow")
     odd["spec"]["volumeMode"] = "Tape"
@@ -436,11 +433,11 @@ async def test_a_claim_that_cannot_be_read_is_left_out_and_said_once(
 
     assert [resource.key for resource in listed.resources] == ["default/fine"]
     assert changed.resource.key == "default/fine"
-    (said,) = caplog.messages
-    assert "PersistentVolumeClaim odd" in said
+    (message,) = caplog.messages
+    assert "PersistentVolumeClaim odd" in message
 
 
-async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -> None:
+async def test_all_requests_wait_for_retry_after(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, refusal(429, "too many requests", Retry_After="1"), listing(version="5"))
     async with served(wire, tmp_path) as kubeconfig:
         server = await ApiServer.connect(Login(kubeconfig))
@@ -455,9 +452,7 @@ async def test_a_server_that_asks_for_time_gets_it(wire: Wire, tmp_path: Path) -
     assert [at_s - refused_s >= 0.99 for _, _, at_s in later] == [True, True]
 
 
-async def test_an_answer_that_is_no_json_is_trouble_and_no_crash(
-    wire: Wire, tmp_path: Path
-) -> None:
+async def test_an_answer_that_is_not_json_is_unavailable(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, stream("<html>a proxy</html>", then_silence=False))
     wire.answer(PODS, stream("[]", then_silence=False))
     async with served(wire, tmp_path) as kubeconfig:

@@ -1,4 +1,4 @@
-"""Events, claims and volumes on a server that answers as an API server may."""
+"""Writes of events, claims and volumes, for each answer of an API server."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.kube.binding import prepare_volumes
 from leadline_controller.kube.client import ExpiredError
 from leadline_controller.kube.events import EventRecorder
-from leadline_controller.kube.volumes import prepare
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.objects import Object, pod
 from tests.kube.volumes import SELECTED_NODE, claim, volume
-from tests.kube.wire import NOTHING, Answer, Wire, connected, drops, refusal, says
+from tests.kube.wire import (
+    NO_ANSWER,
+    Answer,
+    FakeServer,
+    broken_connection,
+    connected,
+    json_answer,
+    refusal,
+)
 
 REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "403": (refusal(403), ForbiddenError),
@@ -35,8 +43,8 @@ REFUSALS: dict[str, tuple[Answer, type[ClusterError]]] = {
     "422": (refusal(422), InvalidError),
     "429": (refusal(429), UnavailableError),
     "500": (refusal(500), UnavailableError),
-    "nothing": (NOTHING, UnavailableError),
-    "hangs up": (drops(), UnavailableError),
+    "nothing": (NO_ANSWER, UnavailableError),
+    "hangs up": (broken_connection(), UnavailableError),
 }
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 MADE = pod("p")
@@ -45,11 +53,11 @@ SAYING = PodEvent("Warning", "FailedScheduling", "0/3 nodes fit")
 
 
 @pytest.mark.parametrize(("answer", "error"), REFUSALS.values(), ids=REFUSALS.keys())
-async def test_an_event_that_was_not_taken_is_written_the_next_time(
+async def test_an_event_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
-    wire = Wire()
-    wire.answer(EVENTS, answer, says({}, status=201))
+    wire = FakeServer()
+    wire.answer(EVENTS, answer, json_answer({}, status=201))
     async with connected(wire, tmp_path, answer) as server:
         recorder = EventRecorder(server)
         with pytest.raises(error):
@@ -65,19 +73,19 @@ async def test_an_event_that_was_not_taken_is_written_the_next_time(
     [*REFUSALS.values(), (refusal(404), NotFoundError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_a_count_that_was_not_taken_is_not_lost(
+async def test_a_count_that_failed_is_written_the_next_time(
     tmp_path: Path, answer: Answer, error: type[ClusterError]
 ) -> None:
-    wire = Wire()
-    wire.answer(EVENTS, says({}, status=201))
+    wire = FakeServer()
+    wire.answer(EVENTS, json_answer({}, status=201))
     async with connected(wire, tmp_path, answer) as server:
         recorder = EventRecorder(server)
         await recorder.record(POD, SAYING)
         there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
-        wire.answer(there, answer, says({}))
+        wire.answer(there, answer, json_answer({}))
         if error is NotFoundError:  # the server dropped it: written anew
             await recorder.record(POD, SAYING)
-            assert len(wire.asked(EVENTS)) == 2
+            assert len(wire.queries(EVENTS)) == 2
             return
         with pytest.raises(error):
             await recorder.record(POD, SAYING)
@@ -100,17 +108,17 @@ def stored(thing: Object, **spec: Any) -> Object:
     return {**thing, "metadata": metadata, "spec": {**thing["spec"], **spec}}
 
 
-def storing() -> Wire:
-    """A server with a claim that waits and a volume that is free."""
-    wire = Wire()
+def storing() -> FakeServer:
+    """A server with a claim that waits for its first consumer and a free volume."""
+    wire = FakeServer()
     a_claim = stored(claim("c", "slow"))
     a_claim["metadata"]["namespace"] = "default"
-    wire.answer(f"GET {CLAIM}", says(a_claim))
-    wire.answer(f"GET {VOLUME}", says(stored(volume("v", "slow"))))
+    wire.answer(f"GET {CLAIM}", json_answer(a_claim))
+    wire.answer(f"GET {VOLUME}", json_answer(stored(volume("v", "slow"))))
     return wire
 
 
-def patches(wire: Wire) -> int:
+def patches(wire: FakeServer) -> int:
     return sum("annotations" in body["metadata"] for body in wire.bodies if body)
 
 
@@ -120,7 +128,7 @@ def patches(wire: Wire) -> int:
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
+async def test_each_failed_write_of_a_plan_is_the_right_error(
     tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, path: str
 ) -> None:
     wire = storing()
@@ -128,8 +136,8 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     conflict = error is ConflictError
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
-            await prepare(server, plan)
-    # Who came second reads again what there is now, and gives up in the end.
+            await prepare_volumes(server, plan)
+    # After a conflict it reads the object again, and gives up in the end.
     assert patches(wire) == (3 if conflict else 1)
 
 
@@ -139,32 +147,32 @@ async def test_a_plan_that_was_not_written_is_an_error_of_its_kind(
     [*REFUSALS.values(), (refusal(404), StorageChangedError)],
     ids=[*REFUSALS.keys(), "404"],
 )
-async def test_what_can_not_be_read_is_not_written(
+async def test_an_unreadable_object_is_not_changed(
     tmp_path: Path, answer: Answer, error: type[ClusterError], plan: VolumePlan, read: str
 ) -> None:
     wire = storing()
     wire.answer(f"GET {read}", answer)
-    wire.answer(f"PATCH {CLAIM}", says({}))
-    wire.answer(f"PATCH {VOLUME}", says({}))
+    wire.answer(f"PATCH {CLAIM}", json_answer({}))
+    wire.answer(f"PATCH {VOLUME}", json_answer({}))
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(error):
-            await prepare(server, plan)
+            await prepare_volumes(server, plan)
     assert patches(wire) == 0
 
 
 @pytest.mark.parametrize(("plan", "path"), PLANS)
-async def test_after_a_conflict_it_is_written_over_what_is_there_now(
+async def test_after_a_conflict_the_object_is_read_and_changed_again(
     tmp_path: Path, plan: VolumePlan, path: str
 ) -> None:
     wire = storing()
-    wire.answer(f"PATCH {path}", refusal(409), says({}))
+    wire.answer(f"PATCH {path}", refusal(409), json_answer({}))
     async with connected(wire, tmp_path) as server:
-        await prepare(server, plan)
+        await prepare_volumes(server, plan)
     assert patches(wire) == 2
 
 
-@pytest.mark.parametrize("answer", [refusal(500), drops()], ids=["500", "hangs up"])
-async def test_what_was_written_without_an_answer_is_not_written_again(
+@pytest.mark.parametrize("answer", [refusal(500), broken_connection()], ids=["500", "hangs up"])
+async def test_a_write_whose_answer_was_lost_is_not_repeated(
     tmp_path: Path, answer: Answer
 ) -> None:
     wire = storing()
@@ -176,9 +184,9 @@ async def test_what_was_written_without_an_answer_is_not_written_again(
     async with connected(wire, tmp_path, answer) as server:
         for plan in (SELECTS, BINDS):
             with pytest.raises(UnavailableError):
-                await prepare(server, plan)
-        wire.answer(f"GET {CLAIM}", says(done))
-        wire.answer(f"GET {VOLUME}", says(stored(volume("v", "slow"), claimRef=kept)))
+                await prepare_volumes(server, plan)
+        wire.answer(f"GET {CLAIM}", json_answer(done))
+        wire.answer(f"GET {VOLUME}", json_answer(stored(volume("v", "slow"), claimRef=kept)))
         for plan in (SELECTS, BINDS):
-            await prepare(server, plan)
+            await prepare_volumes(server, plan)
     assert patches(wire) == 2

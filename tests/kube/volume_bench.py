@@ -1,4 +1,4 @@
-"""What tests of volumes have in the cluster: under names of their own, and removed by them.
+"""The objects of a volume test in the cluster, with unique names, deleted after the test.
 
 A test plays the provisioner. The claims are bound by Kubernetes' own volume controller.
 """
@@ -37,7 +37,7 @@ _numbers = count(1)
 
 
 class Bench:
-    """Makes what a test needs under names of its own, and removes it."""
+    """Creates a test's objects with unique names and deletes them."""
 
     def __init__(self, api: Api, scheduler: str = NAME) -> None:
         self.api = api
@@ -88,7 +88,7 @@ class Bench:
         return name
 
     def provision(self, claim_name: str, node_name: str) -> str:
-        """Make a volume for the claim there, as provisioners do."""
+        """Create a volume for the claim on this node, as a provisioner does."""
         metadata = self.api.get(f"{CLAIMS}/{claim_name}")["metadata"]
         reference = {key: metadata[key] for key in ("namespace", "name", "uid")}
         return self.volume(f"made-for-{claim_name}", node_name, claimRef=reference)
@@ -98,13 +98,13 @@ class Bench:
             with suppress(ApiError):
                 self.api.patch(path, {"metadata": {"finalizers": None}})
                 self.api.delete(path)
-                # The volume controller adds its finalizers again meanwhile.
+                # The volume controller adds its finalizers again.
                 self.api.patch(path, {"metadata": {"finalizers": None}})
 
 
 @asynccontextmanager
 async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
-    """A scheduler at work on the cluster."""
+    """A running scheduler on the cluster."""
     state = ClusterState()
     async with KubeCluster(kubeconfig) as cluster:
         scheduler = Scheduler(

@@ -1,5 +1,5 @@
-"""A server that speaks the API's HTTP as a test tells it to, for what the real one can't be made
-to do: refuse for a while, expire on command, fall silent."""
+"""A fake API server whose answers a test sets, for what the real one can't be made to do: refuse
+for a while, expire on command, fall silent."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from leadline_controller.kube.connection import Login
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Wire:
-    """What was asked of the server, and what it answers: the answers of a path in turn, the
-    last one for ever. A path may be given as "METHOD path", and a watch as "watch path"."""
+class FakeServer:
+    """The requests to the server and its answers: those of a path in turn, then the last one for
+    ever. A path may be given as "METHOD path", and a watch as "watch path"."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], float]] = []
@@ -29,7 +29,7 @@ class Wire:
     def answer(self, path: str, *answers: Answer) -> None:
         self._answers[path] = list(answers)
 
-    def asked(self, path: str) -> list[dict[str, str]]:
+    def queries(self, path: str) -> list[dict[str, str]]:
         """The queries of all requests for a path."""
         return [query for asked, query, _ in self.requests if asked == path]
 
@@ -44,7 +44,7 @@ class Wire:
 
 
 def listing(*items: dict[str, Any], version: str = "1", more: str = "") -> Answer:
-    """A list, or a page of one when there is `more`."""
+    """A list, or one page of a list that continues with `more`."""
     metadata = {"resourceVersion": version, **({"continue": more} if more else {})}
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -54,7 +54,7 @@ def listing(*items: dict[str, Any], version: str = "1", more: str = "") -> Answe
 
 
 def refusal(code: int, message: str = "not now", **headers: str) -> Answer:
-    """A Status object that says no."""
+    """A Status object of an error."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         body = {"kind": "Status", "code": code, "message": message}
@@ -64,8 +64,8 @@ def refusal(code: int, message: str = "not now", **headers: str) -> Answer:
     return answer
 
 
-def says(body: Any, status: int = 200) -> Answer:
-    """This, as JSON."""
+def json_answer(body: Any, status: int = 200) -> Answer:
+    """A JSON body."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         return web.json_response(body, status=status)
@@ -73,33 +73,33 @@ def says(body: Any, status: int = 200) -> Answer:
     return answer
 
 
-def hangs() -> Answer:
-    """Nothing at all."""
+def no_answer() -> Answer:
+    """No answer."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("the client should have given up")
 
     return answer
 
 
-NOTHING = hangs()
+NO_ANSWER = no_answer()
 
 
-def drops() -> Answer:
+def broken_connection() -> Answer:
     """A connection that breaks before the answer."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         await asyncio.sleep(3600)
-        raise AssertionError("nobody waits so long")
+        raise AssertionError("the client should have given up")
 
     return answer
 
 
 def stream(*events: dict[str, Any] | str, then_silence: bool = True) -> Answer:
-    """A watch: events, and then silence or the end. A string is sent as it is."""
+    """A watch that sends events, then nothing or its end. A string is sent unchanged."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -115,19 +115,19 @@ def stream(*events: dict[str, Any] | str, then_silence: bool = True) -> Answer:
 
 
 def event(kind: str, thing: dict[str, Any], version: str) -> dict[str, Any]:
-    """One event of a watch."""
+    """An event of a watch."""
     metadata = {**thing.get("metadata", {}), "resourceVersion": version}
     return {"type": kind, "object": {**thing, "metadata": metadata}}
 
 
 def expired() -> dict[str, Any]:
-    """The event by which the server says that it no longer has the changes."""
+    """The event of a server that no longer keeps the changes."""
     status = {"kind": "Status", "code": 410, "message": "too old resource version: 1 (9)"}
     return {"type": "ERROR", "object": status}
 
 
 @asynccontextmanager
-async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
+async def served(wire: FakeServer, folder: Path) -> AsyncIterator[Path]:
     """Serve on a free loopback port; yields a kubeconfig for it."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", wire.handle)
@@ -144,12 +144,11 @@ async def served(wire: Wire, folder: Path) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def connected(
-    wire: Wire, folder: Path, answer: Answer | None = None
+    wire: FakeServer, folder: Path, answer: Answer | None = None
 ) -> AsyncIterator[ApiServer]:
-    """Serve, and yield our end of the connection. It does not wait long for the answer where
-    that is NOTHING."""
+    """Serve, and yield a client, with a short timeout if the answer is NO_ANSWER."""
     async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), 0.5 if answer is NOTHING else 30)
+        server = await ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30)
         try:
             yield server
         finally:

@@ -1,4 +1,4 @@
-"""The state of nodes, pods, namespaces and volumes, folded from the cluster's changes.
+"""The state of nodes, pods, namespaces and volumes, updated from the cluster's changes.
 
-Where the changes come from is behind the Cluster port.
+The changes come from a Cluster, which kube/ and snapshot/ implement.
 """

@@ -1,7 +1,7 @@
-"""A view over nodes as somebody else has just seen them.
+"""A cluster view with the nodes that kube-scheduler sent to the extender.
 
-kube-scheduler may send an extender every node whole; its word on them is then newer than, or as
-new as, our own watch's. What is on the nodes and what was measured stays ours.
+kube-scheduler may send whole nodes, which are at least as new as those of our own watch. The pods
+on them and the measurements stay ours.
 """
 
 from collections.abc import Mapping
@@ -17,20 +17,20 @@ from leadline_controller.telemetry.state import TelemetryState
 def view_over(
     view: ClusterView, given: Mapping[str, Node], telemetry: TelemetryState, now_s: float
 ) -> ClusterView:
-    """`view` with these nodes (by name) in place of its own; those that it did not know come
-    last and hold no pods. The very same view where they say nothing new."""
+    """`view` with these nodes (by name) in place of its own. Unknown nodes come last and hold no
+    pods. The same object when the nodes are equal to the view's."""
     index = view.table.index
     if all(name in index and view.nodes[index[name]] == node for name, node in given.items()):
         return view
     new = [node for name, node in given.items() if name not in index]
     table = NodeTable([*(given.get(node.name, node) for node in view.nodes), *new])
-    nothing = np.zeros(len(new), dtype=np.int64)
+    zeros = np.zeros(len(new), dtype=np.int64)
     return replace(
         view,
         table=table,
-        requested={name: np.append(col, nothing) for name, col in view.requested.items()},
+        requested={name: np.append(col, zeros) for name, col in view.requested.items()},
         metrics=telemetry.metrics(table, now_s),
         links=telemetry.link_table(table, now_s),
-        bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, nothing),
-        placed_in_run=np.append(view.placed_in_run, nothing),
+        bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
+        placed_in_run=np.append(view.placed_in_run, zeros),
     )

@@ -1,7 +1,6 @@
-"""What the pods take of the nodes, as columns that follow every change.
+"""The resources, ports and volumes that pods use on each node, updated with every change.
 
-Adding a pod and taking it away again leaves nothing behind; whoever calls keeps account of which
-pods are in.
+Removing a pod undoes exactly what adding it did. The caller remembers which pods are counted.
 """
 
 import numpy as np
@@ -10,15 +9,15 @@ from leadline_controller.framework.assigned_pods import AssignedPods, ExistingAn
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
-_FEW = 1024
-# Columns from which on only resources that a node has are counted.
-_MOST_UNOFFERED = 256
+_MIN_ROWS = 1024
+# With this many columns, resources that no node has are no longer counted.
+_MAX_UNOFFERED = 256
 
 
 class Occupancy:
-    """Counts over the nodes of one table. `known` lends it the kinds of pods met before."""
+    """Counts over the nodes of one table. previous: its kinds of pods are used again."""
 
-    def __init__(self, table: NodeTable, known: "Occupancy | None" = None) -> None:
+    def __init__(self, table: NodeTable, previous: "Occupancy | None" = None) -> None:
         self._index = table.index
         self._offered = table.resources
         self._requested: dict[str, Ints] = {}
@@ -26,15 +25,15 @@ class Occupancy:
         self._ports: dict[int, tuple[HostPort, ...]] = {}
         self._mounts: dict[int, tuple[Pod, ...]] = {}
         self._uids: list[str] = []
-        self._place: dict[str, int] = {}
-        self._rows: Ints = np.zeros((4, _FEW), dtype=np.int64)
+        self._row_of: dict[str, int] = {}
+        self._rows: Ints = np.zeros((4, _MIN_ROWS), dtype=np.int64)
         self._kinds = Kinds()
-        self._aversions = ExistingAntiAffinities()
-        if known is not None and not known.is_bloated():
-            self._kinds, self._aversions = known._kinds, known._aversions
+        self._anti_affinities = ExistingAntiAffinities()
+        if previous is not None and not previous.is_bloated():
+            self._kinds, self._anti_affinities = previous._kinds, previous._anti_affinities
 
     def add(self, pod: Pod, node: str) -> None:
-        """Count a pod that is not counted yet; nothing happens on a node that isn't known."""
+        """Count a pod that is not counted yet; an unknown node is ignored."""
         at = self._index.get(node)
         if at is None:
             return
@@ -45,12 +44,14 @@ class Occupancy:
             self._mounts[at] = (*self._mounts.get(at, ()), pod)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
-        self._rows[:, len(self._uids)] = self.assigned_pods().row(pod, at)
-        self._place[pod.uid] = len(self._uids)
+        counted = self._rows[:, : len(self._uids)]
+        pods = AssignedPods(self._kinds, self._anti_affinities, counted)
+        self._rows[:, len(self._uids)] = pods.row(pod, at)
+        self._row_of[pod.uid] = len(self._uids)
         self._uids.append(pod.uid)
 
     def remove(self, pod: Pod, node: str) -> None:
-        """Take away a pod that was added exactly so."""
+        """Uncount a pod that was added with exactly these arguments."""
         at = self._index.get(node)
         if at is None:
             return
@@ -65,48 +66,44 @@ class Occupancy:
             left = tuple(p for p in self._mounts.pop(at) if p.uid != pod.uid)
             if left:
                 self._mounts[at] = left
-        # The last row takes the place of the one that goes.
-        place, last = self._place.pop(pod.uid), self._uids.pop()
+        # The last row replaces the removed one.
+        row, last = self._row_of.pop(pod.uid), self._uids.pop()
         if last != pod.uid:
-            self._rows[:, place] = self._rows[:, len(self._uids)]
-            self._uids[place] = last
-            self._place[last] = place
+            self._rows[:, row] = self._rows[:, len(self._uids)]
+            self._uids[row] = last
+            self._row_of[last] = row
 
     def is_bloated(self) -> bool:
-        """Whether most of the remembered kinds are of pods that are long gone."""
-        return len(self._kinds) + len(self._aversions) > 4 * len(self._uids) + _FEW
+        """Whether most of the remembered kinds belong to pods that are gone."""
+        return len(self._kinds) + len(self._anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
 
     def requested(self) -> dict[str, Ints]:
-        """Base units asked for, by resource; the caller's to keep."""
+        """Base units requested, by resource; a copy."""
         return {resource: column.copy() for resource, column in self._requested.items()}
 
     def bandwidth_requested_mbps(self) -> Floats:
-        """Link capacity asked for, Mbit/s, shape (n,); the caller's to keep."""
+        """Link capacity requested, Mbit/s, shape (n,); a copy."""
         return self._bandwidth_bits_per_s / 1e6
 
     def host_ports(self) -> dict[int, tuple[HostPort, ...]]:
-        """Node index -> ports taken there; the caller's to keep."""
+        """Node index -> host ports in use; a copy."""
         return dict(self._ports)
 
     def mounts(self) -> dict[int, tuple[Pod, ...]]:
-        """Node index -> pods with claims or disks there; the caller's to keep."""
+        """Node index -> pods with claims or disks; a copy."""
         return dict(self._mounts)
 
     def assigned_pods(self) -> AssignedPods:
-        """The pods that are counted; good until the next change."""
-        return AssignedPods(self._kinds, self._aversions, self._rows[:, : len(self._uids)])
-
-    def assigned_pods_to_keep(self) -> AssignedPods:
-        """The same for the caller to keep."""
+        """The counted pods; a copy."""
         rows = self._rows[:, : len(self._uids)].copy()
-        return AssignedPods(self._kinds, self._aversions, rows)
+        return AssignedPods(self._kinds, self._anti_affinities, rows)
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():
             column = self._requested.get(resource)
             if column is None:
-                if resource not in self._offered and len(self._requested) >= _MOST_UNOFFERED:
-                    continue  # pods make names up, and no node has that
+                if resource not in self._offered and len(self._requested) >= _MAX_UNOFFERED:
+                    continue  # pods may name any resource, and no node has this one
                 column = self._requested[resource] = np.zeros(len(self._index), dtype=np.int64)
             column[at] += sign * amount
         self._bandwidth_bits_per_s[at] += sign * round((pod.hints.bandwidth_mbps or 0.0) * 1e6)

@@ -1,7 +1,7 @@
-"""JSON to and from the API server, and what its answers mean in the port's words.
+"""Sends JSON to the API server, reads its answers, and maps them to the port's errors.
 
 Objects stay plain dictionaries: building the client library's generated models takes longer
-than everything else that is done with a pod.
+than all other work on a pod.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
-from kubernetes_asyncio.client import ApiClient
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from leadline_controller.framework.model import Pod
@@ -24,27 +24,28 @@ from leadline_controller.framework.ports import (
     ForbiddenError,
     InvalidError,
     NotFoundError,
+    NotLeadingError,
     UnavailableError,
 )
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.errors import KubeConfigError
-from leadline_controller.kube.fence import FencedBody, still_open_s, within
+from leadline_controller.kube.library import ApiClient
 
 Json = dict[str, Any]
 
-_REQUEST_S = 30.0
-_LONGEST_WAIT_S = 30.0
-_LOG_IN_AGAIN_S = 10.0
-_MESSAGE_LENGTH = 400
+_REQUEST_TIMEOUT_S = 30.0
+_MAX_RETRY_AFTER_S = 30.0
+_MIN_LOGIN_INTERVAL_S = 10.0
+_MAX_MESSAGE_CHARS = 400
 _log = logging.getLogger(__name__)
 
 
 class ExpiredError(ClusterError):
-    """The server no longer keeps the changes since then: list again (410)."""
+    """The server no longer keeps the changes since that version: list again (410)."""
 
 
-_KINDS: Mapping[int, type[ClusterError]] = {
-    # A token that ran out is renewed before the next request, so asking again may help.
+_ERRORS: Mapping[int, type[ClusterError]] = {
+    # An expired token is renewed before the next request, so a retry may help.
     401: UnavailableError,
     403: ForbiddenError,
     404: NotFoundError,
@@ -57,8 +58,8 @@ _KINDS: Mapping[int, type[ClusterError]] = {
 
 def error_for(status: int, message: str) -> ClusterError:
     """The port's error for an HTTP status of 400 or more."""
-    kind = _KINDS.get(status, UnavailableError if status >= 500 else InvalidError)
-    return kind(f"{status}: {' '.join(message.split())[:_MESSAGE_LENGTH]}")
+    kind = _ERRORS.get(status, UnavailableError if status >= 500 else InvalidError)
+    return kind(f"{status}: {' '.join(message.split())[:_MAX_MESSAGE_CHARS]}")
 
 
 def pod_path(pod: Pod) -> str:
@@ -67,23 +68,23 @@ def pod_path(pod: Pod) -> str:
 
 
 class ApiServer:
-    """One API server. Close it after use.
+    """A connection pool to one API server. Close it after use.
 
-    Every call raises ClusterError's kinds. When the server said "Retry-After", every further
-    request waits that long first (30 s at most), whoever makes it.
+    Every call raises subclasses of ClusterError. After an answer with "Retry-After", all further
+    requests wait for that time first (30 s at most).
     """
 
     def __init__(self, client: ApiClient, login: Login, timeout_s: float) -> None:
         self._client = client
         self._login = login
-        self._limits = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, 10))
         self._not_before_s = 0.0
         self._logged_in_s = float("-inf")
 
     @classmethod
-    async def connect(cls, login: Login, timeout_s: float = _REQUEST_S) -> "ApiServer":
-        """Read the login; no request is made yet. timeout_s: for each request, and for what the
-        server asks us to wait before it. Raises KubeConfigError."""
+    async def connect(cls, login: Login, timeout_s: float = _REQUEST_TIMEOUT_S) -> "ApiServer":
+        """Read the login; no request is made yet. timeout_s: for each request, and for the wait
+        that a "Retry-After" asks for. Raises KubeConfigError."""
         return cls(await login.open(), login, timeout_s)
 
     async def close(self) -> None:
@@ -92,7 +93,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where the server is, for messages."""
+        """The server's URL, for messages."""
         return str(self._client.configuration.host)
 
     async def get(self, path: str, **query: str) -> Json:
@@ -100,8 +101,7 @@ class ApiServer:
         return await self._json("GET", path, query)
 
     async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
-        """Create an object or a subresource; with a `fence` only before that closes, else it
-        raises NotLeadingError."""
+        """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
         return await self._json("POST", path, {}, body, fence=fence)
 
     async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
@@ -112,15 +112,15 @@ class ApiServer:
     async def stream(
         self, path: str, query: Mapping[str, str], silence_s: float
     ) -> AsyncIterator[AsyncIterator[Json]]:
-        """Open a watch: yields its events, one JSON object a line.
+        """Open a watch, which yields one JSON object a line.
 
-        The events end when the server ends them, the connection breaks, or nothing came for
-        `silence_s`; only opening raises, and what is said in an event is for the caller.
+        It ends when the server ends it, when the connection breaks, and after `silence_s` without
+        a byte. Only opening it raises; ERROR events are yielded like all others.
         """
         limits = aiohttp.ClientTimeout(sock_connect=10, sock_read=silence_s)
         response = await self._request("GET", path, query, limits=limits)
         try:
-            yield _events(response)
+            yield _watch_events(response)
         finally:
             response.close()
 
@@ -141,7 +141,7 @@ class ApiServer:
         finally:
             response.release()
         if not isinstance(answer, dict):
-            raise UnavailableError(f"{method} {path}: the answer is no JSON object")
+            raise UnavailableError(f"{method} {path}: the answer is not a JSON object")
         return answer
 
     async def _request(
@@ -154,57 +154,44 @@ class ApiServer:
         limits: aiohttp.ClientTimeout | None = None,
         fence: Fence | None = None,
     ) -> aiohttp.ClientResponse:
-        limits = limits or self._limits
-        await self._wait_as_told(within(limits, fence).total, path)
-        limits = within(limits, fence)
+        limits = limits or self._timeout
+        await self._wait_for_retry_after(_fenced_timeout(limits, fence).total, path)
+        timeout = _fenced_timeout(limits, fence)
         if fence is not None:
-            # Else the server could carry it out long after we gave it up.
-            query = {**query, "timeout": f"{limits.total:.3f}s"}
+            # Otherwise the server could carry it out long after we gave it up.
+            query = {**query, "timeout": f"{timeout.total:.3f}s"}
+        headers = {"Accept": "application/json", "Content-Type": content_type}
+        headers.update(self._client.default_headers)
+        rest = self._client.rest_client
         try:
-            response = await self._send(method, path, query, body, content_type, limits, fence)
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+            response: aiohttp.ClientResponse = await rest.pool_manager.request(
+                method,
+                # encoded: aiohttp would parse and quote every part again.
+                URL(self.url + path + (f"?{urlencode(query)}" if query else ""), encoded=True),
+                headers=headers,
+                data=None if body is None else _FencedBody(json.dumps(body).encode(), fence),
+                timeout=timeout,
+                proxy=rest.proxy,
+                proxy_headers=rest.proxy_headers,
+                server_hostname=rest.server_hostname,
+            )
             if response.status >= 400:
-                raise await self._refusal(response, f"{method} {path}")
+                raise await self._error_from(response, f"{method} {path}")
         except (aiohttp.ClientError, OSError) as error:
             if fence is not None:
-                still_open_s(fence)
+                _remaining_s(fence)
             raise UnavailableError(f"{method} {self.url}{path}: {_reason(error)}") from None
         return response
 
-    async def _wait_as_told(self, most_s: float | None, path: str) -> None:
+    async def _wait_for_retry_after(self, longest_s: float | None, path: str) -> None:
         wait_s = self._not_before_s - _now_s()
-        if most_s is not None and wait_s > most_s:
-            raise UnavailableError(f"{path}: the server asked to be left alone for {wait_s:.0f} s")
+        if longest_s is not None and wait_s > longest_s:
+            raise UnavailableError(f"{path}: the server asked to retry after {wait_s:.0f} s")
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Json | None,
-        content_type: str,
-        limits: aiohttp.ClientTimeout,
-        fence: Fence | None,
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type}
-        headers.update(self._client.default_headers)
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-        rest = self._client.rest_client
-        response: aiohttp.ClientResponse = await rest.pool_manager.request(
-            method,
-            # Else every part is taken for something that may still need its quotes.
-            URL(f"{self.url}{path}?{urlencode(query)}" if query else self.url + path, encoded=True),
-            headers=headers,
-            data=None if body is None else FencedBody(json.dumps(body).encode(), fence),
-            timeout=limits,
-            proxy=rest.proxy,
-            proxy_headers=rest.proxy_headers,
-            server_hostname=rest.server_hostname,
-        )
-        return response
-
-    async def _refusal(self, response: aiohttp.ClientResponse, what: str) -> ClusterError:
+    async def _error_from(self, response: aiohttp.ClientResponse, request: str) -> ClusterError:
         text = await response.text(errors="replace")
         response.release()
         if response.status in (429, 503):
@@ -212,10 +199,10 @@ class ApiServer:
             self._not_before_s = max(self._not_before_s, _now_s() + wait_s)
         if response.status == 401:
             await self._log_in_again()
-        return error_for(response.status, f"{_message(text)} ({what})")
+        return error_for(response.status, f"{_status_message(text)} ({request})")
 
     async def _log_in_again(self) -> None:
-        if _now_s() < self._logged_in_s + _LOG_IN_AGAIN_S:
+        if _now_s() < self._logged_in_s + _MIN_LOGIN_INTERVAL_S:
             return
         self._logged_in_s = _now_s()
         try:
@@ -224,14 +211,73 @@ class ApiServer:
             _log.warning("can't renew the credentials: %s", error)
 
 
-async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
+class ReachabilityLog:
+    """Logs once that the API server can't be used, and once that it can again, whichever of
+    several watches notices first."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._failing: dict[str, type[ClusterError]] = {}
+
+    def failed(self, path: str, error: ClusterError) -> None:
+        """A request for `path` failed."""
+        if type(error) not in self._failing.values():
+            what = "can't be reached" if isinstance(error, UnavailableError) else "refuses"
+            _log.warning("API server %s %s: %s; trying again", self._url, what, error)
+        self._failing[path] = type(error)
+
+    def succeeded(self, path: str) -> None:
+        """A request for `path` succeeded."""
+        if self._failing.pop(path, None) and not self._failing:
+            _log.info("API server %s answers again", self._url)
+
+
+class _FencedBody(aiohttp.BytesPayload):
+    """The JSON of a request, which is not sent after the fence has closed.
+
+    A new connection, or a stop of this process, may lie between the caller's check of the fence
+    and this one. Nothing lies between this check and the socket; the headers are sent with the
+    body.
+    """
+
+    def __init__(self, value: bytes, fence: Fence | None) -> None:
+        super().__init__(value, content_type="application/json")
+        self._fence = fence
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        # aiohttp turns a NotLeadingError into one of a broken connection.
+        if self._fence is not None:
+            _remaining_s(self._fence)
+        await super().write_with_length(writer, content_length)
+
+
+def _remaining_s(fence: Fence) -> float:
+    """Seconds until the fence closes. Raises NotLeadingError when it has."""
+    left_s = fence.left_s()
+    if left_s <= 0:
+        raise NotLeadingError("this controller is no longer the leader")
+    return left_s
+
+
+def _fenced_timeout(timeout: aiohttp.ClientTimeout, fence: Fence | None) -> aiohttp.ClientTimeout:
+    """The timeout, shortened to the time until the fence closes. Raises NotLeadingError."""
+    if fence is None:
+        return timeout
+    left_s = _remaining_s(fence)
+    total_s = min(timeout.total or left_s, left_s)
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=timeout.sock_connect)
+
+
+async def _watch_events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:
     try:
         async for line in response.content:
             event = json.loads(line)
             if isinstance(event, dict):
                 yield event
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        # The line that a broken connection cut in two is no JSON either.
+        # ValueError: a broken connection may cut a line in two.
         _log.debug("the watch of %s ended: %s", response.url.path, _reason(error))
 
 
@@ -241,13 +287,13 @@ def _now_s() -> float:
 
 def _retry_after_s(text: str | None) -> float:
     try:
-        return min(max(float(text or 0), 0.0), _LONGEST_WAIT_S)
+        return min(max(float(text or 0), 0.0), _MAX_RETRY_AFTER_S)
     except ValueError:
         return 1.0
 
 
-def _message(text: str) -> str:
-    """The sentence in a Status object, or whatever a proxy said instead."""
+def _status_message(text: str) -> str:
+    """The message of a Status object, or whatever a proxy answered instead."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, TypeError, KeyError):

@@ -1,6 +1,6 @@
-"""Where the API server is and how to prove who we are, from a kubeconfig or from inside a pod.
+"""The login to the API server, from a kubeconfig or from a pod's service account.
 
-kubernetes_asyncio reads both, runs exec plugins and re-reads a pod's token as it is rotated.
+kubernetes_asyncio reads both, runs exec plugins and reads a pod's token again as it is rotated.
 """
 
 import ssl
@@ -11,20 +11,25 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import yaml
-from kubernetes_asyncio.client import ApiClient, Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
 
 from leadline_controller import __version__
 from leadline_controller.kube.errors import KubeConfigError
+from leadline_controller.kube.library import (
+    ApiClient,
+    ConfigException,
+    Configuration,
+    load_incluster_config,
+    load_kube_config,
+)
 
-# An object of a watch is a line, and etcd takes 1.5 MiB.
-_LONGEST_LINE_BYTES = 2**21
+# A watch sends each object as one line, and etcd stores up to 1.5 MiB.
+_MAX_LINE_BYTES = 2**21
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
     """A kubeconfig and one of its contexts (None: the current one), or, without a kubeconfig,
-    the service account of the pod that we run in."""
+    the service account of the controller's pod."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -32,17 +37,17 @@ class Login:
     async def open(self) -> ApiClient:
         """A client for this login. Raises KubeConfigError."""
         configuration = Configuration()
-        # Kubernetes' own certificates often lack the key identifiers that Python 3.13 asks for
-        # by default. The chain and the server's name are verified all the same.
+        # Kubernetes' own certificates often lack the key identifiers that Python 3.13 requires
+        # by default. The chain and the server's name are still verified.
         configuration.disable_strict_ssl_verification = True
         await self.refresh(configuration)
-        _refuse_unverified(configuration, self._place())
+        _require_verified_tls(configuration, self._source)
         try:
             client = ApiClient(configuration)
         except (OSError, ssl.SSLError) as error:
-            raise KubeConfigError(f"{self._place()}: certificate or key: {error}") from None
+            raise KubeConfigError(f"{self._source}: certificate or key: {error}") from None
         client.user_agent = f"leadline-controller/{__version__}"
-        _without_netrc(client)
+        _look_up_proxy_once(client)
         return client
 
     async def refresh(self, configuration: Configuration) -> None:
@@ -60,20 +65,22 @@ class Login:
                     persist_config=False,
                 )
         except (ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
-            raise KubeConfigError(f"{self._place()}: can't log in: {_one_line(error)}") from None
+            raise KubeConfigError(f"{self._source}: can't log in: {_one_line(error)}") from None
         except yaml.YAMLError as error:
-            raise KubeConfigError(f"{self._place()}: not YAML: {_one_line(error)}") from None
+            raise KubeConfigError(f"{self._source}: not YAML: {_one_line(error)}") from None
 
-    def _place(self) -> str:
+    @property
+    def _source(self) -> str:
         return str(
             self.kubeconfig or "the pod's service account (kubernetes.kubeconfig is not set)"
         )
 
 
-def _without_netrc(client: ApiClient) -> None:
-    """Have the environment's proxy looked up once. The library has aiohttp do that before every
-    request, and read ~/.netrc in another thread: an API server has no password there, and a
-    third of what a request costs goes into it."""
+def _look_up_proxy_once(client: ApiClient) -> None:
+    """Replace the client's session by one that reads neither the environment nor ~/.netrc.
+
+    The library's session reads both before every request, the latter in another thread, which is
+    a third of a request's cost. An API server has no password in ~/.netrc."""
     rest, server = client.rest_client, urlsplit(client.configuration.host)
     if rest.proxy is None and not proxy_bypass(server.hostname or ""):
         rest.proxy = getproxies().get(server.scheme)
@@ -82,21 +89,21 @@ def _without_netrc(client: ApiClient) -> None:
     rest.pool_manager = aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_LONGEST_LINE_BYTES,
+        read_bufsize=_MAX_LINE_BYTES,
     )
 
 
-def _refuse_unverified(configuration: Configuration, place: str) -> None:
+def _require_verified_tls(configuration: Configuration, source: str) -> None:
     server = urlsplit(configuration.host)
     if not configuration.verify_ssl:
         raise KubeConfigError(
-            f"{place}: insecure-skip-tls-verify is set: remove it and give "
+            f"{source}: insecure-skip-tls-verify is set: remove it and give "
             "certificate-authority-data instead"
         )
     local = server.hostname in ("localhost", "127.0.0.1", "::1")
     if server.scheme != "https" and not local:
         raise KubeConfigError(
-            f"{place}: cluster.server: expected https://HOST, got {configuration.host!r}"
+            f"{source}: cluster.server: expected https://HOST, got {configuration.host!r}"
         )
 
 

@@ -1,8 +1,7 @@
-"""API objects -> the framework's Node, Pod and Resource, whatever the objects are like.
+"""API objects -> the framework's Node, Pod and Resource, also where an object can't be read.
 
-kubeobjects/ reads them. What cannot be read must neither end the watch nor be used: such a node
-takes no pods, such a pod says what is wrong in its `problem`, and a pod that needs such a claim
-or volume finds it missing.
+kubeobjects/ reads them. An object that can't be read must neither end the watch nor be used: such
+a node takes no pods, such a pod has a `problem`, and such a claim or volume is missing.
 """
 
 import logging
@@ -17,90 +16,96 @@ from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.parsing.fields import FieldError, valid_text
 
 Json = dict[str, Any]
-_MOST_SAID = 1000
-_DEMANDS = ("affinity", "topologySpreadConstraints", "volumes")
+_MAX_WARNINGS = 1000
+_CONSTRAINT_FIELDS = ("affinity", "topologySpreadConstraints", "volumes")
 _log = logging.getLogger(__name__)
 
 
 class Converter:
-    """Converts the objects of one cluster and says once of each what could not be read."""
+    """Converts the objects of one cluster and logs once for each what can't be read."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}
+        self._warned: dict[str, str] = {}
 
     def node(self, manifest: Json) -> Node | None:
-        """The node, closed to pods when it can't be read; None when not even its name can."""
+        """The node, unschedulable when it can't be read; None when its name can't be read."""
         name = _text(manifest, "metadata", "name")
         try:
             node = read_node(manifest)
         except FieldError as error:
-            self._say(f"node {name}", f"{error}; it takes no pods until that is mended")
+            self._warn_once(f"node {name}", f"{error}; it takes no pods until this is fixed")
             return Node(name=name, unschedulable=True, ready=False) if name else None
-        self._said.pop(f"node {name}", None)
+        self._warned.pop(f"node {name}", None)
         return node
 
     def pod(self, manifest: Json) -> Pod | None:
-        """The pod, with a `problem` when it can't be read; None when not even its name can."""
+        """The pod, with a `problem` when it can't be read; None when its name can't be read."""
         namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
         key = f"pod {namespace}/{name}"
         try:
             pod = read_pod(manifest)
         except FieldError as error:
-            known = _without_demands(manifest)
+            known = _read_without_constraints(manifest)
             if known is not None:
                 return replace(known, problem=str(error))
-            pod = _unreadable(manifest, str(error))
+            pod = _read_identity(manifest, str(error))
             if not pod.name:
-                self._say(key, f"{error}; left out")
+                self._warn_once(key, f"{error}; ignored")
                 return None
             if pod.node_name and not pod.finished:
-                self._say(key, f"{error}; what it takes of node {pod.node_name} is not counted")
+                self._warn_once(
+                    key, f"{error}; its requests on node {pod.node_name} are not counted"
+                )
             return pod
-        self._said.pop(key, None)
+        self._warned.pop(key, None)
         return pod
 
     def resource(self, kind: str, manifest: Json) -> Resource | None:
-        """What it is; None when it can't be read. kind: as in READERS."""
+        """The object of a kind in READERS; None when it can't be read."""
         namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
         key = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
         try:
             resource = READERS[kind](manifest, "")
         except FieldError as error:
-            self._say(key, f"{error}; left out")
+            self._warn_once(key, f"{error}; ignored")
             return None
-        self._said.pop(key, None)
+        self._warned.pop(key, None)
         return resource
 
     def unreadable(self, kind: str, error: ClusterError) -> tuple[Unreadable, ...]:
-        """What stands for a kind that may not be read: unknown ones; for one that the server
-        doesn't have: none."""
+        """The placeholders of a kind that can't be listed: none when the server does not have it,
+        else one that makes pods wait which depend on the kind."""
         if isinstance(error, NotFoundError):
-            self._say(f"there are no {kind}", f"the API server does not serve them: {error}")
+            self._warn_once(f"there are no {kind}", f"the API server does not serve them: {error}")
             return ()
-        self._say(f"may not read {kind}", f"{error}; pods that depend on them are not placed")
+        self._warn_once(
+            f"can't read {kind}", f"{error}; pods that depend on them are not scheduled"
+        )
         return (Unreadable(kind, str(error)),)
 
-    def _say(self, what: str, problem: str) -> None:
-        if self._said.get(what) != problem:
-            if len(self._said) >= _MOST_SAID:
-                self._said.clear()  # most of these objects are long gone
-            self._said[what] = problem
+    def _warn_once(self, what: str, problem: str) -> None:
+        if self._warned.get(what) != problem:
+            if len(self._warned) >= _MAX_WARNINGS:
+                self._warned.clear()  # most of these objects are gone
+            self._warned[what] = problem
             _log.warning("%s: %s", what, problem)
 
 
-def _without_demands(manifest: Json) -> Pod | None:
-    """The pod without what may be unreadable of its demands, so that what it takes counts."""
+def _read_without_constraints(manifest: Json) -> Pod | None:
+    """The pod without the fields that may be unreadable, so that its requests are counted."""
     spec = manifest.get("spec")
     if not isinstance(spec, dict):
         return None
     try:
-        return read_pod({**manifest, "spec": {k: v for k, v in spec.items() if k not in _DEMANDS}})
+        return read_pod(
+            {**manifest, "spec": {k: v for k, v in spec.items() if k not in _CONSTRAINT_FIELDS}}
+        )
     except FieldError:
         return None
 
 
-def _unreadable(manifest: Json, problem: str) -> Pod:
-    """What can be said of a pod without trusting anything in it to have the right type."""
+def _read_identity(manifest: Json, problem: str) -> Pod:
+    """The pod's identity and state, from a manifest in which any field may have a wrong type."""
     return Pod(
         namespace=_text(manifest, "metadata", "namespace"),
         name=_text(manifest, "metadata", "name"),

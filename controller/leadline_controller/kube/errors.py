@@ -1,6 +1,6 @@
-"""What can be wrong with the way to the API server, apart from the client library: its import
-takes longer than all else that a wrong command line or configuration file needs."""
+"""The error of a login, in a module of its own: a command that reports it need not import the
+client library."""
 
 
 class KubeConfigError(Exception):
-    """The way to the API server is not stated, or not safe; str() is one line for a person."""
+    """The kubeconfig or service account can't be used, or is not safe; str() is one line."""

@@ -1,4 +1,4 @@
-"""The Lease on the API server, by which two controllers agree on which of them acts."""
+"""The Lease on the API server, which the controllers compete for."""
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
@@ -12,42 +12,41 @@ from leadline_controller.framework.ports import (
     NotFoundError,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, Json
-from leadline_controller.kube.contact import Contact
+from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog
 
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _LEASE = f"{_LEASES}/{NAME}"
-_SILENCE_S = 15.0
+_SILENCE_S = 15.0  # longer than a Lease lasts
 
 
 class KubeLease:
-    """See core.ports.LeaseStore.
+    """See framework.ports.LeaseStore.
 
-    server: one of its own, so that neither a busy connection nor a Retry-After that was meant
-    for other requests holds up a renewal; it has to give up within seconds.
+    server: not shared, so that neither a busy connection nor the Retry-After of another request
+    delays a renewal. Its timeout must be a few seconds.
     """
 
-    def __init__(self, server: ApiServer, contact: Contact) -> None:
+    def __init__(self, server: ApiServer, reachability: ReachabilityLog) -> None:
         self._server = server
-        self._contact = contact
+        self._reachability = reachability
 
     async def read(self) -> LeaseRecord | None:
-        """The Lease; None when there is none yet. Raises ClusterError's kinds."""
+        """The Lease; None when there is none yet. Raises subclasses of ClusterError."""
         try:
             lease = await self._server.get(_LEASE)
         except NotFoundError:
-            self._contact.back(_LEASE)
+            self._reachability.succeeded(_LEASE)
             return None
         except ClusterError as error:
-            self._contact.lost(_LEASE, error)
+            self._reachability.failed(_LEASE, error)
             raise
-        self._contact.back(_LEASE)
+        self._reachability.succeeded(_LEASE)
         return _record(lease)
 
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
-        """Replace exactly `over`, or create the Lease. Raises LeaseChangedError and
-        ClusterError's kinds."""
+        """Replace exactly `over`, or create the Lease for None. Raises LeaseChangedError and
+        other subclasses of ClusterError."""
         body = _body(holder, duration_s, over)
         try:
             if over is None:
@@ -55,17 +54,17 @@ class KubeLease:
             else:
                 lease = await self._server.patch(_LEASE, body)
         except (ConflictError, NotFoundError) as error:
-            self._contact.back(_LEASE)
+            self._reachability.succeeded(_LEASE)
             raise LeaseChangedError(str(error)) from None
         except ClusterError as error:
-            self._contact.lost(_LEASE, error)
+            self._reachability.failed(_LEASE, error)
             raise
-        self._contact.back(_LEASE)
+        self._reachability.succeeded(_LEASE)
         return _record(lease)
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """Who holds it, now and after each write, until the connection ends or is silent for
-        longer than a Lease holds. Raises ClusterError's kinds."""
+        """The holder, now and after each write, until the connection ends or is silent for
+        longer than a Lease lasts. Raises subclasses of ClusterError."""
         query = {"watch": "1", "fieldSelector": f"metadata.name={NAME}"}
         async with self._server.stream(_LEASES, query, _SILENCE_S) as events:
             async for event in events:
@@ -85,7 +84,7 @@ def _body(holder: str, duration_s: int, over: LeaseRecord | None) -> Json:
         metadata = {"namespace": NAMESPACE, "name": NAME}
         spec["leaseTransitions"] = 0
     else:
-        # Makes the server refuse to merge this into anything but what was read.
+        # The server refuses the change if the Lease has another version by now.
         metadata = {"resourceVersion": over.version}
         spec["leaseTransitions"] = over.transitions + bool(holder and holder != over.holder)
     kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
@@ -93,17 +92,17 @@ def _body(holder: str, duration_s: int, over: LeaseRecord | None) -> Json:
 
 
 def _record(lease: Json) -> LeaseRecord:
-    """Raises UnavailableError for what is no Lease: a proxy's answer, say."""
+    """Raises UnavailableError when the answer is not a Lease but, say, a proxy's."""
     metadata, spec = lease.get("metadata"), lease.get("spec", {})
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if not isinstance(version, str) or not version or not isinstance(spec, dict):
-        raise UnavailableError(f"{_LEASE}: the answer is no Lease")
+        raise UnavailableError(f"{_LEASE}: the answer is not a Lease")
     return LeaseRecord(
         holder=_text(spec.get("holderIdentity")),
-        duration_s=_whole(spec.get("leaseDurationSeconds")),
+        duration_s=_integer(spec.get("leaseDurationSeconds")),
         acquired=_text(spec.get("acquireTime")),
         renewed=_text(spec.get("renewTime")),
-        transitions=_whole(spec.get("leaseTransitions")),
+        transitions=_integer(spec.get("leaseTransitions")),
         version=version,
     )
 
@@ -112,5 +111,5 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _whole(value: Any) -> int:
+def _integer(value: Any) -> int:
     return value if isinstance(value, int) else 0

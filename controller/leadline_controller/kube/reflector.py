@@ -1,157 +1,259 @@
-"""One kind of object on the API server: all of them, and every change from exactly there."""
+"""List and watch: the nodes, pods, namespaces and storage of an API server, and every change.
+
+Each kind has a Reflector with a watch of its own, which resumes from the last version when it
+ends. When the server no longer keeps the changes since then (410), all kinds are listed again,
+because the lists must describe the same state.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 from random import SystemRandom
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
     ClusterError,
     InvalidError,
+    NodeChanged,
+    NodeDeleted,
     NotFoundError,
+    PodChanged,
+    PodDeleted,
+    Relisted,
+    ResourceChanged,
+    ResourceDeleted,
 )
 from leadline_controller.framework.resources import Resource
-from leadline_controller.kube.backoff import Backoff
-from leadline_controller.kube.client import ApiServer, ExpiredError, Json, error_for
-from leadline_controller.kube.contact import Contact
+from leadline_controller.kube.client import (
+    ApiServer,
+    ExpiredError,
+    Json,
+    ReachabilityLog,
+    error_for,
+)
+from leadline_controller.kube.convert import Converter
 
-_WATCH_S = (240, 300)
-_PAGE = 500
+# The kinds besides nodes and pods. Pods that need none of them are scheduled without them.
+RESOURCES = {
+    "Namespace": "/api/v1/namespaces",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
+    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
+}
+# The server sends a bookmark about once a minute, so the peer of a silent connection is dead.
+_SILENCE_S = 150.0
+_WATCH_TIMEOUT_S = (240, 300)
+_PAGE_SIZE = 500
+_NOT_LISTED = ""
+_RANDOM = SystemRandom()
 _log = logging.getLogger(__name__)
-# A cluster without the kind says 404, which is what a pod that is gone gets as well.
-_REFUSALS = (InvalidError, NotFoundError)
-_NO_VERSION = ""
 T = TypeVar("T", bound=Node | Pod | Resource)
+
+
+async def watch_cluster(
+    server: ApiServer, silence_s: float = _SILENCE_S, reachability: ReachabilityLog | None = None
+) -> AsyncGenerator[ClusterChange, None]:
+    """All objects, then every change, for ever; see Cluster.watch. reachability: shared with all
+    users of the server, so that an outage is logged once."""
+    reachability, convert = reachability or ReachabilityLog(server.url), Converter()
+    reflect = partial(Reflector, server, reachability, silence_s)
+    nodes = reflect("/api/v1/nodes", convert.node, NodeChanged, lambda node: NodeDeleted(node.name))
+    pods = reflect("/api/v1/pods", convert.pod, PodChanged, PodDeleted)
+    others = [
+        reflect(
+            path,
+            partial(convert.resource, kind),
+            ResourceChanged,
+            ResourceDeleted,
+            partial(convert.unreadable, path.rpartition("/")[2]),
+        )
+        for kind, path in RESOURCES.items()
+    ]
+    reflectors: list[Reflector[Any]] = [nodes, pods, *others]
+    while True:
+        lists = [await reflector.list() for reflector in reflectors]
+        (all_nodes, _), (all_pods, _), *rest = lists
+        yield Relisted(all_nodes, all_pods, tuple(found for all_, _ in rest for found in all_))
+        changes: asyncio.Queue[ClusterChange | None] = asyncio.Queue()
+        watches = [
+            asyncio.create_task(_watch_until_relist(reflector, version, changes))
+            for reflector, (_, version) in zip(reflectors, lists, strict=True)
+        ]
+        try:
+            while (change := await changes.get()) is not None:
+                yield change
+        finally:
+            await _cancel(watches)
+
+
+async def _watch_until_relist(
+    reflector: "Reflector[Any]", version: str, changes: asyncio.Queue[ClusterChange | None]
+) -> None:
+    try:
+        await reflector.watch(version, changes.put_nowait)
+    finally:
+        changes.put_nowait(None)
+
+
+async def _cancel(watches: list[asyncio.Task[None]]) -> None:
+    """Cancel all, and raise an exception that ended one of them: a bug must not pass for a 410."""
+    for watch in watches:
+        watch.cancel()
+    for outcome in await asyncio.gather(*watches, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Reflector(Generic[T]):
-    """Lists and follows one kind.
+    """Lists and watches one kind.
 
-    read: an object as the core has it, None when it is to be left out. changed, gone: what to
-    tell of it. silence_s: a watch without a byte for so long is dead. stand_in: what there is
-    while they may not be read or the server has no such kind; None where nothing works without
-    them.
+    silence_s: a watch without a byte for this long is dead. read: converts a manifest; None when
+    the object is to be ignored. changed, deleted: make the change to report. placeholders: the
+    objects to report while the kind can't be read or the server does not have it; None for a
+    kind without which nothing works.
     """
 
     server: ApiServer
-    contact: Contact
+    reachability: ReachabilityLog
+    silence_s: float
     path: str
     read: Callable[[Json], T | None]
     changed: Callable[[T], ClusterChange]
-    gone: Callable[[T], ClusterChange]
-    silence_s: float
-    stand_in: Callable[[ClusterError], tuple[T, ...]] | None = None
+    deleted: Callable[[T], ClusterChange]
+    placeholders: Callable[[ClusterError], tuple[T, ...]] | None = None
 
     async def list(self) -> tuple[tuple[T, ...], str]:
-        """All objects, and the version that they are from. Asks until it gets them, or learns
-        that it may not."""
+        """All objects and their resource version. Retries until the server answers, or refuses
+        for good a kind that has placeholders."""
         backoff = Backoff()
         while True:
             try:
-                found = await self._list_once()
+                listed = await self._list_pages()
             except ExpiredError:
                 pass  # reading the pages took longer than the server keeps them
             except ClusterError as error:
-                if self.stand_in is not None and isinstance(error, _REFUSALS):
-                    return self.stand_in(error), _NO_VERSION
-                self.contact.lost(self.path, error)
+                # The server answers 404 for a kind that it does not have.
+                if self.placeholders and isinstance(error, InvalidError | NotFoundError):
+                    return self.placeholders(error), _NOT_LISTED
+                self.reachability.failed(self.path, error)
             else:
-                self.contact.back(self.path)
-                return found
+                self.reachability.succeeded(self.path)
+                return listed
             await asyncio.sleep(backoff.next_s())
 
-    async def follow(self, version: str, tell: Callable[[ClusterChange], None]) -> None:
-        """Tell of every change after `version`. Returns when all is to be listed again: the
-        server no longer has those changes or that kind, or what it refused it now has."""
-        if version == _NO_VERSION:
-            await self._until_allowed()
+    async def watch(self, version: str, report: Callable[[ClusterChange], None]) -> None:
+        """Report every change after `version`. Returns when all must be listed again: the server
+        no longer keeps these changes or serves the kind, or it serves what it refused before."""
+        if version == _NOT_LISTED:
+            await self._wait_until_readable()
             return
         backoff = Backoff()
-        refused: tuple[T, ...] = ()
+        placeholders: tuple[T, ...] = ()
         while True:
             query = {
                 "watch": "1",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": version,
-                # Spread, so that all the watches of a cluster are not renewed at once.
-                "timeoutSeconds": str(SystemRandom().randint(*_WATCH_S)),
+                # Random, so that the watches of a cluster are not all renewed at once.
+                "timeoutSeconds": str(_RANDOM.randint(*_WATCH_TIMEOUT_S)),
             }
             try:
                 async with self.server.stream(self.path, query, self.silence_s) as events:
-                    self.contact.back(self.path)
-                    for each in refused:
-                        tell(self.gone(each))
-                    refused = ()
+                    self.reachability.succeeded(self.path)
+                    for placeholder in placeholders:
+                        report(self.deleted(placeholder))
+                    placeholders = ()
                     async for event in events:
-                        version = self._take(event, tell) or version
+                        version = self._report(event, report) or version
                         backoff.reset()
             except ExpiredError as error:
                 _log.info("the cluster is listed again: %s", error)
                 return
             except ClusterError as error:
-                if await self._is_not_served(error):
+                if await self._is_no_longer_served(error):
                     return
-                refused = self._refused(error, refused, tell)
+                if self.placeholders is None or not isinstance(error, InvalidError):
+                    self.reachability.failed(self.path, error)
+                else:
+                    placeholders = placeholders or self._report_placeholders(error, report)
             await asyncio.sleep(backoff.next_s())
 
-    def _refused(
-        self, error: ClusterError, before: tuple[T, ...], tell: Callable[[ClusterChange], None]
+    def _report_placeholders(
+        self, error: ClusterError, report: Callable[[ClusterChange], None]
     ) -> tuple[T, ...]:
-        """A watch was refused. before: what stood in already. Returns what stands in now."""
-        if self.stand_in is None or not isinstance(error, InvalidError):
-            self.contact.lost(self.path, error)
-            return before
-        if before:
-            return before
-        stand_ins = self.stand_in(error)
-        for each in stand_ins:
-            tell(self.changed(each))
-        return stand_ins
+        placeholders = self.placeholders(error) if self.placeholders else ()
+        for placeholder in placeholders:
+            report(self.changed(placeholder))
+        return placeholders
 
-    async def _is_not_served(self, error: ClusterError) -> bool:
-        known = self.stand_in is not None and isinstance(error, NotFoundError)
-        return known and await self._is_refused(NotFoundError)
+    async def _is_no_longer_served(self, error: ClusterError) -> bool:
+        if self.placeholders is None or not isinstance(error, NotFoundError):
+            return False
+        return await self._list_fails_with(NotFoundError)
 
-    async def _until_allowed(self) -> None:
+    async def _wait_until_readable(self) -> None:
         backoff = Backoff(1.0, 60.0)
         while True:
             await asyncio.sleep(backoff.next_s())
-            # It was said that they can't be read.
-            if not await self._is_refused(ClusterError):
+            if not await self._list_fails_with(ClusterError):
                 return
 
-    async def _is_refused(self, how: type[ClusterError]) -> bool:
-        """Whether a list is refused so."""
+    async def _list_fails_with(self, kind: type[ClusterError]) -> bool:
         try:
             await self.server.get(self.path, limit="1")
         except ClusterError as error:
-            return isinstance(error, how)
+            return isinstance(error, kind)
         return False
 
-    async def _list_once(self) -> tuple[tuple[T, ...], str]:
+    async def _list_pages(self) -> tuple[tuple[T, ...], str]:
         found: list[T] = []
-        query = {"limit": str(_PAGE)}
+        query = {"limit": str(_PAGE_SIZE)}
         while True:
             page = await self.server.get(self.path, **query)
             for manifest in page.get("items") or ():
-                if (thing := self.read(manifest)) is not None:
-                    found.append(thing)
+                if (known := self.read(manifest)) is not None:
+                    found.append(known)
             metadata = page.get("metadata", {})
             if not metadata.get("continue"):
                 return tuple(found), str(metadata.get("resourceVersion", ""))
             query["continue"] = metadata["continue"]
 
-    def _take(self, event: Json, tell: Callable[[ClusterChange], None]) -> str:
-        """Tell of one event. Returns its version. Raises ClusterError for an ERROR event."""
-        thing: Json = event.get("object") or {}
-        metadata = thing.get("metadata") or {}
+    def _report(self, event: Json, report: Callable[[ClusterChange], None]) -> str:
+        """Report the change of an event. Returns its version. Raises the ClusterError of an ERROR
+        event."""
+        manifest: Json = event.get("object") or {}
+        metadata = manifest.get("metadata") or {}
         if event.get("type") == "ERROR":
-            raise error_for(int(thing.get("code") or 500), str(thing.get("message", "")))
-        if event.get("type") != "BOOKMARK" and (known := self.read(thing)) is not None:
-            tell((self.gone if event.get("type") == "DELETED" else self.changed)(known))
+            raise error_for(int(manifest.get("code") or 500), str(manifest.get("message", "")))
+        if event.get("type") != "BOOKMARK" and (known := self.read(manifest)) is not None:
+            report((self.deleted if event.get("type") == "DELETED" else self.changed)(known))
         return str(metadata.get("resourceVersion", ""))
+
+
+class Backoff:
+    """Waits that double from `first_s` to `longest_s`, each with a jitter of half its length, so
+    that controllers that lost the server together don't return together."""
+
+    def __init__(self, first_s: float = 0.2, longest_s: float = 10.0) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._ceiling_s = first_s
+
+    def next_s(self) -> float:
+        """Seconds to wait before the next attempt."""
+        ceiling_s = self._ceiling_s
+        self._ceiling_s = min(2 * ceiling_s, self._longest_s)
+        return ceiling_s * _RANDOM.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """Start again from `first_s`, after a success."""
+        self._ceiling_s = self._first_s

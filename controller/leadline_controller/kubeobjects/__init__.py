@@ -1,4 +1,4 @@
-"""Kubernetes manifests as JSON-like data -> the framework's model.
+"""Kubernetes manifests, as decoded JSON or YAML -> the framework's model.
 
 Requests to an API server belong in kube/.
 """

@@ -1,11 +1,10 @@
-"""What a pod asks for and may take at most, worked out of its manifest as Kubernetes does.
+"""A pod's effective resource requests and limits, computed as Kubernetes does.
 
-The rules that are easy to miss stand here: init containers count at their peak while
-sidecars add, overhead, pod-level resources, and pods in the middle of a resize.
+Init containers count at their peak while sidecars add up; overhead, pod-level resources and
+pods in the middle of a resize count as well.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, parse_quantity
@@ -24,77 +23,86 @@ def read_amounts(amounts: Fields) -> dict[str, int]:
         try:
             found[name] = parse_quantity(str(value), per_unit=1000 if name == CPU else 1)
         except ValueError as error:  # a QuantityError, or a number too long to print
-            told = error if isinstance(error, QuantityError) else "far too large"
-            raise FieldError(f"{amounts.at(name)}: {told}") from None
+            reason = error if isinstance(error, QuantityError) else "far too large"
+            raise FieldError(f"{amounts.at(name)}: {reason}") from None
         if found[name] < 0:
             raise amounts.error(name, "a quantity of 0 or more")
     return found
 
 
 def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
-    """The pod's effective request: its containers and sidecars together, or the peak while
-    an init container runs beside the sidecars started before it; pod-level requests in
-    their place where there are some; plus overhead."""
-    running = _running(status)
-    infeasible = _is_infeasible(status)
+    """The pod's effective request, in base units.
 
-    def asked(container: Fields) -> Amounts:
-        return _charged(_requests(container), running.get(container.text("name", "")), infeasible)
+    This is the sum of its containers and sidecars or, where that is larger, the peak while an
+    init container runs beside the sidecars started before it. Pod-level requests replace both.
+    Overhead is added.
+    """
+    conditions = (c for c in status.objects("conditions") if c.text("type") == "PodResizePending")
+    infeasible = any(condition.text("reason", "") == "Infeasible" for condition in conditions)
+    allocated = {
+        container.text("name"): _allocated(container)
+        for kind in ("containerStatuses", "initContainerStatuses")
+        for container in status.objects(kind)
+    }
+
+    def charged(container: Fields) -> Amounts:
+        held = allocated.get(container.text("name", ""))
+        return _during_resize(_requests(container), held, infeasible)
 
     total: Amounts = Counter()
     for container in spec.objects("containers"):
-        _add(total, asked(container))
+        _add(total, charged(container))
     sidecars: Amounts = Counter()
     peak: Amounts = Counter()
     for container in spec.objects("initContainers"):
         # Sidecars only add up, so what a container does not name is at its peak at the end.
         if is_sidecar(container):
-            _add(sidecars, asked(container))
+            _add(sidecars, charged(container))
         else:
             for name, amount in _requests(container).items():
                 peak[name] = max(peak[name], amount + sidecars[name])
     total = (total + sidecars) | peak
-    shared = _pod_level(spec, total)
-    charged = _charged(shared, _in_force(status), infeasible)
-    total = Counter({**total, **{name: charged[name] for name in shared}})
-    return {name: min(amount, MAX_AMOUNT) for name, amount in (total + _overhead(spec)).items()}
+    pod_level = _pod_level_requests(spec, total)
+    in_force = _during_resize(pod_level, _allocated(status), infeasible)
+    total = Counter({**total, **{name: in_force[name] for name in pod_level}})
+    total += Counter(read_amounts(spec.object("overhead")))
+    return {name: min(amount, MAX_AMOUNT) for name, amount in total.items()}
 
 
 def pod_limits(spec: Fields) -> dict[str, int]:
-    """What the whole pod may take; a resource that some container does not limit has none."""
-    each = [read_amounts(c.object("resources").object("limits")) for c in _long_running(spec)]
-    shared = set(each[0]).intersection(*each) if each else set()
-    overhead = _overhead(spec)
-    summed = {name: sum(limits[name] for limits in each) + overhead[name] for name in shared}
+    """The pod's limits, in base units; a resource that some container does not limit has none."""
+    sidecars = [c for c in spec.objects("initContainers") if is_sidecar(c)]
+    each = [
+        read_amounts(container.object("resources").object("limits"))
+        for container in (*spec.objects("containers"), *sidecars)
+    ]
+    limited = set(each[0]).intersection(*each) if each else set()
+    overhead = Counter(read_amounts(spec.object("overhead")))
+    summed = {name: sum(limits[name] for limits in each) + overhead[name] for name in limited}
     return {**summed, **read_amounts(spec.object("resources").object("limits"))}
 
 
 def is_sidecar(container: Fields) -> bool:
-    """Whether an init container is one of those that run as long as the pod does."""
+    """Whether an init container runs as long as the pod does."""
     return container.text("restartPolicy", "") == "Always"
 
 
-def _long_running(spec: Fields) -> Iterator[Fields]:
-    yield from spec.objects("containers")
-    yield from (c for c in spec.objects("initContainers") if is_sidecar(c))
-
-
 def _add(total: Amounts, more: Amounts) -> None:
-    """As +=, in time for what is added and not for all that there is."""
+    """As +=, in time proportional to `more` alone."""
     for name, amount in more.items():
         total[name] += amount
 
 
 def _requests(container: Fields) -> Amounts:
-    """As the API server defaults it: who states only a limit asks for that much."""
+    """A container's requests; the API server uses its limits as defaults."""
     resources = container.object("resources")
     limits = read_amounts(resources.object("limits"))
     return Counter({**limits, **read_amounts(resources.object("requests"))})
 
 
-def _pod_level(spec: Fields, containers: Amounts) -> Amounts:
-    """Pod-level requests; where only a pod-level limit is stated, the containers' requests
-    stand, and without those the limit."""
+def _pod_level_requests(spec: Fields, containers: Amounts) -> Amounts:
+    """Pod-level requests. A pod-level limit is the default for a resource that no container
+    requests."""
     resources = spec.object("resources")
     limits = read_amounts(resources.object("limits"))
     found = {name: amount for name, amount in limits.items() if name not in containers}
@@ -102,36 +110,17 @@ def _pod_level(spec: Fields, containers: Amounts) -> Amounts:
     return Counter({k: amount for k, amount in found.items() if k.startswith(_POD_LEVEL)})
 
 
-def _overhead(spec: Fields) -> Amounts:
-    return Counter(read_amounts(spec.object("overhead")))
+def _during_resize(desired: Amounts, allocated: Amounts | None, infeasible: bool) -> Amounts:
+    """The larger of what is desired and what is allocated; an infeasible resize does not count."""
+    if allocated is None:
+        return desired
+    return allocated if infeasible else desired | allocated
 
 
-def _charged(asked: Amounts, held: Amounts | None, infeasible: bool) -> Amounts:
-    """A resize that is under way is charged the largest of what is asked for and what is held;
-    one that can't be is not charged."""
-    if held is None:
-        return asked
-    return held if infeasible else asked | held
-
-
-def _is_infeasible(status: Fields) -> bool:
-    pending = (c for c in status.objects("conditions") if c.text("type") == "PodResizePending")
-    return any(condition.text("reason", "") == "Infeasible" for condition in pending)
-
-
-def _running(status: Fields) -> dict[str, Amounts]:
-    """By container, what it holds; those of which the kubelet says nothing are left out."""
-    return {
-        container.text("name"): held
-        for kind in ("containerStatuses", "initContainerStatuses")
-        for container in status.objects(kind)
-        if (held := _in_force(container)) is not None
-    }
-
-
-def _in_force(status: Fields) -> Amounts | None:
-    """The larger of what the kubelet has set aside and what is in force; None: not said."""
+def _allocated(status: Fields) -> Amounts | None:
+    """The larger of what the kubelet has allocated and what is in force; None when the status of
+    the container or pod does not tell."""
     if not status.has("resources"):
         return None
-    held = Counter(read_amounts(status.object("allocatedResources")))
-    return held | Counter(read_amounts(status.object("resources").object("requests")))
+    allocated = Counter(read_amounts(status.object("allocatedResources")))
+    return allocated | Counter(read_amounts(status.object("resources").object("requests")))

@@ -1,4 +1,4 @@
-"""Reads a pod's `leadline.dev/` annotations, which anybody who may create pods can write."""
+"""Reads a pod's `leadline.dev/` annotations; anybody who may create pods can write them."""
 
 import json
 import math
@@ -15,8 +15,8 @@ _NUMBERS = {
     "response-time-ms": "response_time_ms",
     "qos-edge-ratio": "qos_edge_ratio",
 }
-_MAX_PROFILE = 4096
-_MAX_NUMBER = 1e12  # so that no sum or product of hints leaves the finite numbers
+_MAX_PROFILE_ENTRIES = 4096
+_MAX_NUMBER = 1e12  # sums and products of such numbers stay finite
 
 
 class AnnotationError(ValueError):
@@ -24,7 +24,7 @@ class AnnotationError(ValueError):
 
 
 def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
-    """The hints that the annotations give; unknown keys are left alone. Raises AnnotationError."""
+    """The values of known annotations; others are ignored. Raises AnnotationError."""
     found: dict[str, object] = {}
     for key, text in annotations.items():
         name = key.removeprefix(PREFIX)
@@ -36,12 +36,12 @@ def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
             found["profile_ms"] = _profile(key, text)
         elif name in _NUMBERS:
             found[_NUMBERS[name]] = _number(key, text)
-    hints = PodAnnotations(**found)  # type: ignore[arg-type]  # each value was made for its field above
-    if hints.qos_edge_ratio is not None and hints.qos_edge_ratio > 1:
+    read = PodAnnotations(**found)  # type: ignore[arg-type]  # each value has its field's type
+    if read.qos_edge_ratio is not None and read.qos_edge_ratio > 1:
         raise AnnotationError(
             f"annotation {PREFIX}qos-edge-ratio: expected a share between 0 and 1"
         )
-    return hints
+    return read
 
 
 def _number(key: str, text: object) -> float:
@@ -59,9 +59,9 @@ def _number(key: str, text: object) -> float:
 def _profile(key: str, text: str) -> dict[str, float]:
     try:
         profile = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, a number too long to read, nested too deep
+    except (ValueError, RecursionError):  # not JSON, a number with too many digits, nested too deep
         profile = None
-    if not isinstance(profile, dict) or len(profile) > _MAX_PROFILE:
+    if not isinstance(profile, dict) or len(profile) > _MAX_PROFILE_ENTRIES:
         raise AnnotationError(
             f"annotation {key}: expected a JSON object of node or class to milliseconds, "
             f"got {shown(text)}"

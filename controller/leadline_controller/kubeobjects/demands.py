@@ -1,6 +1,10 @@
-"""Reads what a pod's manifest demands of its neighbours and its volumes."""
+"""Reads the constraints in a pod's manifest: affinity, topology spread, volumes, node features.
 
-from collections.abc import Mapping
+Also their limits. Anybody who may create pods writes these lists, the API server accepts 1.5 MB of
+them, and each attempt to schedule the pod evaluates them all.
+"""
+
+from collections.abc import Iterator, Mapping
 
 from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
 from leadline_controller.framework.selectors import Requirement, Selector
@@ -9,7 +13,7 @@ from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _POLICIES = ("Honor", "Ignore")
-# Disks without a claim, and the field that tells one from another.
+# Kinds of disks without a claim, and the field that identifies a disk.
 _DISKS = {
     "gcePersistentDisk": "pdName",
     "awsElasticBlockStore": "volumeID",
@@ -19,15 +23,24 @@ _DISKS = {
     "iscsi": "iqn",
     "rbd": "image",
 }
-# The fields of a volume that is more than a folder.
-PERSISTENT = ("persistentVolumeClaim", "ephemeral", *_DISKS)
-# Kinds of volumes without a claim that no predicate is about.
-_FREE_VOLUMES = (
+_CLAIMS_AND_DISKS = ("persistentVolumeClaim", "ephemeral", *_DISKS)
+# Kinds of volumes without a claim that do not limit where the pod can run.
+_UNCONSTRAINED_VOLUMES = (
     *("configMap", "secret", "downwardAPI", "projected", "emptyDir", "hostPath", "image"),
     *("nfs", "csi", "cephfs", "glusterfs", "fc", "flexVolume", "flocker", "gitRepo", "quobyte"),
     *("scaleIO", "storageos", "photonPersistentDisk", "azureFile", "vsphereVolume"),
 )
-_MANY = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
+
+MAX_CONSTRAINTS = 500
+MAX_VALUES = 10_000
+MAX_VOLUMES = 100
+_LIMITED = {
+    MAX_CONSTRAINTS: (
+        "affinity terms, spread constraints, label expressions, tolerations and resources"
+    ),
+    MAX_VALUES: "labels, values in label expressions and ports",
+}
 
 
 def read_affinity(
@@ -39,7 +52,7 @@ def read_affinity(
 
 
 def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
-    """The spread constraints that are demands. Raises FieldError."""
+    """The spread constraints with DoNotSchedule. Raises FieldError."""
     found = []
     for constraint in spec.objects("topologySpreadConstraints"):
         action = constraint.text("whenUnsatisfiable", "DoNotSchedule")
@@ -51,13 +64,13 @@ def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstrai
 
 
 def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], str | None]:
-    """Claims, disks, and what is not modelled, as a sentence. Raises FieldError."""
+    """Claims, disks, and a sentence about a volume that is not supported. Raises FieldError."""
     claims: list[ClaimUse] = []
     disks: list[Disk] = []
-    unknown: str | None = None
+    unsupported: str | None = None
     for volume in spec.objects("volumes"):
         for source, value in volume.items():
-            if source == "name" or source in _FREE_VOLUMES or value is None:
+            if source == "name" or source in _UNCONSTRAINED_VOLUMES or value is None:
                 continue
             if source == "persistentVolumeClaim":
                 claims.append(ClaimUse(volume.object(source).name("claimName")))
@@ -66,12 +79,12 @@ def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], 
             elif source in _DISKS:
                 disks.append(_disk(source, volume.object(source)))
             else:
-                unknown = f"volumes of kind {source[:60]} are not supported"
-    return tuple(claims), tuple(disks), unknown
+                unsupported = f"volumes of kind {source[:60]} are not supported"
+    return tuple(claims), tuple(disks), unsupported
 
 
 def read_needed_features(spec: Fields) -> tuple[str, ...]:
-    """What the node's kubelet has to declare before it gets this pod (Kubernetes 1.36)."""
+    """The features that the node's kubelet must declare (Kubernetes 1.36)."""
     found = []
     rules = (
         rule
@@ -88,31 +101,31 @@ def read_needed_features(spec: Fields) -> tuple[str, ...]:
 
 def _affinity_term(term: Fields, namespace: str, labels: Mapping[str, str]) -> AffinityTerm:
     namespaces = frozenset(term.texts("namespaces"))
-    of_namespaces = read_selector(term, "namespaceSelector")
-    if not namespaces and of_namespaces is None:
+    namespace_selector = read_selector(term, "namespaceSelector")
+    if not namespaces and namespace_selector is None:
         namespaces = frozenset({namespace})
     return AffinityTerm(
         topology_key=_topology_key(term),
         selector=_with_label_keys(term, labels, ("matchLabelKeys", "mismatchLabelKeys")),
         namespaces=namespaces,
-        namespace_selector=of_namespaces,
+        namespace_selector=namespace_selector,
     )
 
 
 def _with_label_keys(
     term: Fields, labels: Mapping[str, str], fields: tuple[str, ...]
 ) -> Selector | None:
-    """The label selector with the pod's own values of these keys. The API server writes them
-    into the selector when a pod is made, and then they stay as they were."""
+    """The label selector, with the pod's own values of these keys. The API server adds them to
+    the selector when the pod is created."""
     selector = read_selector(term, "labelSelector")
     if selector is None:
         return None
-    there = {requirement.key for requirement in selector}
+    present = {requirement.key for requirement in selector}
     own = [
         Requirement(key, "NotIn" if field == "mismatchLabelKeys" else "In", (labels[key],))
         for field in fields
         for key in term.texts(field)
-        if key in labels and key not in there
+        if key in labels and key not in present
     ]
     return (*selector, *own)
 
@@ -120,20 +133,20 @@ def _with_label_keys(
 def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
     selector = read_selector(constraint, "labelSelector")
     if selector is not None:
-        # Unlike those of affinities, these keys are looked up again at every decision.
+        # Unlike those of affinity terms, these values are looked up at every decision.
         keys = [key for key in constraint.texts("matchLabelKeys") if key in labels]
         selector = (*selector, *(Requirement(key, "In", (labels[key],)) for key in keys))
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if constraint.has(name) and constraint.raw(name) not in _POLICIES:
             raise constraint.error(name, "Honor or Ignore")
-    max_skew = constraint.integer("maxSkew", 1, _MANY)
+    max_skew = constraint.integer("maxSkew", 1, _MAX_INT32)
     if max_skew is None:
         raise constraint.error("maxSkew", "a whole number")
     return SpreadConstraint(
         topology_key=_topology_key(constraint),
         max_skew=max_skew,
         selector=selector,
-        min_domains=constraint.integer("minDomains", 1, _MANY) or 1,
+        min_domains=constraint.integer("minDomains", 1, _MAX_INT32) or 1,
         honor_affinity=constraint.text("nodeAffinityPolicy", "Honor") == "Honor",
         honor_taints=constraint.text("nodeTaintsPolicy", "Ignore") == "Honor",
     )
@@ -151,3 +164,77 @@ def _disk(kind: str, source: Fields) -> Disk:
     if kind == "rbd":
         name = f"{source.text('pool', 'rbd')}/{name}"
     return Disk(kind, name, monitors, source.flag("readOnly", default=False))
+
+
+def find_excess(metadata: Fields, spec: Fields) -> str | None:
+    """A sentence about the limit that the pod's constraints exceed, if any. Stops counting there.
+    Raises FieldError."""
+    totals = dict.fromkeys(_LIMITED, 0)
+    for limit, count in _counts(metadata, spec):
+        totals[limit] += count
+        if totals[limit] > limit:
+            return f"the pod has more than {limit} {_LIMITED[limit]}, more than Leadline evaluates"
+    return None
+
+
+def find_excess_volumes(spec: Fields) -> str | None:
+    """The same for the pod's claims and disks. Raises FieldError."""
+    count = 0
+    for volume in spec.objects("volumes"):
+        count += any(volume.has(source) for source in _CLAIMS_AND_DISKS)
+        if count > MAX_VOLUMES:
+            most = f"the pod has more than {MAX_VOLUMES} claims and disks"
+            return f"{most}, more than Leadline evaluates"
+    return None
+
+
+def read_repelling_all(spec: Fields) -> tuple[AffinityTerm, ...]:
+    """Terms in place of the anti-affinity terms of a running pod that has too many to evaluate:
+    they repel all pods from the same topology domains. Raises FieldError."""
+    terms = spec.object("affinity").object("podAntiAffinity").objects(_REQUIRED)
+    keys = dict.fromkeys(term.text("topologyKey", "") for term in terms)
+    return tuple(AffinityTerm(key, (), frozenset(), ()) for key in keys)
+
+
+def _counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int]]:
+    """Pairs of a limit and how much a part of the pod adds to its count."""
+    yield MAX_VALUES, _length(metadata, "labels")
+    yield MAX_CONSTRAINTS, _length(spec, "nodeSelector") + _length(spec, "tolerations")
+    affinity = spec.object("affinity")
+    for term in affinity.object("nodeAffinity").object(_REQUIRED).objects("nodeSelectorTerms"):
+        yield MAX_CONSTRAINTS, 1
+        for kind in ("matchExpressions", "matchFields"):
+            yield from _counts_of_expressions(term, kind)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for term in affinity.object(kind).objects(_REQUIRED):
+            yield from _counts_of_term(term)
+    for constraint in spec.objects("topologySpreadConstraints"):
+        yield from _counts_of_term(constraint)
+    resources: set[str] = set()
+    for kind in ("containers", "initContainers"):
+        for container in spec.objects(kind):
+            yield MAX_VALUES, _length(container, "ports")
+            before = len(resources)
+            for amounts in ("requests", "limits"):
+                resources.update(dict(container.object("resources").object(amounts).items()))
+            yield MAX_CONSTRAINTS, len(resources) - before
+
+
+def _counts_of_term(term: Fields) -> Iterator[tuple[int, int]]:
+    keys = _length(term, "matchLabelKeys") + _length(term, "mismatchLabelKeys")
+    yield MAX_CONSTRAINTS, 1 + keys + _length(term, "namespaces")
+    for name in ("labelSelector", "namespaceSelector"):
+        selector = term.object(name)
+        yield MAX_CONSTRAINTS, _length(selector, "matchLabels")
+        yield from _counts_of_expressions(selector, "matchExpressions")
+
+
+def _counts_of_expressions(parent: Fields, name: str) -> Iterator[tuple[int, int]]:
+    for expression in parent.objects(name):
+        yield MAX_CONSTRAINTS, 1
+        yield MAX_VALUES, _length(expression, "values")
+
+
+def _length(parent: Fields, name: str) -> int:
+    value = parent.raw(name)
+    return len(value) if isinstance(value, list | dict) else 0

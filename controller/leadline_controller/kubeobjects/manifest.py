@@ -1,7 +1,7 @@
-"""Kubernetes objects as JSON -> the core's Node and Pod.
+"""Manifests of nodes and pods -> the framework's Node and Pod.
 
-One reader for API objects and for the manifests in snapshot files. What it meets and
-can't model becomes the pod's `problem`, so that the pod is refused and not guessed at.
+It reads API objects and the manifests in snapshot files. A field that is not supported becomes
+the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,6 @@ from leadline_controller.framework.model import (
     Taint,
     Toleration,
 )
-from leadline_controller.framework.selectors import Terms
 from leadline_controller.kubeobjects.amounts import (
     is_sidecar,
     pod_limits,
@@ -26,19 +25,22 @@ from leadline_controller.kubeobjects.amounts import (
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.demands import (
+    find_excess,
+    find_excess_volumes,
     read_affinity,
     read_needed_features,
+    read_repelling_all,
     read_spread,
     read_volumes,
 )
-from leadline_controller.kubeobjects.limits import excess, excess_volumes, read_aversions
 from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _IP_ADDRESSES = ("InternalIP", "ExternalIP")
-# Demands that only a scheduler that knows more than the filters do can meet.
-_NOT_MODELLED = ("resourceClaims", "schedulingGroup", "workloadRef")
+# Fields of a pod's spec that the filters do not support.
+_UNSUPPORTED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
 
 def read_taints(parent: Fields) -> tuple[Taint, ...]:
@@ -73,29 +75,34 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
 
 
 def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
-    """A v1 Pod. Raises FieldError when the API server would not have taken it; annotations
-    that can't be read and demands that are not modelled are said in the pod's `problem`."""
+    """A v1 Pod. Raises FieldError when the API server would not accept it. Unreadable annotations
+    and unsupported fields become the pod's `problem`."""
     pod = Fields(manifest, path)
     metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
-    hints, problem = _read_hints(metadata)
-    containers = list(spec.objects("containers"))
-    too_much, too_many_volumes = excess(metadata, spec), excess_volumes(spec)
-    # It is placed nowhere, so what it demands and takes need not be known.
-    is_left_out = bool(too_much or too_many_volumes) and not spec.text("nodeName", "")
-    claims, disks, unknown_volume = ((), (), None) if is_left_out else read_volumes(spec)
+    labels = metadata.text_map("labels")
+    hints, problem = PodAnnotations(), None
+    try:
+        hints = read_annotations(metadata.text_map("annotations"))
+    except AnnotationError as error:
+        problem = str(error)
+    excess, excess_volumes = find_excess(metadata, spec), find_excess_volumes(spec)
+    # It will not be scheduled, so its constraints and requests are not needed.
+    is_rejected = bool(excess or excess_volumes) and not spec.text("nodeName", "")
+    claims, disks, unsupported_volume = ((), (), None) if is_rejected else read_volumes(spec)
+    unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
     return Pod(
         namespace=metadata.name("namespace", "default"),
         name=metadata.name("name"),
         uid=metadata.name("uid", ""),
-        requests={PODS: 1} if is_left_out else {**pod_requests(spec, status), PODS: 1},
-        limits={} if is_left_out else pod_limits(spec),
-        host_ports=() if is_left_out else tuple(_host_ports(spec)),
+        requests={PODS: 1} if is_rejected else {**pod_requests(spec, status), PODS: 1},
+        limits={} if is_rejected else pod_limits(spec),
+        host_ports=() if is_rejected else tuple(_host_ports(spec)),
         claims=claims,
         disks=disks,
         features=read_needed_features(spec),
-        images=tuple(c.text("image", "") for c in containers),
+        images=tuple(c.text("image", "") for c in spec.objects("containers")),
         hints=hints,
-        labels=metadata.text_map("labels"),
+        labels=labels,
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         preempts=spec.text("preemptionPolicy", "") != "Never",
@@ -103,8 +110,12 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
-        problem=problem or unknown_volume or too_much or too_many_volumes or _not_modelled(spec),
-        **(_demands(metadata, spec) if too_much is None else _demands_too_large(spec)),
+        problem=problem
+        or unsupported_volume
+        or excess
+        or excess_volumes
+        or next(unsupported, None),
+        **(_constraints(metadata, spec, labels) if excess is None else _excessive(spec)),
     )
 
 
@@ -116,23 +127,34 @@ def _addresses(status: Fields) -> Iterator[str]:
                 yield str(address)
 
 
-def _demands(metadata: Fields, spec: Fields) -> dict[str, Any]:
-    """The fields of a Pod that say which nodes and neighbours it wants."""
-    namespace, labels = metadata.name("namespace", "default"), metadata.text_map("labels")
+def _constraints(metadata: Fields, spec: Fields, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a Pod that constrain its node and its neighbours."""
+    namespace = metadata.name("namespace", "default")
+    affinity = spec.object("affinity").object("nodeAffinity")
     return {
         "node_selector": spec.text_map("nodeSelector"),
-        "required_affinity": _required_affinity(spec),
-        "tolerations": tuple(_toleration(t) for t in spec.objects("tolerations")),
+        "required_affinity": (
+            read_terms(affinity.object(_REQUIRED)) if affinity.has(_REQUIRED) else None
+        ),
+        "tolerations": tuple(
+            Toleration(
+                key=toleration.text("key", ""),
+                operator=toleration.text("operator", "") or "Equal",
+                value=toleration.text("value", ""),
+                effect=toleration.text("effect", ""),
+            )
+            for toleration in spec.objects("tolerations")
+        ),
         "affinity": read_affinity(spec, "podAffinity", namespace, labels),
         "anti_affinity": read_affinity(spec, "podAntiAffinity", namespace, labels),
         "spread": read_spread(spec, labels),
     }
 
 
-def _demands_too_large(spec: Fields) -> dict[str, Any]:
-    """The same where there are too many. The pod is placed nowhere; one that is on a node keeps
-    all others out of its domains, as which of them it minds would take too long to find out."""
-    return {"anti_affinity": read_aversions(spec)} if spec.text("nodeName", "") else {}
+def _excessive(spec: Fields) -> dict[str, Any]:
+    """The same for a pod with too many constraints. It is not scheduled; one that already runs
+    repels all pods, because finding out which ones would take too long."""
+    return {"anti_affinity": read_repelling_all(spec)} if spec.text("nodeName", "") else {}
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:
@@ -141,22 +163,6 @@ def _label_number(labels: Mapping[str, str], name: str) -> float | None:
     except (KeyError, ValueError):
         return None
     return value if 0 <= value < float("inf") else None
-
-
-def _read_hints(metadata: Fields) -> tuple[PodAnnotations, str | None]:
-    try:
-        return read_annotations(metadata.text_map("annotations")), None
-    except AnnotationError as error:
-        return PodAnnotations(), str(error)
-
-
-def _toleration(toleration: Fields) -> Toleration:
-    return Toleration(
-        key=toleration.text("key", ""),
-        operator=toleration.text("operator", "") or "Equal",
-        value=toleration.text("value", ""),
-        effect=toleration.text("effect", ""),
-    )
 
 
 def _host_ports(spec: Fields) -> Iterable[HostPort]:
@@ -172,15 +178,3 @@ def _host_ports(spec: Fields) -> Iterable[HostPort]:
                 if number:
                     ip = port.text("hostIP", "") or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
                     yield HostPort(ip, port.text("protocol", "") or "TCP", number)
-
-
-def _required_affinity(spec: Fields) -> Terms | None:
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = spec.object("affinity").object("nodeAffinity")
-    return read_terms(affinity.object(required)) if affinity.has(required) else None
-
-
-def _not_modelled(spec: Fields) -> str | None:
-    """What this pod demands that the filters don't know, as one sentence."""
-    demanded = next((name for name in _NOT_MODELLED if spec.raw(name)), None)
-    return f"{demanded} is not supported" if demanded else None

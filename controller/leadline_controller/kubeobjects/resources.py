@@ -1,6 +1,6 @@
-"""Kubernetes objects as JSON -> the core's namespaces and storage; see framework/resources.py.
+"""Manifests of namespaces and storage -> the classes of framework/resources.py.
 
-Every reader raises FieldError where an object is not as the API server would have it.
+Every reader raises FieldError for a manifest that the API server would not accept.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,9 +28,9 @@ from leadline_controller.parsing.fields import FieldError, Fields
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _BOUND = "pv.kubernetes.io/bind-completed"
-_MOST = 2**31 - 1
-# Fields of a PersistentVolume's spec that are not its source.
-_NO_SOURCE = (
+_MAX_INT32 = 2**31 - 1
+# The fields of a PersistentVolume's spec other than its source.
+_NOT_A_SOURCE = (
     *("capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "volumeMode"),
     *("storageClassName", "mountOptions", "nodeAffinity", "volumeAttributesClassName"),
 )
@@ -38,7 +38,7 @@ Manifest = Mapping[str, Any]
 
 
 def read_namespace(manifest: Manifest, path: str = "namespace") -> NamespaceLabels:
-    """A v1 Namespace, with the label that every API server gives it."""
+    """A v1 Namespace, with the name label that every API server adds."""
     metadata = Fields(manifest, path).object("metadata")
     name = metadata.name("name")
     return NamespaceLabels(
@@ -81,7 +81,9 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
     )
     csi, claim = spec.object("csi"), spec.object("claimRef")
     affinity = spec.object("nodeAffinity")
-    sources = [name for name, value in spec.items() if name not in _NO_SOURCE and value is not None]
+    sources = [
+        name for name, value in spec.items() if name not in _NOT_A_SOURCE and value is not None
+    ]
     return Volume(
         name=metadata.name("name"),
         class_name=metadata.text_map("annotations").get(_CLASS, spec.text("storageClassName", "")),
@@ -99,7 +101,7 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
         affinity=read_terms(affinity.object("required")) if affinity.has("required") else None,
         driver=csi.text("driver", ""),
         handle=csi.text("volumeHandle", ""),
-        kind=sources[0] if sources else "",
+        kind=next((name for name in sources if name not in _NOT_A_SOURCE), ""),
     )
 
 
@@ -119,11 +121,11 @@ def read_csi_node(manifest: Manifest, path: str = "csiNode") -> CsiNode:
     """A storage.k8s.io/v1 CSINode."""
     node = Fields(manifest, path)
     limits = {
-        driver.text("name"): driver.object("allocatable").integer("count", 0, _MOST)
+        driver.text("name"): driver.object("allocatable").integer("count", 0, _MAX_INT32)
         for driver in node.object("spec").objects("drivers")
     }
     name = node.object("metadata").name("name")
-    return CsiNode(name, {driver: most for driver, most in limits.items() if most is not None})
+    return CsiNode(name, {driver: count for driver, count in limits.items() if count is not None})
 
 
 def read_csi_driver(manifest: Manifest, path: str = "csiDriver") -> CsiDriver:
@@ -139,8 +141,9 @@ def read_storage_capacity(manifest: Manifest, path: str = "storageCapacity") -> 
     """A storage.k8s.io/v1 CSIStorageCapacity."""
     capacity = Fields(manifest, path)
     metadata = capacity.object("metadata")
-    name = "maximumVolumeSize" if capacity.has("maximumVolumeSize") else "capacity"
-    largest = _size(capacity, name)
+    largest = _size(
+        capacity, "maximumVolumeSize" if capacity.has("maximumVolumeSize") else "capacity"
+    )
     return StorageCapacity(
         key=f"{metadata.name('namespace', 'default')}/{metadata.name('name')}",
         class_name=capacity.text("storageClassName"),
@@ -161,7 +164,7 @@ def read_attachment(manifest: Manifest, path: str = "volumeAttachment") -> Attac
     )
 
 
-# The readers by the kind of object.
+# The readers by kind.
 READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
     "Namespace": read_namespace,
     "PersistentVolumeClaim": read_claim,
@@ -183,8 +186,8 @@ def _size(amounts: Fields, name: str) -> Fraction | None:
     try:
         return exact_quantity(str(value))
     except ValueError as error:  # a QuantityError, or a number too long to print
-        told = error if isinstance(error, QuantityError) else "far too large"
-        raise FieldError(f"{amounts.at(name)}: {told}") from None
+        reason = error if isinstance(error, QuantityError) else "far too large"
+        raise FieldError(f"{amounts.at(name)}: {reason}") from None
 
 
 def _mode(spec: Fields) -> Mode:

@@ -1,27 +1,30 @@
 """Reads label selectors and node selector terms from manifests."""
 
 from leadline_controller.framework.selectors import Requirement, Selector, Terms
-from leadline_controller.parsing.fields import Fields
+from leadline_controller.parsing.fields import FieldError, Fields
 
-_OF_LABELS = ("In", "NotIn", "Exists", "DoesNotExist")
-_OF_NODES = (*_OF_LABELS, "Gt", "Lt")
+_LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_NODE_OPERATORS = (*_LABEL_OPERATORS, "Gt", "Lt")
 
 
 def read_selector(parent: Fields, name: str) -> Selector | None:
-    """A label selector; None where there is none, which selects nothing. Raises FieldError."""
+    """A label selector; None when it is missing and selects nothing. Raises FieldError."""
     if not parent.has(name):
         return None
     selector = parent.object(name)
     found = [Requirement(k, "In", (v,)) for k, v in selector.text_map("matchLabels").items()]
     for expression in selector.objects("matchExpressions"):
         operator = expression.text("operator")
-        if operator not in _OF_LABELS:
-            raise expression.error("operator", f"one of {', '.join(_OF_LABELS)}")
+        if operator not in _LABEL_OPERATORS:
+            raise expression.error("operator", f"one of {', '.join(_LABEL_OPERATORS)}")
         found.append(Requirement(expression.text("key"), operator, expression.texts("values")))
     for requirement in found:
         if not requirement.is_well_formed():
-            shown = f"{requirement.key} {requirement.operator} {list(requirement.values)}"
-            raise parent.error(name, f"a label selector; {shown[:80]} is none")
+            invalid = f"{requirement.key} {requirement.operator} {list(requirement.values)}"
+            raise FieldError(
+                f"{parent.at(name)}: expected a label selector, "
+                f"got the invalid requirement {invalid[:80]}"
+            )
     return tuple(found)
 
 
@@ -39,8 +42,8 @@ def read_terms(selector: Fields) -> Terms:
 
 def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
     key, operator = expression.text("key"), expression.text("operator")
-    if operator not in _OF_NODES:
-        raise expression.error("operator", f"one of {', '.join(_OF_NODES)}")
+    if operator not in _NODE_OPERATORS:
+        raise expression.error("operator", f"one of {', '.join(_NODE_OPERATORS)}")
     if on_name and key != "metadata.name":
         raise expression.error("key", "metadata.name, the only field there is")
     return Requirement(key, operator, expression.texts("values"), on_name)

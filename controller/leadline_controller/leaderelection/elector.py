@@ -1,4 +1,4 @@
-"""Takes the Lease, renews it, and gives it back: the loop around the rules of an election."""
+"""The loop of leader election: acquires the Lease, renews it and releases it."""
 
 import asyncio
 import logging
@@ -13,14 +13,14 @@ from leadline_controller.leaderelection.lease import LeaseTiming, ObservedLease
 log = logging.getLogger(__name__)
 
 _RANDOM = SystemRandom()
-_LEAST_PAUSE_S = 0.1
+_MIN_PAUSE_S = 0.1
 
 
 class LeaderElector:
     """One candidate. It leads only while `run` runs.
 
-    identity: as nobody else has it, also not an earlier process of ours. clock: one that goes on
-    while the machine sleeps. beat: called each time that it has looked after the Lease.
+    identity: unique, also among earlier processes of this machine. clock: one that goes on while
+    the machine sleeps. beat: called after each attempt to acquire or renew the Lease.
     """
 
     def __init__(
@@ -38,19 +38,19 @@ class LeaderElector:
         self._timing = timing or LeaseTiming()
         self._observed = ObservedLease(identity, self._timing)
         self._renewed = asyncio.Event()
-        self._written = asyncio.Event()
-        self._told: str | None = None
+        self._changed = asyncio.Event()
+        self._logged: str | None = None
 
     def leads(self) -> bool:
-        """Whether this controller may begin something now."""
+        """Whether this controller may start an action now."""
         return self._observed.leads(self._clock.now_s())
 
     def left_s(self) -> float:
-        """Seconds within which what is asked for must have taken effect."""
+        """Seconds within which the leader's requests must take effect."""
         return self._observed.left_s(self._clock.now_s())
 
     def holder(self) -> str:
-        """Who holds the Lease, as last seen."""
+        """The holder of the Lease, as last seen; empty when there is none."""
         return self._observed.record.holder if self._observed.record else ""
 
     async def wait(self) -> None:
@@ -60,43 +60,43 @@ class LeaderElector:
             await self._renewed.wait()
 
     async def run(self) -> None:
-        """Stand for election until cancelled, and then give the Lease back."""
+        """Compete for the Lease until cancelled, then release it."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._stand())
+                group.create_task(self._renew_loop())
                 group.create_task(self._follow())
         finally:
             await self._release()
 
-    async def _stand(self) -> None:
+    async def _renew_loop(self) -> None:
         while True:
             try:
-                await self._try()
+                await self._try_acquire_or_renew()
             except ClusterError as error:
-                log.debug("the Lease: %s", error)  # the store says what a person must know
-            self._tell()
+                log.debug("the Lease: %s", error)  # the store logs it for the operator
+            self._log_leader()
             self._beat()
             await self._pause(self._observed.pause_s(self._clock.now_s(), _RANDOM.random()))
 
     async def _follow(self) -> None:
-        """Have the Lease looked at as soon as another wrote it. What is told may be past, so it
-        is only a reason to look: a leader looks by renewing, which fails if it lost the Lease."""
+        """End the pause as soon as another controller wrote the Lease. The news may be old, so it
+        only triggers the next attempt: a renewal, which fails if the leader lost the Lease."""
         while True:
             try:
                 async with aclosing(self._store.follow()) as holders:
                     async for holder in holders:
                         if holder != self._identity:
-                            self._written.set()
+                            self._changed.set()
             except ClusterError as error:
                 log.debug("the Lease: %s", error)
             await self._clock.sleep(self._timing.retry_s)
 
     async def _pause(self, pause_s: float) -> None:
-        """Wait so long, or until another wrote the Lease, however often that is."""
-        least_s = min(pause_s, _LEAST_PAUSE_S)
+        """Wait `pause_s`, or until another controller wrote the Lease, but not less than 0.1 s."""
+        least_s = min(pause_s, _MIN_PAUSE_S)
         await self._clock.sleep(least_s)
         waits: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._written.wait()),
+            asyncio.create_task(self._changed.wait()),
             asyncio.ensure_future(self._clock.sleep(pause_s - least_s)),
         ]
         try:
@@ -104,32 +104,29 @@ class LeaderElector:
         finally:
             for wait in waits:
                 wait.cancel()
-        self._written.clear()
+        self._changed.clear()
 
-    async def _try(self) -> None:
-        """Where another wrote meanwhile nothing more is begun, and it is looked at once more."""
+    async def _try_acquire_or_renew(self) -> None:
+        """Renew an own Lease without reading it; otherwise read it, and acquire it if it is free.
+        After a conflict the controller no longer leads, and tries once more."""
+        observed = self._observed
         for _ in range(2):
             try:
-                await self._look()
+                if self.holder() != self._identity:
+                    observed.observe(await self._store.read(), self._clock.now_s())
+                sent_s = self._clock.now_s()
+                if observed.may_acquire(sent_s):
+                    duration_s = self._timing.duration_s
+                    record = await self._store.write(self._identity, duration_s, observed.record)
+                    observed.renewed(record, sent_s)
+                    self._renewed.set()
             except LeaseChangedError:
-                self._observed.observe(None, self._clock.now_s())
+                observed.observe(None, self._clock.now_s())
             else:
                 return
 
-    async def _look(self) -> None:
-        """Renew what is ours without a look; else look, and take what is free."""
-        observed = self._observed
-        if not self._is_ours():
-            observed.observe(await self._store.read(), self._clock.now_s())
-        asked_s = self._clock.now_s()
-        if observed.may_write(asked_s):
-            duration_s = self._timing.duration_s
-            record = await self._store.write(self._identity, duration_s, observed.record)
-            observed.renewed(record, asked_s)
-            self._renewed.set()
-
     async def _release(self) -> None:
-        """So that another need not wait until it expires; when it fails, that is what happens."""
+        """Free the Lease, so that others need not wait until it expires; a failure is harmless."""
         record = self._observed.record
         self._observed.observe(None, self._clock.now_s())
         if record is None or record.holder != self._identity:
@@ -139,18 +136,15 @@ class LeaderElector:
         except ClusterError as error:
             log.debug("the Lease: %s", error)
 
-    def _is_ours(self) -> bool:
-        return self.holder() == self._identity
-
-    def _tell(self) -> None:
-        """Say who leads, once for each change."""
+    def _log_leader(self) -> None:
+        """Log who leads, once for each change."""
         leads, holder = self.leads(), self.holder()
         if leads:
-            say = f"leading as {self._identity}"
+            line = f"leading as {self._identity}"
         elif holder in ("", self._identity):
-            say = "standing by: the Lease could not be renewed"
+            line = "standing by: the Lease could not be renewed"
         else:
-            say = f"standing by: {holder} leads"
-        if say != self._told:
-            self._told = say
-            log.info("%s", say)
+            line = f"standing by: {holder} leads"
+        if line != self._logged:
+            self._logged = line
+            log.info("%s", line)

@@ -1,4 +1,4 @@
-"""Reads untrusted data: fields of JSON-like objects, TOML, YAML, addresses. Errors name the place.
+"""Parses untrusted data: JSON, YAML, TOML, their fields, IP addresses. Errors name the place.
 
-What the data means belongs to the room that asked for it.
+What the data means belongs to the room that reads it.
 """

@@ -1,4 +1,4 @@
-"""Reads IP addresses and networks that agents, manifests and settings name."""
+"""Parses the IP addresses and networks in telemetry, manifests and settings."""
 
 from functools import lru_cache
 from ipaddress import (
@@ -16,7 +16,7 @@ Network = IPv4Network | IPv6Network
 
 @lru_cache(8192)
 def read_unicast(text: str) -> Address | None:
-    """The address, if `text` is the literal of one that reaches a single machine."""
+    """The address, if `text` is a unicast IP address that any machine can use."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -24,9 +24,9 @@ def read_unicast(text: str) -> Address | None:
     if address.is_multicast or address.is_unspecified:
         return None
     if isinstance(address, IPv6Address):
-        # A scope names an interface of one machine; a mapped address hides an IPv4 address.
+        # A scope is an interface of one machine; a mapped address is an IPv4 address in disguise.
         return None if address.scope_id or address.ipv4_mapped else address
-    return None if address.is_reserved else address  # 240.0.0.0/4 with the broadcast address
+    return None if address.is_reserved else address  # 240.0.0.0/4, with the broadcast address
 
 
 def read_network(text: str) -> Network:

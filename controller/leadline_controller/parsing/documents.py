@@ -1,9 +1,8 @@
-"""Reads a YAML or JSON file that nobody vouches for into plain data, in time and memory in
-proportion to its length.
+"""Parses untrusted YAML and JSON into plain data, in time and memory proportional to its length.
 
-YAML is read as JSON's data: aliases (a few lines of them make gigabytes), tags and deep nesting
-are refused, duplicate names too. Dates, times and numbers to the base of 60 are text, and `<<` is
-an ordinary name.
+YAML is limited to JSON's data model. Aliases (a few lines of them can expand to gigabytes), tags,
+deep nesting and duplicate names are errors. Dates, times and base-60 numbers are strings, and
+`<<` is an ordinary name.
 """
 
 import json
@@ -18,13 +17,13 @@ from leadline_controller.parsing.fields import FieldError, shown
 
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_DEPTH = 64
-# Digits of a YAML number: int() takes quadratic time, and refuses more than 4,300 of them.
+# Of a YAML number: int() takes quadratic time, and rejects more than 4,300 digits.
 _MAX_DIGITS = 1000
 _TOO_LONG = re.compile(r"[0-9]{4301}")
-# libyaml compares each such line with all before it, before it reports the first of them.
+# libyaml compares each such line with all earlier ones before it reports the first.
 _TAG_DIRECTIVE = re.compile(r"(?:^|[\n\r\x85\u2028\u2029])%TAG")
 
-# The words and numbers of YAML 1.1, as kubectl reads them.
+# The words and numbers of YAML 1.1, as kubectl parses them.
 _WORDS: dict[str, object] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE"), True),
@@ -47,8 +46,8 @@ except ImportError:  # PyYAML built without libyaml
 
 
 def read_document(path: Path) -> object:
-    """The data in the file. Raises FieldError when it is unreadable, over MAX_BYTES, or
-    neither YAML nor JSON."""
+    """The data in the file. Raises FieldError when the file can't be read, is larger than
+    MAX_BYTES, or is neither YAML nor JSON."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -59,22 +58,26 @@ def read_document(path: Path) -> object:
     try:
         return parse_document(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise FieldError(f"expected UTF-8 text, byte {error.start} is none") from None
+        raise FieldError(f"expected UTF-8 text, byte {error.start} is not") from None
 
 
 def parse_document(text: str) -> object:
-    """The data in the text, JSON if it reads as JSON, else YAML. Raises FieldError."""
+    """The data in the text: JSON if it parses as JSON, else YAML. Raises FieldError."""
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+            return json.loads(
+                text, object_pairs_hook=_build_object, parse_constant=_reject_constant
+            )
         except json.JSONDecodeError:
-            pass  # YAML has braces too
+            pass  # it may be YAML's flow style
         except RecursionError:
             raise FieldError("nested too deep") from None
         except FieldError:
             raise
         except ValueError:
-            raise FieldError(f"{_place_of_number(text)}a number in this file is too long") from None
+            raise FieldError(
+                f"{_line_of_long_number(text)}a number in this file is too long"
+            ) from None
     if directive := _TAG_DIRECTIVE.search(text):
         line = len(text[: directive.end()].splitlines())
         raise FieldError(f"line {line}: tags (%TAG) are not supported")
@@ -89,12 +92,12 @@ def parse_document(text: str) -> object:
 
 
 class _Builder:
-    """Puts values where they belong, in the containers that are open."""
+    """Adds values to the innermost open container."""
 
     def __init__(self) -> None:
         self._document: list[Any] = []
         self._open: list[list[Any] | dict[Any, Any]] = [self._document]
-        # The name that awaits its value, one for each open container; empty where none does.
+        # For each open container: the name whose value comes next, or () when a name does.
         self._names: list[tuple[()] | tuple[Any]] = [()]
 
     @property
@@ -111,7 +114,7 @@ class _Builder:
         elif isinstance(value, list | dict):
             raise FieldError(f"line {line}: expected a name, got {shown(value)}")
         elif value in container:
-            raise FieldError(f"line {line}: {str(value)[:60]!r} comes twice")
+            raise FieldError(f"line {line}: duplicate name {str(value)[:60]!r}")
         else:
             self._names[-1] = (value,)
 
@@ -127,7 +130,7 @@ class _Builder:
 
 
 def _build(events: Iterable[Any]) -> object:
-    """What the events of one document make. Raises FieldError, and what the parser raises."""
+    """Build the data of one document. Raises FieldError and the parser's own errors."""
     builder, documents = _Builder(), 0
     for event in events:
         line = event.start_mark.line + 1
@@ -135,7 +138,9 @@ def _build(events: Iterable[Any]) -> object:
             raise FieldError(f"line {line}: tags (!) are not supported")
         match event:
             case yaml.ScalarEvent():
-                builder.put(_plain(event.value, line) if event.implicit[0] else event.value, line)
+                builder.put(
+                    _parse_plain(event.value, line) if event.implicit[0] else event.value, line
+                )
             case yaml.MappingStartEvent():
                 builder.begin({}, line)
             case yaml.SequenceStartEvent():
@@ -147,16 +152,16 @@ def _build(events: Iterable[Any]) -> object:
             case yaml.DocumentStartEvent():
                 documents += 1
                 if documents > 1:
-                    raise FieldError(f"line {line}: but found another document")
+                    raise FieldError(f"line {line}: expected one document, found another")
     return builder.document
 
 
-def _plain(text: str, line: int) -> object:
-    """What a scalar without quotes stands for."""
+def _parse_plain(text: str, line: int) -> object:
+    """The value of a scalar without quotes."""
     if text[:1] not in _MAY_BE_NUMBER:
         return _WORDS.get(text, text)
     if match := _INTEGER.fullmatch(text):
-        return _integer(match, line)
+        return _parse_integer(match, line)
     if _FLOAT.fullmatch(text):
         return float(text.replace("_", ""))
     if match := _SPECIAL.fullmatch(text):
@@ -164,7 +169,7 @@ def _plain(text: str, line: int) -> object:
     return _WORDS.get(text, text)
 
 
-def _integer(match: re.Match[str], line: int) -> int:
+def _parse_integer(match: re.Match[str], line: int) -> int:
     sign, *groups = match.groups()
     base, digits = next(
         (base, digits.replace("_", ""))
@@ -172,28 +177,28 @@ def _integer(match: re.Match[str], line: int) -> int:
         if digits is not None
     )
     if not digits:
-        raise FieldError(f"line {line}: {match[0][:60]!r} is no number")
+        raise FieldError(f"line {line}: {match[0][:60]!r} is not a number")
     if len(digits) > _MAX_DIGITS:
         raise FieldError(f"line {line}: a number of {len(digits)} digits is too long")
     return int(sign + digits, base)
 
 
-def _place_of_number(text: str) -> str:
-    """Where a JSON number that is too long most likely stands."""
+def _line_of_long_number(text: str) -> str:
+    """The likely line of the JSON number that is too long."""
     found = _TOO_LONG.search(text)
     return f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise FieldError(f"{name[:60]!r} comes twice in one object")
+                raise FieldError(f"duplicate name {name[:60]!r}")
             seen.add(name)
     return found
 
 
-def _refuse_constant(name: str) -> None:
-    raise FieldError(f"{name} is no number; leave out what is unknown")
+def _reject_constant(name: str) -> None:
+    raise FieldError(f"{name} is not a number; leave out unknown values")

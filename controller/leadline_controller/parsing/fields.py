@@ -1,11 +1,11 @@
-"""Reads untrusted, JSON-like data with errors that name the place."""
+"""Reads the fields of untrusted JSON-like data; errors name the field and what was found."""
 
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Half of a character. JSON and YAML can spell one; no encoding, database or protobuf takes it.
+# JSON and YAML can express a lone surrogate; no encoding, database or protobuf accepts it.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -15,16 +15,16 @@ def valid_text(text: str) -> str:
 
 
 class FieldError(ValueError):
-    """Data that is not as expected; str() is "place: what was expected, what was there"."""
+    """Invalid data; str() is "field: what was expected, what was found"."""
 
 
 class Fields:
-    """A JSON object and the path to it. Missing and null read as empty or None."""
+    """A JSON object and its path. A missing field and null read as empty or None."""
 
-    def __init__(self, data: object, path: str, inside: "Fields | None" = None) -> None:
-        """inside: the object that this one is in, at `path`; paths are put together only when
-        something is wrong, for every pod of a cluster goes through here again and again."""
-        self._name, self._inside = path, inside
+    def __init__(self, data: object, path: str, parent: "Fields | None" = None) -> None:
+        """parent: the object that has this one at `path`. Full paths are only built for errors,
+        because this is called for every object of every pod."""
+        self._name, self._parent = path, parent
         if type(data) is not dict and not isinstance(data, Mapping):
             raise FieldError(f"{self.path or 'file'}: expected an object, got {shown(data)}")
         for name in data:
@@ -38,34 +38,34 @@ class Fields:
 
     @property
     def path(self) -> str:
-        """Where it stands."""
-        return self._name if self._inside is None else self._inside.at(self._name)
+        """The full path, for error messages."""
+        return self._name if self._parent is None else self._parent.at(self._name)
 
     def at(self, name: str) -> str:
-        """The path of one field."""
+        """The full path of a field."""
         return f"{self.path}.{name}" if self.path else name
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Whether the field is present and not null."""
         return self._data.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """The field as it is."""
+        """The field without any check."""
         return self._data.get(name)
 
     def error(self, name: str, expected: str) -> FieldError:
-        """To be raised when a field is not as expected."""
+        """The error to raise for a field with an unexpected value."""
         return FieldError(f"{self.at(name)}: expected {expected}, got {shown(self.raw(name))}")
 
     def only(self, *names: str) -> None:
-        """Raise FieldError when there is a field that is none of these."""
+        """Raise FieldError if the object has any other field."""
         for name in self._data:
             if name not in names:
-                where = self.at(name[:_SHOWN])
+                where = self.at(name[:_MAX_SHOWN_CHARS])
                 raise FieldError(f"{where}: unknown field; known: {', '.join(names)}")
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A string; required when there is no default."""
+        """A string; required if there is no default."""
         value = self._data.get(name)
         if value is None and default is not None:
             return default
@@ -76,14 +76,14 @@ class Fields:
         return value
 
     def name(self, name: str, default: str | None = None) -> str:
-        """As `text`, for what Kubernetes calls a name or a uid: without control characters."""
+        """A Kubernetes name or uid: as `text`, without control characters."""
         value = self.text(name, default)
         if not value.isprintable():
             raise self.error(name, "a name without control characters")
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """true or false."""
+        """A boolean."""
         value = self._data.get(name)
         if value is None:
             return default
@@ -92,7 +92,7 @@ class Fields:
         return value
 
     def number(self, name: str, highest: float = math.inf) -> float | None:
-        """A finite number of 0 or more, or None when it is missing."""
+        """A finite number of 0 or more; None when it is missing."""
         value = self._data.get(name)
         if value is None:
             return None
@@ -108,7 +108,7 @@ class Fields:
         return number
 
     def integer(self, name: str, lowest: int, highest: int) -> int | None:
-        """A whole number in this range, or None when it is missing."""
+        """An integer in this range; None when it is missing."""
         value = self._data.get(name)
         if value is None:
             return None
@@ -122,7 +122,7 @@ class Fields:
         return Fields({} if value is None else value, name, self)
 
     def objects(self, name: str) -> Iterator["Fields"]:
-        """The objects of a list, none when it is missing."""
+        """The objects in a list; none when it is missing."""
         for i, value in enumerate(self._list(name)):
             yield Fields(value, f"{name}[{i}]", self)
 
@@ -154,7 +154,7 @@ class Fields:
         return value
 
 
-_SHOWN = 60
+_MAX_SHOWN_CHARS = 60
 _UNICODE = "valid Unicode text"
 
 
@@ -163,21 +163,21 @@ def _is_valid(text: str) -> bool:
 
 
 def quoted(value: object) -> str:
-    """As `shown`, with text as it would stand in code."""
-    return repr(value[:_SHOWN]) if isinstance(value, str) else shown(value)
+    """As `shown`, but a string without the word 'text'."""
+    return repr(value[:_MAX_SHOWN_CHARS]) if isinstance(value, str) else shown(value)
 
 
 def shown(value: object) -> str:
-    """A value in an error message: short, on one line, whatever it is."""
+    """Any value for an error message: short and on one line."""
     match value:
         case None:
             return "nothing"
         case bool():
             return "true" if value else "false"
         case str():
-            return f"text {value[:_SHOWN]!r}"
-        case int() if abs(value) >= 10**_SHOWN:
-            return "a huge number"  # Python refuses to print some of these
+            return f"text {value[:_MAX_SHOWN_CHARS]!r}"
+        case int() if abs(value) >= 10**_MAX_SHOWN_CHARS:
+            return "a huge number"  # Python can't print some of them
         case int() | float():
             return str(value)
         case list():
@@ -185,4 +185,4 @@ def shown(value: object) -> str:
         case Mapping():
             return "an object"
         case _:
-            return f"{type(value).__name__} {str(value)[:_SHOWN]!r}"
+            return f"{type(value).__name__} {str(value)[:_MAX_SHOWN_CHARS]!r}"

@@ -1,4 +1,4 @@
-"""Reads a TOML file that a person wrote, with one line for whatever is wrong with it."""
+"""Parses TOML; every error is one line."""
 
 import re
 import tomllib
@@ -6,8 +6,8 @@ from typing import Any
 
 from leadline_controller.parsing.fields import FieldError
 
-_MOST_TOLD = 200  # characters of what the parser says, which may quote the file
-# What int() refuses to read; Python's own message advises to change the interpreter.
+_MAX_ERROR_CHARS = 200  # the parser's message may quote the file
+# More digits than int() accepts; Python's own message advises to change the interpreter.
 _TOO_LONG = re.compile(r"[0-9][0-9_]{4299}")
 
 
@@ -16,7 +16,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FieldError(str(error)[:_MOST_TOLD]) from None
+        raise FieldError(str(error)[:_MAX_ERROR_CHARS]) from None
     except RecursionError:
         raise FieldError("nested too deep") from None
     except ValueError:

@@ -1,4 +1,4 @@
-"""A view over nodes as somebody else has just seen them."""
+"""A cluster view with the nodes that kube-scheduler sent."""
 
 import numpy as np
 from leadline_controller.cluster.given_nodes import view_over
@@ -20,14 +20,14 @@ def known(fleet: Fleet) -> ClusterView:
     return state.view(fleet.state, NOW_S)
 
 
-def test_nodes_that_say_nothing_new_leave_the_view_as_it_is() -> None:
+def test_unchanged_nodes_return_the_same_view() -> None:
     fleet = Fleet()
     view = known(fleet)
     assert view_over(view, {}, fleet.state, NOW_S) is view
     assert view_over(view, {"n2": node("n2")}, fleet.state, NOW_S) is view
 
 
-def test_what_is_new_takes_the_place_of_what_was_known_and_the_pods_stay() -> None:
+def test_given_nodes_replace_known_ones_and_the_pods_stay() -> None:
     fleet = Fleet("n1", "n2", "new")
     fleet.report("new", 12.5, at_s=NOW_S)
     fleet.rtt("new", "n1", 7.0, NOW_S)
@@ -42,7 +42,7 @@ def test_what_is_new_takes_the_place_of_what_was_known_and_the_pods_stay() -> No
     assert np.isnan(view.bandwidth_capacity_mbps()[0])
 
 
-def test_the_view_that_it_was_made_from_is_not_touched() -> None:
+def test_the_original_view_is_not_changed() -> None:
     fleet = Fleet()
     view = known(fleet)
     view_over(view, {"n2": node("n2", cores=9), "new": node("new")}, fleet.state, NOW_S)

@@ -1,4 +1,4 @@
-"""Namespaces and storage, with what was promised counted in until the cluster shows it."""
+"""Namespaces and storage, with the assumed volume plans."""
 
 from dataclasses import replace
 
@@ -61,64 +61,64 @@ def fits(state: ClusterState, wanted: Pod) -> list[bool]:
     return [bool(passes) for passes in volume_binding(seen(state), wanted).passes]
 
 
-def test_a_volume_that_was_promised_is_not_promised_again(state: ClusterState) -> None:
+def test_a_reserved_volume_is_not_reserved_again(state: ClusterState) -> None:
     assert fits(state, uses("d")) == [True, False]
     state.assume(uses("c"), "n0", TAKES)
     assert fits(state, uses("d")) == [False, False]
     assert seen(state).storage.volumes["v"].claim == "default/c"
 
 
-def test_a_promise_that_was_not_kept_is_forgotten(state: ClusterState) -> None:
+def test_a_failed_plan_is_forgotten(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
     state.forget(uses("c"))
     assert fits(state, uses("d")) == [True, False]
 
 
-def test_a_promise_goes_with_its_pod(state: ClusterState) -> None:
+def test_a_plan_is_forgotten_with_its_pod(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
     state.apply(PodDeleted(uses("c")))
     assert fits(state, uses("d")) == [True, False]
 
 
-def test_a_promise_outlives_the_binding_until_the_volume_shows_it(state: ClusterState) -> None:
+def test_a_plan_stays_assumed_until_the_watch_shows_the_volume(state: ClusterState) -> None:
     """The pod's watch may be ahead of the volumes' watch."""
     state.assume(uses("c"), "n0", TAKES)
     state.apply(PodChanged(replace(uses("c"), node_name="n0")))
     assert fits(state, uses("d")) == [False, False]
     state.apply(ResourceChanged(replace(FREE, claim="default/c", claim_uid="uid-c")))
     assert fits(state, uses("d")) == [False, False]
-    # Shown once, the promise is over: what the cluster shows then is what counts.
+    # After it was shown once, the plan is over and later changes count.
     state.apply(ResourceChanged(FREE))
     assert fits(state, uses("d")) == [True, False]
 
 
-def test_a_pod_that_somebody_else_bound_elsewhere_keeps_no_promise(state: ClusterState) -> None:
+def test_a_pod_that_was_bound_elsewhere_has_no_plan(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
     state.apply(PodChanged(replace(uses("c"), node_name="n1")))
     assert fits(state, uses("d")) == [True, False]
 
 
-def test_a_claim_that_was_promised_a_node_keeps_other_pods_there(state: ClusterState) -> None:
+def test_a_claim_with_an_assumed_node_keeps_other_pods_on_it(state: ClusterState) -> None:
     assert fits(state, uses("w")) == [True, True]
     state.assume(uses("w"), "n1", SELECTS)
     assert fits(state, uses("w")) == [False, True]
     assert seen(state).storage.claims["default/w"].selected_node == "n1"
 
 
-def test_what_the_cluster_shows_wins_over_a_promise(state: ClusterState) -> None:
+def test_what_the_cluster_shows_overrides_a_plan(state: ClusterState) -> None:
     state.assume(uses("w"), "n1", SELECTS)
     shown = claim("w", annotations={"volume.kubernetes.io/selected-node": "n0"})
     state.apply(ResourceChanged(shown))
     assert fits(state, uses("w")) == [True, False]
 
 
-def test_a_promise_survives_a_listing_that_does_not_show_it(state: ClusterState) -> None:
+def test_a_plan_survives_a_relist_that_does_not_show_it(state: ClusterState) -> None:
     state.assume(uses("c"), "n0", TAKES)
     state.apply(Relisted(NODES, (uses("c"), uses("d")), (STATIC, FREE, CLAIM, OTHER)))
     assert fits(state, uses("d")) == [False, False]
 
 
-def test_a_view_is_the_callers_to_keep(state: ClusterState) -> None:
+def test_a_view_does_not_change_later(state: ClusterState) -> None:
     before = seen(state)
     state.apply(ResourceDeleted(CLAIM))
     state.apply(ResourceChanged(NamespaceLabels("blue", {"team": "a"})))
@@ -128,7 +128,7 @@ def test_a_view_is_the_callers_to_keep(state: ClusterState) -> None:
     assert seen(state).namespaces.labels == {"blue": {"team": "a"}}
 
 
-def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterState) -> None:
+def test_namespaces_are_selected_by_their_current_labels(state: ClusterState) -> None:
     of_team_a = (Requirement("team", "In", ("a",)),)
     found = []
     for labels in ({"team": "a"}, {"team": "a"}, {"team": "b"}):
@@ -138,7 +138,7 @@ def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterSta
 
 
 @pytest.mark.parametrize(
-    ("resource", "news"),
+    ("resource", "expected"),
     [
         (replace(FREE, size_bytes=FREE.size_bytes * 2), ClusterEvent.VOLUMES),
         (replace(CLAIM, terminating=True), ClusterEvent.CLAIMS),
@@ -150,18 +150,18 @@ def test_namespaces_are_found_by_the_labels_that_they_have_now(state: ClusterSta
         (NamespaceLabels("blue", {}), ClusterEvent.NAMESPACES),
     ],
 )
-def test_what_is_new_when_something_beside_changes(
-    state: ClusterState, resource: Resource, news: ClusterEvent
+def test_events_of_a_changed_resource(
+    state: ClusterState, resource: Resource, expected: ClusterEvent
 ) -> None:
     for change in (ResourceChanged(resource), ResourceDeleted(resource)):
-        assert state.apply(change) == news
+        assert state.apply(change) == expected
         assert state.apply(change) == NOTHING
 
 
-def test_what_may_be_read_at_last_is_news_of_all_kinds(state: ClusterState) -> None:
+def test_a_kind_that_becomes_readable_is_an_event_of_all_kinds(state: ClusterState) -> None:
     hidden = Unreadable("StorageClass", "403")
     state.apply(ResourceChanged(hidden))
-    news = state.apply(ResourceDeleted(hidden))
+    events = state.apply(ResourceDeleted(hidden))
     for kind in (
         ClusterEvent.NAMESPACES,
         ClusterEvent.CLAIMS,
@@ -169,4 +169,4 @@ def test_what_may_be_read_at_last_is_news_of_all_kinds(state: ClusterState) -> N
         ClusterEvent.CLASSES,
         ClusterEvent.LIMITS,
     ):
-        assert news & kind
+        assert events & kind

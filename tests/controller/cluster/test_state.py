@@ -60,17 +60,17 @@ def cpu(state: ClusterState) -> list[int]:
     return [int(milli) for milli in seen(state).requested_of(CPU)]
 
 
-def test_nothing_is_listed_at_first() -> None:
+def test_the_state_is_empty_before_the_first_list() -> None:
     state = ClusterState()
     assert not state.listed
     assert len(state.table) == 0
     assert cpu(state) == []
 
 
-def test_pods_on_nodes_are_counted_pending_and_finished_ones_are_not() -> None:
+def test_only_running_pods_are_counted() -> None:
     state = cluster(
         pod("a", node_name="n1"),
-        pod("b", node_name="n2", terminating=True),  # it holds its room until it is gone
+        pod("b", node_name="n2", terminating=True),  # it uses its resources until it is deleted
         pod("c", node_name="n2", finished=True),
         pod("d"),
         pod("e", node_name="gone"),
@@ -93,14 +93,14 @@ def test_an_assumed_pod_counts_at_once_and_not_twice_when_the_watch_shows_it() -
     assert seen(state).placed_in_run.tolist() == [0, 1]
 
 
-def test_the_watch_is_right_about_where_a_pod_is() -> None:
+def test_the_watch_overrides_an_assumed_node() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n2")
     state.apply(PodChanged(replace(one, node_name="n1")))
     assert cpu(state) == [500, 0]
 
 
-def test_an_event_from_before_the_binding_does_not_undo_the_assumption() -> None:
+def test_a_change_from_before_the_binding_does_not_end_the_assumption() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n2")
     state.apply(PodChanged(replace(one, labels={"x": "y"})))
@@ -108,7 +108,7 @@ def test_an_event_from_before_the_binding_does_not_undo_the_assumption() -> None
     assert state.is_assumed(one.uid)
 
 
-def test_a_pod_that_changed_while_it_was_decided_on_is_counted_as_it_is_now() -> None:
+def test_a_pod_that_changed_during_the_decision_is_counted_with_its_new_requests() -> None:
     state = cluster(old := pod("a", cpu=500))
     state.apply(PodChanged(pod("a", cpu=700)))
     state.assume(old, "n1")
@@ -119,7 +119,7 @@ def test_a_pod_that_changed_while_it_was_decided_on_is_counted_as_it_is_now() ->
     assert cpu(state) == [0, 0]
 
 
-def test_a_failed_binding_gives_everything_back() -> None:
+def test_a_failed_binding_frees_what_the_pod_used() -> None:
     state = cluster(
         one := pod("a", mbps=0.3, host_ports=(HTTP,), more={GPU: 1}), pod("b", mbps=0.1)
     )
@@ -134,7 +134,7 @@ def test_a_failed_binding_gives_everything_back() -> None:
     assert view.host_ports == {}
 
 
-def test_a_binding_whose_answer_was_lost_is_not_undone() -> None:
+def test_a_binding_that_the_watch_showed_is_not_undone() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n1")
     state.apply(PodChanged(replace(one, node_name="n1")))
@@ -146,7 +146,7 @@ def test_a_binding_whose_answer_was_lost_is_not_undone() -> None:
     assert cpu(state) == [500, 0]
 
 
-def test_a_pod_that_is_gone_can_be_assumed_by_nobody() -> None:
+def test_a_deleted_pod_cannot_be_assumed() -> None:
     state = cluster(one := pod("a"))
     state.apply(PodDeleted(one))
     state.assume(one, "n1")
@@ -155,7 +155,7 @@ def test_a_pod_that_is_gone_can_be_assumed_by_nobody() -> None:
     assert list(state.pods()) == []
 
 
-def test_a_pod_that_goes_while_its_binding_is_under_way() -> None:
+def test_a_pod_that_is_deleted_during_its_binding_is_not_counted() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n1")
     assert state.apply(PodDeleted(one))
@@ -164,19 +164,19 @@ def test_a_pod_that_goes_while_its_binding_is_under_way() -> None:
     assert cpu(state) == [0, 0]
 
 
-def test_listed_anew_while_bindings_are_in_flight() -> None:
-    flying, landed, gone = pod("a"), pod("b"), pod("c")
-    state = cluster(flying, landed, gone)
-    for one in (flying, landed, gone):
+def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
+    pending, bound, deleted = pod("a"), pod("b"), pod("c")
+    state = cluster(pending, bound, deleted)
+    for one in (pending, bound, deleted):
         state.assume(one, "n1")
     nodes = (node("n1"), node("n2"))
-    assert state.apply(Relisted(nodes, (flying, replace(landed, node_name="n2"))))
+    assert state.apply(Relisted(nodes, (pending, replace(bound, node_name="n2"))))
     assert cpu(state) == [500, 500]
-    assert [state.is_assumed(x.uid) for x in (flying, landed, gone)] == [True, False, False]
+    assert [state.is_assumed(x.uid) for x in (pending, bound, deleted)] == [True, False, False]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "news"),
+    ("before", "after", "expected"),
     [
         (pod("a", node_name="n1"), pod("a", node_name="n1", finished=True), LEFT),
         (
@@ -211,15 +211,15 @@ def test_listed_anew_while_bindings_are_in_flight() -> None:
         (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
     ],
 )
-def test_what_is_new_when_a_pod_changes(before: Pod, after: Pod, news: ClusterEvent) -> None:
+def test_events_of_a_changed_pod(before: Pod, after: Pod, expected: ClusterEvent) -> None:
     state = cluster(before)
-    assert state.apply(PodChanged(after)) == news
+    assert state.apply(PodChanged(after)) == expected
     on_node = after.node_name is not None and not after.finished
     here = after.node_name if on_node else None
     assert cpu(state) == [after.requests[CPU] * (here == name) for name in ("n1", "n2")]
 
 
-def test_a_pod_that_goes_leaves_what_it_had() -> None:
+def test_events_of_a_deleted_pod() -> None:
     claim, disk = (ClaimUse("c"),), (Disk("iscsi", "x"),)
     had: dict[str, tuple[dict[str, Any], ClusterEvent]] = {
         "a": ({}, LEFT),
@@ -229,16 +229,16 @@ def test_a_pod_that_goes_leaves_what_it_had() -> None:
         "e": ({"mbps": 5.0}, LEFT | ClusterEvent.BANDWIDTH),
         "f": ({"finished": True}, NOTHING),
     }
-    for name, (fields, news) in had.items():
+    for name, (fields, expected) in had.items():
         state = cluster(placed := pod(name, node_name="n1", **fields))
-        assert state.apply(PodDeleted(placed)) == news
+        assert state.apply(PodDeleted(placed)) == expected
     state = cluster()
     assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
     assert state.apply(PodDeleted(waiting)) == NOTHING
     assert state.apply(PodDeleted(pod("never-seen", node_name="n1"))) == NOTHING
 
 
-def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
+def test_an_assumed_pod_is_an_event_only_when_the_watch_shows_it_or_it_is_deleted() -> None:
     state = cluster(one := pod("a"), other := pod("b"))
     state.assume(one, "n1")
     state.assume(other, "n1")
@@ -251,14 +251,14 @@ def test_a_pod_that_is_assumed_is_news_only_once_it_is_there_or_goes() -> None:
     assert state.forget(other) == NOTHING
 
 
-def test_a_pod_that_another_put_elsewhere_leaves_what_was_assumed() -> None:
+def test_a_pod_that_was_bound_elsewhere_frees_its_assumed_node() -> None:
     state = cluster(one := pod("a"))
     state.assume(one, "n1")
     assert state.apply(PodChanged(pod("a", node_name="n2"))) == LEFT
     assert cpu(state) == [0, 500]
 
 
-def test_what_is_new_when_a_node_comes_or_changes() -> None:
+def test_events_of_an_added_or_changed_node() -> None:
     state, taint = cluster(), Taint("a", "", "NoSchedule")
     known = node("n3")
     assert state.apply(NodeChanged(known)) == ClusterEvent.NODES
@@ -283,7 +283,7 @@ def test_what_is_new_when_a_node_comes_or_changes() -> None:
     assert state.apply(Relisted((), ())) == ANYTHING
 
 
-def test_a_node_that_comes_back_has_its_pods_still() -> None:
+def test_a_node_that_is_added_again_still_has_its_pods() -> None:
     state = cluster(pod("a", node_name="n1"), one := pod("b"))
     state.assume(one, "n1")
     state.apply(NodeDeleted("n1"))
@@ -294,22 +294,22 @@ def test_a_node_that_comes_back_has_its_pods_still() -> None:
     assert seen(state).placed_in_run.tolist() == [1, 0]
 
 
-def test_a_pod_can_be_on_a_node_before_the_node_is_known() -> None:
+def test_a_pod_may_be_listed_before_its_node() -> None:
     state = cluster(pod("a", node_name="late"))
     state.apply(NodeChanged(node("late")))
     assert dict(zip(state.table.names, cpu(state), strict=True))["late"] == 500
 
 
-def test_a_run_counts_what_it_placed_itself() -> None:
+def test_a_run_counts_the_pods_that_it_placed() -> None:
     state = cluster(first := pod("a"), second := pod("b"))
     state.assume(first, "n1")
     state.begin_run()
     state.assume(second, "n1")
-    state.forget(first)  # of the run before
+    state.forget(first)  # of the previous run
     assert seen(state).placed_in_run.tolist() == [1, 0]
 
 
-def test_sums_of_bandwidth_leave_nothing_behind() -> None:
+def test_removed_pods_leave_no_bandwidth_rounding_errors() -> None:
     pods = [pod(f"p{i}", mbps=mbps) for i, mbps in enumerate((0.1, 0.2, 0.7))]
     state = cluster(*pods)
     for one in pods:
@@ -328,7 +328,7 @@ def test_two_containers_may_name_one_port() -> None:
     assert seen(state).host_ports == {0: (HTTP,)}
 
 
-def test_a_view_is_the_callers_to_keep() -> None:
+def test_a_view_does_not_change_later() -> None:
     state = cluster(one := pod("a", mbps=1.0, host_ports=(HTTP,)))
     view = seen(state)
     state.assume(one, "n1")
@@ -337,7 +337,7 @@ def test_a_view_is_the_callers_to_keep() -> None:
     assert view.host_ports == {}
 
 
-def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:
+def test_kinds_of_deleted_pods_are_forgotten_when_they_are_the_majority() -> None:
     state = cluster()
     for i in range(3000):
         state.apply(PodChanged(one := pod(f"p{i}", node_name="n1", labels={"n": str(i)})))
@@ -345,7 +345,7 @@ def test_what_was_met_before_is_forgotten_when_it_is_most_of_it() -> None:
     assert len(seen(state).assigned_pods.kinds) < 1100
 
 
-# After any series of changes the columns are those of a count from scratch.
+# After any series of changes the columns equal those of a new count.
 
 NODES = ("n1", "n2", "n3")
 PODS_NAMED = tuple("abcde")
@@ -368,8 +368,8 @@ drawn_pods = st.builds(
 drawn_nodes = st.builds(node, st.sampled_from(NODES), cores=st.integers(1, 8))
 
 
-def told(view: ClusterView) -> list[str]:
-    """Each resident's columns, spelt out."""
+def decoded(view: ClusterView) -> list[str]:
+    """Each assigned pod's columns, decoded."""
     names, there = view.table.names, view.assigned_pods
     return [
         repr(
@@ -389,7 +389,7 @@ def mounted(view: ClusterView) -> list[tuple[str, str]]:
 
 
 class Changes(RuleBasedStateMachine):
-    """The state, and beside it a model that only remembers who is where."""
+    """The state beside a model that only remembers which pod is on which node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -415,7 +415,7 @@ class Changes(RuleBasedStateMachine):
         self.state.apply(NodeChanged(changed))
 
     @rule(name=st.sampled_from(NODES))
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         self.nodes.pop(name, None)
         self.state.apply(NodeDeleted(name))
 
@@ -426,7 +426,7 @@ class Changes(RuleBasedStateMachine):
         self._settle()
 
     @rule(gone=drawn_pods)
-    def pod_gone(self, gone: Pod) -> None:
+    def pod_deleted(self, gone: Pod) -> None:
         self.pods.pop(gone.uid, None)
         self.state.apply(PodDeleted(gone))
         self._settle()
@@ -445,7 +445,7 @@ class Changes(RuleBasedStateMachine):
         self.assumed.pop(one.uid, None)
 
     def _settle(self) -> None:
-        """An assumption ends when the watch shows the pod on a node, or gone."""
+        """An assumption ends when the watch shows the pod on a node, or deleted."""
         for uid in list(self.assumed):
             if uid not in self.pods or self.pods[uid].node_name is not None:
                 del self.assumed[uid]
@@ -467,7 +467,7 @@ class Changes(RuleBasedStateMachine):
                 kind = kind_of(one)
                 assigned_pods.append(repr((where, kind, one.anti_affinity, one.priority)))
                 mounts += [(where, uid)] if one.claims else []
-        assert sorted(told(view)) == sorted(assigned_pods)
+        assert sorted(decoded(view)) == sorted(assigned_pods)
         assert sorted(mounted(view)) == sorted(mounts)
         for at, name in enumerate(view.table.names):
             for resource in {*requested[name], *view.requested}:

@@ -1,4 +1,4 @@
-"""What a pod asks for, against Kubernetes' own rules for effective requests."""
+"""Pods' effective requests and limits, by Kubernetes' own rules."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def sidecar(cpu: str) -> dict[str, Any]:
             },
             2250,
         ),
-        # Pod-level requests stand in place of the containers', also when they are larger.
+        # Pod-level requests replace the containers', also when these are larger.
         ({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}, 2000),
         (
             {
@@ -70,10 +70,10 @@ def sidecar(cpu: str) -> dict[str, Any]:
             },
             2100,
         ),
-        # A pod-level limit alone asks for itself only where no container asks.
+        # A pod-level limit is the default only if no container requests the resource.
         ({"containers": [container("1")], "resources": {"limits": {"cpu": "2"}}}, 1000),
         ({"containers": [container()], "resources": {"limits": {"cpu": "2"}}}, 2000),
-        # Who states only a limit asks for that much, as the API server defaults it.
+        # A limit is the default for a missing request, as in the API server.
         ({"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}, 2000),
         (
             {
@@ -90,7 +90,7 @@ def test_effective_cpu_request(spec: dict[str, Any], cpu: int | None) -> None:
     assert requests(spec).get("cpu") == cpu
 
 
-def test_resources_are_counted_apart() -> None:
+def test_each_resource_is_counted_separately() -> None:
     spec = {
         "containers": [container("1", "100Mi"), container("1", "100Mi")],
         "initContainers": [container("100m", "500Mi")],
@@ -98,7 +98,7 @@ def test_resources_are_counted_apart() -> None:
     assert requests(spec) == {"cpu": 2000, "memory": 500 * MIB}
 
 
-def test_extended_resources_count_and_stay_out_of_pod_level() -> None:
+def test_extended_resources_count_and_are_never_pod_level() -> None:
     spec = {
         "containers": [{"name": "c", "resources": {"limits": {"example.com/gpu": "2"}}}],
         "resources": {"limits": {"example.com/gpu": "5"}},
@@ -109,14 +109,14 @@ def test_extended_resources_count_and_stay_out_of_pod_level() -> None:
 @pytest.mark.parametrize(
     ("status", "cpu"),
     [
-        # Growing: the spec asks for more than is in force yet.
+        # Growing: the spec requests more than is in force.
         ({"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}, 2000),
-        # Shrinking: the kubelet still holds more.
+        # Shrinking: the kubelet still allocates more.
         ({"allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}, 3000),
         ({"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "4"}}}, 4000),
     ],
 )
-def test_a_pod_in_the_middle_of_a_resize_is_charged_the_largest(
+def test_a_resize_in_progress_counts_the_larger_of_desired_and_allocated(
     status: dict[str, Any], cpu: int
 ) -> None:
     found = requests(
@@ -125,7 +125,7 @@ def test_a_pod_in_the_middle_of_a_resize_is_charged_the_largest(
     assert found == {"cpu": cpu}
 
 
-def test_a_resize_that_cannot_be_is_not_charged() -> None:
+def test_an_infeasible_resize_does_not_count() -> None:
     status = {
         "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
         "containerStatuses": [
@@ -135,19 +135,19 @@ def test_a_resize_that_cannot_be_is_not_charged() -> None:
     assert requests({"containers": [container("64")]}, status) == {"cpu": 1000}
 
 
-def test_a_container_that_asks_for_nothing_is_charged_what_it_still_has() -> None:
+def test_a_container_without_requests_counts_what_is_still_allocated() -> None:
     status = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
     assert requests({"containers": [container()]}, status) == {"cpu": 2000}
 
 
-def test_of_init_containers_only_sidecars_are_resized() -> None:
+def test_only_sidecars_among_init_containers_can_be_resized() -> None:
     status = {"initContainerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}
     assert requests({"initContainers": [container("1")]}, status) == {"cpu": 1000}
     assert requests({"initContainers": [sidecar("1")]}, status) == {"cpu": 3000}
 
 
 @pytest.mark.parametrize(("reason", "cpu"), [("Deferred", 5000), ("Infeasible", 3000)])
-def test_a_resize_of_the_whole_pod(reason: str, cpu: int) -> None:
+def test_a_pod_level_resize(reason: str, cpu: int) -> None:
     spec = {"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}}
     status = {
         "conditions": [{"type": "PodResizePending", "reason": reason}],
@@ -179,7 +179,7 @@ def limited(cpu: str | None, **more: Any) -> dict[str, Any]:
         ({"containers": []}, {}),
     ],
 )
-def test_limits_of_the_whole_pod(spec: dict[str, Any], expected: dict[str, int]) -> None:
+def test_pod_limits(spec: dict[str, Any], expected: dict[str, int]) -> None:
     assert pod_limits(Fields(spec, "spec")) == expected
 
 
@@ -195,13 +195,13 @@ def test_limits_of_the_whole_pod(spec: dict[str, Any], expected: dict[str, int])
     ],
     ids=["text", "flag", "null", "negative", "nan", "huge"],
 )
-def test_a_bad_amount_names_its_place(amounts: dict[str, Any], message: str) -> None:
+def test_an_invalid_quantity_names_its_field(amounts: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError) as caught:
         read_amounts(Fields(amounts, "r"))
     assert str(caught.value).startswith(message)
 
 
-def test_numbers_are_quantities_too() -> None:
+def test_a_number_is_a_quantity() -> None:
     assert read_amounts(Fields({"cpu": 2, "memory": 1e9, "pods": 3}, "r")) == {
         "cpu": 2000,
         "memory": 10**9,

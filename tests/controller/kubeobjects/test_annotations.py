@@ -30,7 +30,7 @@ def test_reads_every_annotation() -> None:
     )
 
 
-def test_no_annotations_say_nothing() -> None:
+def test_a_pod_without_annotations_has_no_hints() -> None:
     assert read_annotations({}) == PodAnnotations()
 
 
@@ -39,14 +39,14 @@ NUMBERS = ["data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-e
 
 @pytest.mark.parametrize("key", NUMBERS)
 @pytest.mark.parametrize("text", ["", "much", "-1", "nan", "inf", "1e13", "-0.001", "1,5"])
-def test_a_number_that_cannot_be_read_names_the_annotation(key: str, text: str) -> None:
+def test_an_invalid_number_names_the_annotation(key: str, text: str) -> None:
     with pytest.raises(
         AnnotationError, match=rf"^annotation leadline\.dev/{key}: expected a number from"
     ):
         read_annotations({f"leadline.dev/{key}": text})
 
 
-def test_a_ratio_is_a_share() -> None:
+def test_the_qos_edge_ratio_is_at_most_one() -> None:
     with pytest.raises(AnnotationError, match=r"leadline\.dev/qos-edge-ratio: expected a share"):
         read_annotations({"leadline.dev/qos-edge-ratio": "1.01"})
 
@@ -71,14 +71,14 @@ def test_a_ratio_is_a_share() -> None:
     ],
     ids=range(14),
 )
-def test_a_profile_that_cannot_be_read_names_the_annotation(text: str) -> None:
+def test_an_invalid_profile_names_the_annotation(text: str) -> None:
     with pytest.raises(AnnotationError, match=r"^annotation leadline\.dev/profile-ms") as caught:
         read_annotations({"leadline.dev/profile-ms": text})
     assert len(str(caught.value)) < 300
 
 
 @given(st.sampled_from([*NUMBERS, "profile-ms", "user-node"]), st.text())
-def test_any_text_is_read_or_refused(key: str, text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_an_error(key: str, text: str) -> None:
     try:
         read = (
             read_annotations({f"leadline.dev/{key}": text}) != PodAnnotations()

@@ -46,7 +46,7 @@ def test_reads_a_node() -> None:
     )
 
 
-def test_what_a_node_lists_of_its_images_is_known_and_no_reason_to_refuse_it() -> None:
+def test_a_node_with_invalid_images_is_still_read() -> None:
     names = ["docker.io/library/web@sha256:1", "docker.io/library/web:1"]
     listed = [{"names": names, "sizeBytes": 42_000_000}, {"names": 7}]
     node = read_node({"metadata": {"name": "n"}, "status": {"images": listed}})
@@ -62,7 +62,7 @@ def test_only_ready_true_is_ready(status: str | None) -> None:
 
 
 @pytest.mark.parametrize("label", ["fast", "nan", "inf", "-1", ""])
-def test_a_bandwidth_label_that_is_no_number_says_nothing(label: str) -> None:
+def test_an_invalid_bandwidth_label_is_ignored(label: str) -> None:
     labels = {"leadline.dev/bandwidth-mbps": label}
     assert read_node({"metadata": {"name": "n", "labels": labels}}).bandwidth_mbps is None
 
@@ -104,7 +104,7 @@ def test_reads_a_pod() -> None:
     assert found.problem is None
 
 
-def test_a_bare_pod_has_kubernetes_defaults() -> None:
+def test_a_minimal_pod_has_kubernetes_defaults() -> None:
     found = read_pod({"metadata": {"name": "p"}})
     assert (found.key, found.scheduler_name) == ("default/p", "default-scheduler")
     assert found.requests == {PODS: 1}
@@ -113,7 +113,7 @@ def test_a_bare_pod_has_kubernetes_defaults() -> None:
 
 
 @pytest.mark.parametrize(("phase", "finished"), [("Succeeded", True), ("Failed", True)])
-def test_ended_pods_are_finished(phase: str, finished: bool) -> None:
+def test_succeeded_and_failed_pods_are_finished(phase: str, finished: bool) -> None:
     assert read_pod({"metadata": {"name": "p"}, "status": {"phase": phase}}).finished is finished
 
 
@@ -140,7 +140,7 @@ def port(**fields: Any) -> dict[str, Any]:
             {"hostNetwork": True, "containers": [port(containerPort=80)]},
             (HostPort("0.0.0.0", "TCP", 80),),
         ),
-        # An init container gives its ports back; a sidecar holds them.
+        # An init container frees its ports when it ends; a sidecar keeps them.
         ({"containers": [], "initContainers": [port(hostPort=80)]}, ()),
         (
             {
@@ -178,7 +178,7 @@ OWN = Requirement("rev", "In", ("7",))
         ({}, AffinityTerm("z", None, frozenset({"shop"}))),
         ({"labelSelector": {}}, AffinityTerm("z", (), frozenset({"shop"}))),
         ({"namespaces": ["a", "b"]}, AffinityTerm("z", None, frozenset({"a", "b"}))),
-        # A namespace selector stands in for the pod's own namespace, also an empty one.
+        # A namespace selector, also an empty one, replaces the pod's own namespace.
         ({"namespaceSelector": {}}, AffinityTerm("z", None, frozenset(), ())),
         (
             {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev", "none"]},
@@ -188,7 +188,7 @@ OWN = Requirement("rev", "In", ("7",))
             {"labelSelector": {}, "mismatchLabelKeys": ["rev"]},
             AffinityTerm("z", (Requirement("rev", "NotIn", ("7",)),), frozenset({"shop"})),
         ),
-        # The API server has written the value in when the pod was made; labels change.
+        # The API server stored the value when the pod was created; labels may change later.
         (
             {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
             AffinityTerm("z", (Requirement("rev", "In", ("6",)),), frozenset({"shop"})),
@@ -221,7 +221,7 @@ def test_terms_of_pod_affinity(term: dict[str, Any], expected: AffinityTerm) -> 
             {"labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["rev"]},
             (SpreadConstraint("z", 1, (WEB, OWN)),),
         ),
-        # Here, unlike in affinities, the label as it is now counts as well.
+        # Unlike in affinity terms, the label's current value counts as well.
         (
             {"labelSelector": {"matchLabels": {"rev": "6"}}, "matchLabelKeys": ["rev"]},
             (SpreadConstraint("z", 1, (Requirement("rev", "In", ("6",)), OWN)),),
@@ -275,7 +275,9 @@ def test_volumes(
         ({"hostUsers": False}, ()),
     ],
 )
-def test_what_the_kubelet_has_to_declare(spec: dict[str, Any], features: tuple[str, ...]) -> None:
+def test_features_that_the_kubelet_must_declare(
+    spec: dict[str, Any], features: tuple[str, ...]
+) -> None:
     assert read_pod(manifest(**spec)).features == features
 
 
@@ -292,7 +294,7 @@ def test_required_node_affinity_is_a_list_of_terms() -> None:
     )
 
 
-def test_preferred_affinity_demands_nothing() -> None:
+def test_preferred_affinity_is_ignored() -> None:
     preferred: dict[str, Any] = {
         "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}
     }
@@ -315,14 +317,14 @@ def test_preferred_affinity_demands_nothing() -> None:
         ({"volumes": [{"name": "data", "emptyDir": {}}]}, None),
     ],
 )
-def test_what_is_not_modelled_is_a_problem_and_never_guessed(
+def test_an_unsupported_field_is_a_problem_of_the_pod(
     spec: dict[str, Any], problem: str | None
 ) -> None:
     found = read_pod(manifest(**spec)).problem
     assert found is None if problem is None else problem in (found or "")
 
 
-def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
+def test_an_invalid_annotation_is_a_problem_of_the_pod() -> None:
     problem = read_pod(manifest(annotations={"data-mb": "much"})).problem
     assert problem is not None
     assert problem.startswith("annotation leadline.dev/data-mb: expected a number")
@@ -359,7 +361,7 @@ def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
         ),
         (
             {"affinity": pod_affinity({"topologyKey": "z", "labelSelector": expressing("In")})},
-            "labelSelector: expected a label selector; app In [] is none",
+            "labelSelector: expected a label selector, got the invalid requirement app In []",
         ),
         (
             {"topologySpreadConstraints": [{"topologyKey": "z"}]},
@@ -387,7 +389,7 @@ def test_an_annotation_that_cannot_be_read_is_a_problem() -> None:
         ),
     ],
 )
-def test_what_the_api_server_would_refuse_is_an_error_with_its_place(
+def test_what_the_api_server_would_reject_is_an_error_that_names_the_field(
     spec: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(FieldError) as caught:

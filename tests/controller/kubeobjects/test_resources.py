@@ -1,4 +1,4 @@
-"""Namespaces and storage, read from Kubernetes' manifests."""
+"""Readers of the manifests of namespaces and storage."""
 
 from fractions import Fraction
 from typing import Any
@@ -32,7 +32,7 @@ NAME = {"metadata": {"name": "x"}}
 MIB = 1024**2
 
 
-def test_a_namespace_has_the_label_that_the_api_server_gives_it() -> None:
+def test_a_namespace_has_the_name_label_of_the_api_server() -> None:
     labels = {"kubernetes.io/metadata.name": "x", "team": "a"}
     assert read_namespace({"metadata": {"name": "x", "labels": {"team": "a"}}}) == (
         NamespaceLabels("x", labels)
@@ -85,11 +85,11 @@ def test_a_claim() -> None:
     assert found.key == "shop/c"
 
 
-def test_a_bare_claim_is_bound_to_nothing_and_has_no_class() -> None:
+def test_a_minimal_claim_is_unbound_and_has_no_class() -> None:
     assert read_claim(NAME) == Claim("default", "x")
 
 
-def test_the_old_annotation_for_the_class_comes_first() -> None:
+def test_the_beta_annotation_overrides_the_storage_class() -> None:
     metadata = {"name": "x", "annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}
     made = {"metadata": metadata, "spec": {"storageClassName": "new"}}
     assert (read_claim(made).class_name, read_volume(made).class_name) == ("old", "old")
@@ -125,7 +125,7 @@ def test_a_volume() -> None:
     )
 
 
-def test_a_volume_says_of_what_kind_it_is_and_who_reaches_it() -> None:
+def test_a_volume_has_its_kind_and_node_affinity() -> None:
     spec = {"awsElasticBlockStore": {"volumeID": "x"}, "nodeAffinity": {"required": {}}}
     found = read_volume({**NAME, "spec": spec, "status": {"phase": "Available"}})
     assert (found.kind, found.affinity, found.available) == ("awsElasticBlockStore", (), True)
@@ -193,7 +193,7 @@ def test_small_objects() -> None:
         ("VolumeAttachment", {"spec": {}}, "x.spec.nodeName: expected text, got nothing"),
     ],
 )
-def test_what_cannot_be_read_says_where(kind: str, fields: dict[str, Any], message: str) -> None:
+def test_an_invalid_object_names_the_field(kind: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError) as caught:
         READERS[kind]({**NAME, **fields}, "x")
     assert str(caught.value).startswith(message)

@@ -1,4 +1,4 @@
-"""Candidates on one Lease in memory, on a clock that moves only when told to."""
+"""Candidates for one Lease in memory, on a manual clock."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_lease import MemoryLease
 
-DEAD_TO_TAKEN_S = 12.5  # a look each 2.4 s at most, then the Lease's 10 s
+CRASH_TO_TAKEOVER_S = 12.5  # a pause of 2.4 s at most, then the Lease's 10 s
 
 
 class SlowLease(MemoryLease):
-    """Holds the answers back while the gate is closed; what was asked is done all the same."""
+    """Delays the answers, but not the writes, while the gate is closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class SlowLease(MemoryLease):
         return written
 
 
-class UnheardLease(MemoryLease):
-    """Tells nobody of what is written."""
+class LeaseWithoutWatch(MemoryLease):
+    """Its watch reports no write."""
 
     async def follow(self) -> AsyncGenerator[str, None]:
         raise UnavailableError("503: no")
@@ -37,7 +37,7 @@ class UnheardLease(MemoryLease):
 
 
 class UnreadableLease(MemoryLease):
-    """Can't be read for a while."""
+    """Can't be read while `away` is set."""
 
     away = False
 
@@ -47,8 +47,8 @@ class UnreadableLease(MemoryLease):
         return await super().read()
 
 
-class SleepersClock(ManualClock):
-    """Of a machine that slept: the time went on, and nothing was done in it."""
+class SuspendedClock(ManualClock):
+    """The clock of a machine that was suspended: time went on while nothing ran."""
 
     slept_s = 0.0
 
@@ -78,7 +78,7 @@ def leading(*electors: LeaderElector) -> list[bool]:
     return [elector.leads() for elector in electors]
 
 
-async def test_the_first_leads_for_as_long_as_it_lives() -> None:
+async def test_the_first_candidate_leads_for_as_long_as_it_runs() -> None:
     lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a, b):
@@ -90,22 +90,22 @@ async def test_the_first_leads_for_as_long_as_it_lives() -> None:
     assert lease.record is not None
 
 
-async def test_when_the_leader_dies_the_other_takes_over_within_fifteen_seconds() -> None:
+async def test_a_follower_takes_over_within_fifteen_seconds_of_a_crash() -> None:
     lease, clock = MemoryLease(), ManualClock()
     lease.steal("a", 10)
     b = LeaderElector(lease, "b", clock)
     async with running(clock, b):
         await clock.advance(0.1)
-        lease.steal("a", 10)  # its last renewal, as long before the next look as can be
+        lease.steal("a", 10)  # its last renewal, as long before the next attempt as possible
         await clock.advance(9.9)
         assert not b.leads()
-        await clock.advance(DEAD_TO_TAKEN_S - 9.9)
+        await clock.advance(CRASH_TO_TAKEOVER_S - 9.9)
         assert b.leads()
     assert lease.record is not None
     assert (lease.record.holder, lease.record.transitions) == ("", 1)
 
 
-async def test_a_clean_end_gives_the_lease_back_and_another_takes_it_at_once() -> None:
+async def test_a_stopped_leader_releases_the_lease_and_a_follower_acquires_it_at_once() -> None:
     lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a) as (task,), running(clock, b):
@@ -118,7 +118,7 @@ async def test_a_clean_end_gives_the_lease_back_and_another_takes_it_at_once() -
     assert (lease.record.holder, lease.record.duration_s) == ("", 1)
 
 
-async def test_one_that_stands_by_gives_nothing_back_at_its_end() -> None:
+async def test_a_stopped_follower_does_not_release_the_lease() -> None:
     lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a):
@@ -129,7 +129,7 @@ async def test_one_that_stands_by_gives_nothing_back_at_its_end() -> None:
         assert lease.record.holder == "a"
 
 
-async def test_a_leader_that_can_not_renew_stops_before_another_starts() -> None:
+async def test_a_leader_that_cannot_renew_stops_before_another_starts() -> None:
     lease, clock = SlowLease(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
@@ -137,16 +137,16 @@ async def test_a_leader_that_can_not_renew_stops_before_another_starts() -> None
         lease.gate.clear()
         await clock.advance(8.9)
         assert not a.leads()
-        assert a.left_s() > 0  # what it began before may still be under way
+        assert a.left_s() > 0  # its earlier requests may still be under way
         await clock.advance(0.2)
         assert a.left_s() <= 0
         lease.gate.set()
         await clock.advance(4.9)
-        assert a.leads()  # nobody took the Lease meanwhile
+        assert a.leads()  # nobody acquired the Lease meanwhile
 
 
-async def test_one_that_slept_past_its_lease_does_not_lead_when_it_wakes() -> None:
-    lease, clock, sleeper = MemoryLease(), ManualClock(), SleepersClock()
+async def test_a_leader_whose_lease_expired_during_sleep_no_longer_leads() -> None:
+    lease, clock, sleeper = MemoryLease(), ManualClock(), SuspendedClock()
     a, b = LeaderElector(lease, "a", sleeper), LeaderElector(lease, "b", clock)
     async with running(sleeper, a), running(clock, b):
         await clock.advance(13)
@@ -158,11 +158,11 @@ async def test_one_that_slept_past_its_lease_does_not_lead_when_it_wakes() -> No
         assert a.holder() == "b"
 
 
-@pytest.mark.parametrize(("kind", "noticed_s"), [(MemoryLease, 0.1), (UnheardLease, 2)])
-async def test_a_stolen_lease_is_noticed_and_waited_for(
+@pytest.mark.parametrize(("kind", "noticed_s"), [(MemoryLease, 0.1), (LeaseWithoutWatch, 2)])
+async def test_a_leader_notices_a_stolen_lease_and_waits_for_it(
     kind: type[MemoryLease], noticed_s: float
 ) -> None:
-    """At once where it is heard of, else at the next renewal."""
+    """At once if the watch reports it, else at the next renewal."""
     lease, clock = kind(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
@@ -175,7 +175,7 @@ async def test_a_stolen_lease_is_noticed_and_waited_for(
         assert a.leads()
 
 
-async def test_however_often_the_lease_is_written_over_it_is_looked_at_now_and_then() -> None:
+async def test_frequent_writes_by_others_do_not_cause_more_frequent_reads() -> None:
     class Counting(MemoryLease):
         reads = 0
 
@@ -191,7 +191,7 @@ async def test_however_often_the_lease_is_written_over_it_is_looked_at_now_and_t
         assert lease.reads < 15
 
 
-async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -> None:
+async def test_a_stolen_lease_that_cannot_be_read_is_not_an_own_lease() -> None:
     lease, clock = UnreadableLease(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
@@ -204,7 +204,7 @@ async def test_a_stolen_lease_that_can_not_be_read_is_not_taken_for_ones_own() -
         assert (a.leads(), a.holder()) == (False, "thief")
 
 
-async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_anew() -> None:
+async def test_after_a_conflict_a_leader_stops_until_it_has_read_the_lease() -> None:
     class Watched(MemoryLease):
         async def read(self) -> LeaseRecord | None:
             led.append(a.leads())
@@ -220,7 +220,7 @@ async def test_from_the_conflict_on_nothing_is_begun_before_the_lease_is_read_an
     assert led == [False, False]  # at the start, and after the conflict
 
 
-async def test_a_lease_that_was_deleted_is_made_again() -> None:
+async def test_a_deleted_lease_is_created_again() -> None:
     lease, clock = MemoryLease(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
@@ -232,7 +232,7 @@ async def test_a_lease_that_was_deleted_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("error", [UnavailableError("500: no"), InvalidError("403: no right")])
-async def test_trouble_is_borne_while_the_lease_lasts(
+async def test_a_leader_survives_errors_until_its_renew_deadline(
     error: UnavailableError | InvalidError, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -259,7 +259,7 @@ async def test_trouble_is_borne_while_the_lease_lasts(
     ]
 
 
-async def test_who_waits_for_its_turn_is_woken_when_it_leads() -> None:
+async def test_wait_returns_when_the_candidate_leads() -> None:
     lease, clock = MemoryLease(), ManualClock()
     a, b = two(lease, clock)
     async with running(clock, a) as (task,), running(clock, b):
@@ -271,11 +271,11 @@ async def test_who_waits_for_its_turn_is_woken_when_it_leads() -> None:
         assert turn.done()
 
 
-async def test_of_many_that_find_it_free_one_leads() -> None:
+async def test_only_one_of_many_candidates_acquires_a_free_lease() -> None:
     lease, clock = MemoryLease(), ManualClock()
     many = [LeaderElector(lease, f"c{i}", clock) for i in range(20)]
     async with running(clock, *many):
         assert sum(leading(*many)) == 1
         lease.steal("dead", 10)
-        await clock.advance(DEAD_TO_TAKEN_S + 3)
+        await clock.advance(CRASH_TO_TAKEOVER_S + 3)
         assert sum(leading(*many)) == 1

@@ -1,4 +1,4 @@
-"""Who may act when, by the candidates' own clocks."""
+"""When a candidate leads and may acquire the Lease, by its own clock."""
 
 from dataclasses import replace
 
@@ -19,18 +19,18 @@ def me() -> ObservedLease:
     return ObservedLease("me", TIMING)
 
 
-def test_who_knows_nothing_may_write_and_does_not_lead() -> None:
+def test_a_new_candidate_may_acquire_and_does_not_lead() -> None:
     observed = me()
-    assert (observed.may_write(0), observed.leads(0), observed.left_s(0) > 0) == (
+    assert (observed.may_acquire(0), observed.leads(0), observed.left_s(0) > 0) == (
         True,
         False,
         False,
     )
 
 
-def test_a_leader_counts_from_when_it_began_to_ask() -> None:
+def test_a_leader_counts_from_when_it_sent_the_renewal() -> None:
     observed = me()
-    observed.renewed(lease("me"), asked_s=100)
+    observed.renewed(lease("me"), sent_s=100)
     assert observed.leads(106.9)
     assert not observed.leads(107)
     assert observed.left_s(100) == 9
@@ -41,73 +41,73 @@ def test_a_follower_counts_from_when_it_saw_the_lease_change() -> None:
     observed = me()
     observed.observe(lease("other", "1"), 50)
     observed.observe(lease("other", "1"), 58)
-    assert not observed.may_write(59.9)
-    assert observed.may_write(60)
+    assert not observed.may_acquire(59.9)
+    assert observed.may_acquire(60)
     observed.observe(lease("other", "2"), 60)
-    assert not observed.may_write(69.9)
+    assert not observed.may_acquire(69.9)
     assert not observed.leads(60)
 
 
-def test_how_long_a_lease_holds_is_the_holders_word() -> None:
+def test_the_holder_sets_the_duration_of_its_lease() -> None:
     observed = me()
     observed.observe(lease("other", duration_s=30), 0)
-    assert not observed.may_write(29)
-    assert observed.may_write(30)
+    assert not observed.may_acquire(29)
+    assert observed.may_acquire(30)
 
 
-def test_a_label_on_the_lease_is_no_renewal() -> None:
+def test_a_label_on_the_lease_is_not_a_renewal() -> None:
     observed = me()
     observed.observe(lease("other"), 0)
     observed.observe(replace(lease("other"), version="another"), 9)
-    assert observed.may_write(10)
+    assert observed.may_acquire(10)
     assert observed.record is not None
     assert observed.record.version == "another"
 
 
 @pytest.mark.parametrize("record", [lease("other", "2"), lease("", "2"), None])
-def test_who_sees_that_the_lease_is_not_its_own_leads_no_longer(record: LeaseRecord | None) -> None:
+def test_a_leader_that_sees_another_holder_no_longer_leads(record: LeaseRecord | None) -> None:
     observed = me()
-    observed.renewed(lease("me"), asked_s=0)
+    observed.renewed(lease("me"), sent_s=0)
     assert observed.leads(1)
     observed.observe(record, 1)
     assert not observed.leads(1)
     assert observed.left_s(1) <= 0
 
 
-def test_seeing_ones_own_name_neither_makes_nor_ends_a_leader() -> None:
-    """A write of which only the answer was lost: nobody knows since when it holds."""
+def test_reading_its_own_identity_neither_starts_nor_ends_leadership() -> None:
+    """The answer to its write was lost, so the time of that renewal is unknown."""
     observed = me()
     observed.observe(lease("me"), 5)
     assert not observed.leads(5)
-    assert observed.may_write(5)
-    observed.renewed(lease("me", "2"), asked_s=6)
+    assert observed.may_acquire(5)
+    observed.renewed(lease("me", "2"), sent_s=6)
     observed.observe(lease("me", "2"), 8)
     assert observed.leads(8)
 
 
-def test_released_or_missing_it_is_free_at_once() -> None:
+def test_a_released_or_missing_lease_is_free_at_once() -> None:
     for record in (lease("", "3", duration_s=1), None):
         observed = me()
         observed.observe(lease("other"), 0)
         observed.observe(record, 1)
-        assert observed.may_write(1)
+        assert observed.may_acquire(1)
 
 
-def test_pauses() -> None:
+def test_pauses_between_attempts() -> None:
     leader, follower = me(), me()
-    leader.renewed(lease("me"), asked_s=0)
+    leader.renewed(lease("me"), sent_s=0)
     follower.observe(lease("other"), 0)
-    assert leader.pause_s(0, chance=1) == 2
-    assert follower.pause_s(0, chance=0) == 2
-    assert follower.pause_s(0, chance=1) == 2.4
-    assert follower.pause_s(9.5, chance=1) == 0.5  # looks again just when it expires
-    assert follower.pause_s(10, chance=0) == 2  # and not in a hurry if that did not work
+    assert leader.pause_s(0, jitter=1) == 2
+    assert follower.pause_s(0, jitter=0) == 2
+    assert follower.pause_s(0, jitter=1) == 2.4
+    assert follower.pause_s(9.5, jitter=1) == 0.5  # tries again when the Lease expires
+    assert follower.pause_s(10, jitter=0) == 2  # and after the usual pause if that failed
 
 
 @pytest.mark.parametrize(
     "wrong", [{"retry_s": 0}, {"retry_s": 7}, {"renew_deadline_s": 9}, {"margin_s": 3}]
 )
-def test_times_that_would_let_two_lead_are_refused(wrong: dict[str, float]) -> None:
+def test_times_that_allow_two_leaders_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="retry < renew deadline"):
         replace(TIMING, **wrong)  # type: ignore[arg-type]  # all are numbers
 
@@ -115,32 +115,32 @@ def test_times_that_would_let_two_lead_are_refused(wrong: dict[str, float]) -> N
 @given(
     clocks=st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)),
     speed=st.floats(0.91, 1.0),
-    asked_s=st.floats(0, 1000),
+    sent_s=st.floats(0, 1000),
     answer_s=st.floats(0, 30),
     seen_after_s=st.floats(0, 30),
 )
-def test_what_a_leader_began_is_over_before_another_may_begin(
+def test_a_leaders_actions_end_before_another_may_start(
     clocks: tuple[float, float],
     speed: float,
-    asked_s: float,
+    sent_s: float,
     answer_s: float,
     seen_after_s: float,
 ) -> None:
-    """In true time, however far the clocks are apart, and if the leader's is a tenth slow."""
+    """In true time, however far apart the clocks are, also if the leader's is a tenth slow."""
     leaders_s, followers_s = clocks
     leader, follower = ObservedLease("a", TIMING), ObservedLease("b", TIMING)
-    leader.renewed(lease("a"), asked_s * speed + leaders_s)
-    # The server wrote it at some time after it was asked, and the follower saw it later still.
-    seen_s = asked_s + seen_after_s
+    leader.renewed(lease("a"), sent_s * speed + leaders_s)
+    # The server wrote it after the request was sent, and the follower saw it even later.
+    seen_s = sent_s + seen_after_s
     follower.observe(lease("a"), seen_s + followers_s)
-    began_s = asked_s + answer_s
+    began_s = sent_s + answer_s
     left_s = leader.left_s(began_s * speed + leaders_s)
     if leader.leads(began_s * speed + leaders_s):
         assert left_s > 0
-        assert not follower.may_write(began_s + left_s / speed + followers_s - 1e-6)
+        assert not follower.may_acquire(began_s + left_s / speed + followers_s - 1e-6)
 
 
-async def test_alone_one_always_leads() -> None:
+async def test_a_sole_leader_always_leads() -> None:
     assert SOLE_LEADER.leads()
     assert SOLE_LEADER.left_s() == float("inf")
     await SOLE_LEADER.wait()

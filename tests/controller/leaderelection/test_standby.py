@@ -1,4 +1,4 @@
-"""A scheduler that is one of several: what it does without the Lease, and when it gets it."""
+"""A scheduler among several, without the Lease and after acquiring it."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ def elector(stage: Stage) -> LeaderElector:
     return stage.leadership
 
 
-async def test_standing_by_it_knows_everything_and_does_nothing() -> None:
+async def test_a_standby_scheduler_watches_and_does_nothing() -> None:
     lease, clock = MemoryLease(), ManualClock()
     lease.steal("other", 10)
     cluster = CountingCluster([node("n1"), node("n2")], [pod("a"), pod("huge", cpu=90_000)])
@@ -37,7 +37,7 @@ async def test_standing_by_it_knows_everything_and_does_nothing() -> None:
     assert [event.reason for event in stage.events("huge")] == ["FailedScheduling"]
 
 
-async def test_of_two_only_one_binds_and_the_other_takes_over() -> None:
+async def test_one_of_two_schedulers_binds_and_the_other_takes_over() -> None:
     lease, clock = MemoryLease(), ManualClock()
     cluster = CountingCluster([node("n1")])
     first, second = (candidate(cluster, lease, clock, name) for name in ("a", "b"))
@@ -60,24 +60,24 @@ async def test_of_two_only_one_binds_and_the_other_takes_over() -> None:
     assert cluster.asked == cluster.bound == {pod.key: 1 for pod in cluster.pods}
 
 
-async def test_a_pod_whose_binding_came_too_late_is_kept_without_a_word() -> None:
-    """The fence closed between the decision and the request: the next leader's pod, or ours
-    again later."""
+async def test_a_binding_after_the_fence_closed_is_dropped_without_an_event() -> None:
+    """The fence closed between the decision and the request. The next leader schedules the pod,
+    or this one when it leads again."""
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
-        cluster.fail_next_bind(NotLeadingError("this controller leads no longer"))
+        cluster.fail_next_bind(NotLeadingError("this controller is no longer the leader"))
         cluster.put_pod(pod("a"))
         await stage.clock.advance(0)
         assert stage.cpu_requested() == {"n1": 0}
         assert stage.events("a") == []
-        assert stage.outcome("a") == "failed: this controller leads no longer"
+        assert stage.outcome("a") == "failed: this controller is no longer the leader"
         await stage.clock.advance(2)
     assert cluster.bound == {"default/a": 1}
 
 
-async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
-    """Bindings that hang fill all slots; what comes free after the deadline is left alone."""
+async def test_no_binding_starts_after_the_renew_deadline() -> None:
+    """Hanging bindings fill all slots; slots that are freed after the deadline stay unused."""
     lease, clock = MemoryLease(), ManualClock()
     pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
     cluster = CountingCluster([node("n1", cpu=90_000, pods=1000)], pods)
@@ -96,7 +96,7 @@ async def test_nothing_is_begun_once_the_time_to_renew_is_over() -> None:
         assert not elector(stage).leads()
 
 
-async def test_ending_while_it_stands_by_hangs_on_nothing() -> None:
+async def test_a_standby_scheduler_stops_at_once() -> None:
     lease, clock = MemoryLease(), ManualClock()
     lease.steal("other", 1000)
     stage = candidate(CountingCluster([node("n1")], [pod("a")]), lease, clock, "me")

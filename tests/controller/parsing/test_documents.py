@@ -1,4 +1,4 @@
-"""Files that nobody vouches for: read into plain data, or refused in one line."""
+"""Untrusted files are parsed into plain data or rejected in one line."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ MERGES = "a: &a {k: 1}\n" + "".join(
     [
         ("a: 1\nb: [x, null, true, 1.5]\n", {"a": 1, "b": ["x", None, True, 1.5]}),
         ('{"a": 1e3, "b": "\\/"}', {"a": 1000.0, "b": "/"}),
-        ("{a: 1, b: [2]}", {"a": 1, "b": [2]}),  # YAML in braces
+        ("{a: 1, b: [2]}", {"a": 1, "b": [2]}),  # YAML's flow style
         ("", None),
         ('{"deep": ' * 100 + "1" + "}" * 100, None),
         ("a: 1:30\nb: -1:1:1.5\n", {"a": "1:30", "b": "-1:1:1.5"}),
@@ -59,13 +59,13 @@ def test_reads_yaml_and_json(text: str, data: object) -> None:
     assert found == data or (data is None and isinstance(found, dict) and "deep" in found)
 
 
-def test_words_are_those_of_yaml_1_1() -> None:
+def test_words_are_parsed_as_in_yaml_1_1() -> None:
     found = parse_document("a: [yes, Off, ~, null, =, 'no', \"1\", y]")
     assert found == {"a": [True, False, None, None, "=", "no", "1", "y"]}
 
 
 @given(st.lists(st.sampled_from(["0", "1", "9", "-", "+", "_", ".", "e", "x", "b", "F", "~"])))
-def test_numbers_are_those_of_yaml_1_1(pieces: list[str]) -> None:
+def test_numbers_are_parsed_as_in_yaml_1_1(pieces: list[str]) -> None:
     text = "".join(["a: ", *pieces])
     try:
         expected = yaml.safe_load(text)
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_yaml_1_1(pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), list(texts(400_000)), ids=lambda each: each[:40])
-def test_what_is_hostile_is_read_or_refused_in_one_line(name: str, text: str) -> None:
+def test_hostile_text_is_parsed_or_rejected_in_one_line(name: str, text: str) -> None:
     refusal = ""
     try:
         parse_document(text)
@@ -95,35 +95,35 @@ def test_what_is_hostile_is_read_or_refused_in_one_line(name: str, text: str) ->
         (MERGES, "line 2: aliases (*) are not supported"),
         ("a: !!python/object/apply:os.system [ls]", "line 1: tags (!) are not supported"),
         ("a: !!int ''", "line 1: tags (!) are not supported"),
-        ("a: 1\na: 2\n", "line 2: 'a' comes twice"),
-        ('{"a": 1, "a": 2}', "'a' comes twice in one object"),
+        ("a: 1\na: 2\n", "line 2: duplicate name 'a'"),
+        ('{"a": 1, "a": 2}', "duplicate name 'a'"),
         ("[" * 100_000, "nested too deep"),
         ("a: " + "{a: " * 100, "line 1: nested too deep"),
         ("- " * 100_000, "line 1: nested too deep"),
-        ("a: 1\n---\na: 2\n", "line 2: but found another document"),
+        ("a: 1\n---\na: 2\n", "line 2: expected one document, found another"),
         ("a: [1,\nb: 2", "line 3: did not find"),
-        ("a: 0b_", "line 1: '0b_' is no number"),
-        ("a: 0x_", "line 1: '0x_' is no number"),
-        ('{"a": NaN}', "NaN is no number; leave out what is unknown"),
-        ('{"a": -Infinity}', "-Infinity is no number; leave out what is unknown"),
+        ("a: 0b_", "line 1: '0b_' is not a number"),
+        ("a: 0x_", "line 1: '0x_' is not a number"),
+        ('{"a": NaN}', "NaN is not a number; leave out unknown values"),
+        ('{"a": -Infinity}', "-Infinity is not a number; leave out unknown values"),
         ('{"a": ' + "9" * 5000 + "}", "line 1: a number in this file is too long"),
         ("a: " + "9" * 5000, "line 1: a number of 5000 digits is too long"),
         ("a: \x00", "expected YAML or JSON: "),
         ("? [a, b]\n: 1\n", "line 1: "),
         ("a: 0x" + "f" * 5000, "line 1: a number of 5000 digits is too long"),
         ("# x\n%TAG ! a,\n--- a", "line 2: tags (%TAG) are not supported"),
-        ('{"a": 1, "b": 2, "b": 3}', "'b' comes twice in one object"),
+        ('{"a": 1, "b": 2, "b": 3}', "duplicate name 'b'"),
     ],
     ids=range(22),
 )
-def test_refuses_in_one_line(text: str, message: str) -> None:
+def test_invalid_text_is_rejected_in_one_line(text: str, message: str) -> None:
     with pytest.raises(FieldError) as caught:
         parse_document(text)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_over_the_bound_is_not_read(tmp_path: Path) -> None:
+def test_a_file_over_the_size_limit_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "big.yaml"
     file.write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(FieldError, match=f"expected at most {MAX_BYTES} bytes"):
@@ -132,9 +132,9 @@ def test_a_file_over_the_bound_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"a: \xff", "expected UTF-8 text, byte 3 is none"), (b"\xef\xbb\xbfa: 1", None)],
+    [(b"a: \xff", "expected UTF-8 text, byte 3 is not"), (b"\xef\xbb\xbfa: 1", None)],
 )
-def test_a_file_is_utf_8(tmp_path: Path, content: bytes, message: str | None) -> None:
+def test_a_file_must_be_utf_8(tmp_path: Path, content: bytes, message: str | None) -> None:
     file = tmp_path / "file.yaml"
     file.write_bytes(content)
     if message is None:
@@ -144,7 +144,7 @@ def test_a_file_is_utf_8(tmp_path: Path, content: bytes, message: str | None) ->
             read_document(file)
 
 
-def test_a_file_that_is_not_there_or_none(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.yaml", tmp_path):
         with pytest.raises(FieldError) as caught:
             read_document(path)
@@ -156,7 +156,7 @@ PIECES += ["0x", "_", ":30", "~", "<<: ", "? ", "| ", "%", "2026-01-01", ".", "e
 
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_with_an_error(text: str) -> None:
     refusal = ""
     try:
         parse_document(text)
@@ -174,5 +174,5 @@ plain = st.recursive(
 
 
 @given(st.dictionaries(st.text(), plain))
-def test_json_reads_back_as_it_was_written(data: object) -> None:
+def test_json_round_trips(data: object) -> None:
     assert parse_document(json.dumps(data)) == data

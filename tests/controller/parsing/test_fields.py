@@ -46,12 +46,12 @@ def read(data: Any, path: str = "root") -> Fields:
         ({"a": "x\x00"}, lambda f: f.name("a"), "root.a: expected a name without control char"),
     ],
 )
-def test_errors_name_the_place(data: Any, read_it: Any, message: str) -> None:
+def test_errors_name_the_field(data: Any, read_it: Any, message: str) -> None:
     with pytest.raises(FieldError, match=message):
         read_it(read(data))
 
 
-def test_missing_and_null_read_as_nothing() -> None:
+def test_missing_and_null_fields_read_as_empty() -> None:
     fields = read({"n": None})
     for name in ("n", "missing"):
         assert fields.text(name, "default") == "default"
@@ -64,7 +64,7 @@ def test_missing_and_null_read_as_nothing() -> None:
         assert not fields.has(name)
 
 
-def test_present_values_read_as_they_are() -> None:
+def test_present_fields_are_returned_unchanged() -> None:
     fields = read({"t": "x", "f": False, "n": 3, "i": 0, "l": ["a"], "m": {"k": "v"}})
     assert fields.text("t") == "x"
     assert fields.flag("f", True) is False
@@ -79,11 +79,11 @@ def test_present_values_read_as_they_are() -> None:
     [2**100_000, "x" * 10**6, "a\nb", {"a": 1}, b"\x00", object()],
     ids=["huge", "long", "lines", "object", "bytes", "other"],
 )
-def test_any_value_is_shown_short_and_on_one_line(value: object) -> None:
+def test_any_value_is_shown_briefly_on_one_line(value: object) -> None:
     text = shown(value)
     assert len(text) < 100
     assert "\n" not in text
 
 
-def test_half_characters_are_replaced_and_whole_ones_stay() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     assert valid_text("a\ud800é\udfff✓😀\x00") == "a\ufffdé\ufffd✓😀\x00"

@@ -1,4 +1,4 @@
-"""Pods that demand more than real ones do are refused before they cost anything."""
+"""Pods with too many constraints are rejected before they cost time."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
 from leadline_controller.framework.cycle import decide
-from leadline_controller.kubeobjects.limits import MOST_DEMANDS, MOST_VALUES, MOST_VOLUMES
+from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES, MAX_VOLUMES
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.strategies.kube_default import KubeDefault
 
@@ -20,10 +20,10 @@ VALUES = [kind for kind in KINDS if "values" in kind or kind in ("labels", "host
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pod_with_too_much_is_refused_in_one_sentence(kind: str) -> None:
+def test_a_pod_over_a_limit_is_rejected_with_one_sentence(kind: str) -> None:
     made = manifest(kind, SIZE if kind not in VALUES else 2 * SIZE)
     read = read_pod(made)
-    limit = MOST_VOLUMES if kind in VOLUMES else MOST_VALUES if kind in VALUES else MOST_DEMANDS
+    limit = MAX_VOLUMES if kind in VOLUMES else MAX_VALUES if kind in VALUES else MAX_CONSTRAINTS
     assert read.problem is not None
     assert read.problem.startswith(f"the pod has more than {limit} ")
     assert read.problem.endswith(", more than Leadline evaluates")
@@ -42,15 +42,15 @@ def test_a_pod_within_the_limits_is_evaluated(kind: str) -> None:
     assert decision.node or decision.why.startswith("0 of 3 nodes fit: ")
 
 
-def test_the_limit_itself_is_allowed() -> None:
-    # One for the resource that every pod is: itself.
-    fits = {f"k{i}": "v" for i in range(MOST_DEMANDS)}
+def test_a_pod_exactly_at_the_limit_is_allowed() -> None:
+    # One of them for the resource `pods`.
+    fits = {f"k{i}": "v" for i in range(MAX_CONSTRAINTS)}
     assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": fits}}).problem is None
     over = {**fits, "one": "more"}
     assert read_pod({"metadata": {"name": "p"}, "spec": {"nodeSelector": over}}).problem
 
 
-def test_one_that_is_on_a_node_still_counts_and_keeps_others_out_of_its_domains() -> None:
+def test_a_running_pod_over_the_limit_is_counted_and_repels_all_pods() -> None:
     made = manifest("anti-affinity terms", SIZE)
     made["spec"]["nodeName"] = "n1"
     requests = {"cpu": "2", "memory": "1Gi"}
@@ -63,9 +63,9 @@ def test_one_that_is_on_a_node_still_counts_and_keeps_others_out_of_its_domains(
     assert verdict.passes.tolist() == [False, True]
 
 
-def test_one_with_many_volumes_keeps_its_own_anti_affinity() -> None:
+def test_a_running_pod_with_too_many_volumes_keeps_its_anti_affinity() -> None:
     made = manifest("disks", SIZE)
     made["spec"] |= manifest("anti-affinity, the same term", 1_000)["spec"] | {"nodeName": "n1"}
     resident = read_pod(made)
-    assert len(resident.disks) > MOST_VOLUMES
+    assert len(resident.disks) > MAX_VOLUMES
     assert resident.anti_affinity[0].selector
