@@ -26,6 +26,7 @@ from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.toml import parse_toml
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.strategies.registry import PluginError
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
 
@@ -174,6 +175,8 @@ def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     options = dict(strategy.object("options").items())
     try:
         build(STRATEGIES[name], options)
+    except PluginError as error:
+        raise FieldError(f"{strategy.at('name')}: {error}") from None
     except OptionError as error:
         raise FieldError(f"{strategy.at('options')}: {error}") from None
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)

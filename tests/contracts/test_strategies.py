@@ -14,6 +14,7 @@ from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build, options_of, values_of
 from leadline_controller.framework.view import METRICS, ClusterView, Ints
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.strategies.registry import defect
 
 from tests.contracts.clusters import (
     Case,
@@ -44,6 +45,7 @@ def test_says_what_it_is(name: str) -> None:
     assert strategy.better in ("lower", "higher")
     assert strategy.paper
     assert set(strategy.needs) <= {*METRICS, "rtt_ms"}
+    assert defect(strategy, name) is None, "a plug-in like this one would be accepted"
     assert "nknown" in (strategy.__doc__ or ""), "it says what it does where a metric is unknown"
 
 

@@ -25,6 +25,7 @@ from leadline_controller.parsing.fields import FieldError, quoted
 from leadline_controller.snapshot.score import Scoring, begin, told
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.strategies.registry import PluginError
 
 _SHOWN = 3
 _SHOWN_COUNTS = 12
@@ -70,7 +71,7 @@ def score(
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
         with working(f"reading {path}"):
             snapshot = load_snapshot(path)
-    except (FieldError, OptionError) as error:
+    except (FieldError, OptionError, PluginError) as error:
         raise BadInput(str(error)) from None
     in_table = output in ("table", "wide")
     # What appears on a terminal line by line is its own progress bar.

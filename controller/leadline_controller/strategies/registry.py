@@ -1,0 +1,165 @@
+"""The registry of strategies: the built-in ones, and those of installed plug-ins."""
+
+import logging
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, get_args
+
+from leadline_controller.parsing.fields import quoted
+
+if TYPE_CHECKING:  # numpy takes long to import, and the names need none of it
+    from leadline_controller.framework.cycle import Strategy
+
+log = logging.getLogger(__name__)
+
+GROUP = "leadline.strategies"
+
+
+class PluginError(Exception):
+    """A plug-in that declares a strategy and does not provide it."""
+
+
+def _installed() -> Iterable[EntryPoint]:
+    """The entry points of the group, in the order of their distributions' names."""
+    try:
+        return sorted(entry_points(group=GROUP), key=lambda each: (_origin(each), each.name))
+    except Exception as error:  # noqa: BLE001  # one broken package on the machine is enough
+        log.error(
+            "no strategy plug-in is available, because an installed package has unreadable entry "
+            "points: %r; find the package with `pip check` and reinstall it",
+            error,
+        )
+        return ()
+
+
+class StrategyRegistry(Mapping[str, "type[Strategy]"]):
+    """Strategy classes by name: the built-in ones in their order, then those of plug-ins.
+
+    A lookup imports the class, and raises PluginError where the plug-in does not provide it. `in`,
+    `len` and iteration import nothing. `items()` and `values()` import every class, and leave out
+    the plug-ins that do not provide theirs, with one line in the log for each.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        built_in: Mapping[str, str],
+        installed: Callable[[], Iterable[EntryPoint]] = _installed,
+    ) -> None:
+        """built_in: name -> "module:class", the module in `package`."""
+        self.built_in = {name: f"{package}.{target}" for name, target in built_in.items()}
+        self._installed = installed
+        self._loaded: dict[str, type[Strategy]] = {}
+
+    @cached_property
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        found: dict[str, EntryPoint] = {}
+        for each in self._installed():
+            if each.name in self.built_in:
+                _ignore(each, "Leadline has a strategy of this name")
+            elif each.name in found:
+                _ignore(each, f"{_origin(found[each.name])} has a strategy of this name")
+            else:
+                found[each.name] = each
+        return found
+
+    def __getitem__(self, name: str) -> "type[Strategy]":
+        if name not in self._loaded:
+            if name in self.built_in:
+                self._loaded[name] = EntryPoint(name, self.built_in[name], GROUP).load()
+            else:
+                self._loaded[name] = _load(self._plugins[name])
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.built_in or name in self._plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.built_in
+        yield from self._plugins
+
+    def __len__(self) -> int:
+        return len(self.built_in) + len(self._plugins)
+
+    def items(self) -> ItemsView[str, "type[Strategy]"]:
+        """Name and class of every strategy that can be used."""
+        return self._usable.items()
+
+    def values(self) -> ValuesView["type[Strategy]"]:
+        """The class of every strategy that can be used."""
+        return self._usable.values()
+
+    @cached_property
+    def _usable(self) -> Mapping[str, "type[Strategy]"]:
+        usable = {}
+        for name in self:
+            try:
+                usable[name] = self[name]
+            except PluginError as error:
+                log.error("%s", error)
+        return usable
+
+
+def _origin(plugin: EntryPoint) -> str:
+    """The distribution that declares the entry point, with its version."""
+    return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown package"
+
+
+def _told(plugin: EntryPoint) -> str:
+    return f"strategy plug-in {_origin(plugin)}, entry point {plugin.name} = {plugin.value}"
+
+
+def _ignore(plugin: EntryPoint, why: str) -> None:
+    log.warning(
+        "%s: ignored, because %s; rename the entry point or uninstall the package",
+        _told(plugin),
+        why,
+    )
+
+
+def _load(plugin: EntryPoint) -> "type[Strategy]":
+    try:
+        made = plugin.load()
+    except (Exception, SystemExit) as error:  # an import runs any code
+        raise PluginError(
+            f"{_told(plugin)}: cannot be imported: {type(error).__name__}: {error}; "
+            "install what it needs, or uninstall the package"
+        ) from error
+    if defect := defect(made, plugin.name):
+        raise PluginError(
+            f"{_told(plugin)}: is not a strategy: {defect}; correct the class, or uninstall the "
+            "package"
+        )
+    strategy: type[Strategy] = made
+    return strategy
+
+
+def defect(made: Any, name: str) -> str | None:
+    """What a strategy of this name must have and `made` has not; None if it has everything."""
+    from leadline_controller.framework.cycle import Better
+    from leadline_controller.framework.view import METRICS
+
+    if not (isinstance(made, type) and is_dataclass(made)):
+        return f"expected a dataclass, got {quoted(made)}"
+    better, measured = get_args(Better), (*METRICS, "rtt_ms")
+    rules: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+        "name": (lambda it: it == name, f"the entry point's name, {name!r}"),
+        "better": (lambda it: it in better, " or ".join(better)),
+        "paper": (lambda it: isinstance(it, str) and it != "", "a text"),
+        "needs": (
+            lambda it: isinstance(it, tuple) and all(each in measured for each in it),
+            f"a tuple of {', '.join(measured)}",
+        ),
+        "score": (callable, "a method"),
+        "charge": (callable, "a method"),
+    }
+    for attribute, (holds, expected) in rules.items():
+        found = getattr(made, attribute, None)
+        if not holds(found):
+            return f"{attribute}: expected {expected}, got {quoted(found)}"
+    for each in fields(made):
+        if each.init and each.default is MISSING and each.default_factory is MISSING:
+            return f"{each.name}: expected a default, got none"
+    return None
