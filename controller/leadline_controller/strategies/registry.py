@@ -127,9 +127,9 @@ def _load(plugin: EntryPoint) -> "type[Strategy]":
             f"{_told(plugin)}: cannot be imported: {type(error).__name__}: {error}; "
             "install what it needs, or uninstall the package"
         ) from error
-    if defect := defect(made, plugin.name):
+    if problem := defect(made, plugin.name):
         raise PluginError(
-            f"{_told(plugin)}: is not a strategy: {defect}; correct the class, or uninstall the "
+            f"{_told(plugin)}: is not a strategy: {problem}; correct the class, or uninstall the "
             "package"
         )
     strategy: type[Strategy] = made
