@@ -1,12 +1,13 @@
 """The registry of strategies: the built-in ones, and those of installed plug-ins."""
 
 import logging
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, get_args
 
+from leadline_controller.parsing.entry_points import declared, origin
 from leadline_controller.parsing.fields import quoted
 
 if TYPE_CHECKING:  # numpy takes long to import, and the names need none of it
@@ -21,19 +22,6 @@ class PluginError(Exception):
     """A plug-in that declares a strategy and does not provide it."""
 
 
-def _installed() -> Iterable[EntryPoint]:
-    """The entry points of the group, in the order of their distributions' names."""
-    try:
-        return sorted(entry_points(group=GROUP), key=lambda each: (_origin(each), each.name))
-    except Exception as error:  # noqa: BLE001  # one broken package on the machine is enough
-        log.error(
-            "no strategy plug-in is available, because an installed package has unreadable entry "
-            "points: %r; find the package with `pip check` and reinstall it",
-            error,
-        )
-        return ()
-
-
 class StrategyRegistry(Mapping[str, "type[Strategy]"]):
     """Strategy classes by name: the built-in ones in their order, then those of plug-ins.
 
@@ -46,21 +34,19 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
         self,
         package: str,
         built_in: Mapping[str, str],
-        installed: Callable[[], Iterable[EntryPoint]] = _installed,
     ) -> None:
         """built_in: name -> "module:class", the module in `package`."""
         self.built_in = {name: f"{package}.{target}" for name, target in built_in.items()}
-        self._installed = installed
         self._loaded: dict[str, type[Strategy]] = {}
 
     @cached_property
     def _plugins(self) -> Mapping[str, EntryPoint]:
         found: dict[str, EntryPoint] = {}
-        for each in self._installed():
+        for each in declared(GROUP):
             if each.name in self.built_in:
                 _ignore(each, "Leadline has a strategy of this name")
             elif each.name in found:
-                _ignore(each, f"{_origin(found[each.name])} has a strategy of this name")
+                _ignore(each, f"{origin(found[each.name])} has a strategy of this name")
             else:
                 found[each.name] = each
         return found
@@ -102,13 +88,8 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
         return usable
 
 
-def _origin(plugin: EntryPoint) -> str:
-    """The distribution that declares the entry point, with its version."""
-    return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else "an unknown package"
-
-
 def _told(plugin: EntryPoint) -> str:
-    return f"strategy plug-in {_origin(plugin)}, entry point {plugin.name} = {plugin.value}"
+    return f"strategy plug-in {origin(plugin)}, entry point {plugin.name} = {plugin.value}"
 
 
 def _ignore(plugin: EntryPoint, why: str) -> None:

@@ -1,4 +1,4 @@
-"""`leadline version`."""
+"""Print the versions of leadline and its parts."""
 
 import platform
 from typing import Any

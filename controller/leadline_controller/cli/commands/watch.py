@@ -1,4 +1,4 @@
-"""`leadline watch`: what happens, line by line, as it happens."""
+"""Show changes as they happen."""
 
 import json
 from datetime import datetime

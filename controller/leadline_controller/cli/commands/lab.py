@@ -1,4 +1,4 @@
-"""`leadline lab`: boards of network namespaces on shaped links, for trying things out."""
+"""Run real agents on this machine, on links that differ."""
 
 import signal
 import subprocess

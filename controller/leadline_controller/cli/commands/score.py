@@ -1,4 +1,4 @@
-"""`leadline score`: where a snapshot's pods would go, with no server at all."""
+"""Place the pods of a snapshot file, without a server."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`leadline placements` and `leadline explain`: where pods went, and why."""
+"""List where pods were placed recently."""
 
 import re
 
@@ -42,23 +42,4 @@ def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
         output,
         lambda: documents.placements(answer),
         lambda wide: render.placements_tables(answer, wide=wide),
-    )
-
-
-@click.command(epilog="Example: leadline explain default/web-1")
-@click.argument("pod")
-@output_option
-@connection_options
-def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
-    """Say why POD (namespace/name, or a name in the namespace default) is where it is: every
-    node's score, how old what was measured was, and why the other nodes were turned down. Exit
-    code 1 when nothing is known."""
-    answer = ask(
-        endpoint,
-        lambda controller: controller.ExplainPod(pb.ExplainPodRequest(pod=pod), timeout=TIMEOUT_S),
-    )
-    emit(
-        output,
-        lambda: documents.explanation(answer),
-        lambda wide: render.explanation_tables(answer, wide=wide),
     )

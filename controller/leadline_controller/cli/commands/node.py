@@ -1,4 +1,4 @@
-"""`leadline nodes` and `leadline node`: how the boards are."""
+"""Show everything about one node."""
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
@@ -6,22 +6,6 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller.cli import documents, render
 from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
 from leadline_controller.cli.output import Format, emit, output_option
-
-
-@click.command(epilog="Example: leadline nodes -o wide")
-@output_option
-@connection_options
-def nodes(output: Format, endpoint: Endpoint) -> None:
-    """List the nodes of the cluster and every agent that was heard: what is measured on each
-    now, and how old it is. "-" is unknown."""
-    answer = ask(
-        endpoint, lambda controller: controller.ListNodes(pb.ListNodesRequest(), timeout=TIMEOUT_S)
-    )
-    emit(
-        output,
-        lambda: documents.nodes(answer),
-        lambda wide: [render.NodesTable(answer.nodes, wide=wide)],
-    )
 
 
 @click.command(epilog="Example: leadline node raspberrypi-3")

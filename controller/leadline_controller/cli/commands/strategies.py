@@ -1,4 +1,4 @@
-"""`leadline strategies`: what can be chosen, and what each can be told."""
+"""List the strategies and their options."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,8 @@
-"""`leadline kube extender-config`: the file that makes kube-scheduler ask Leadline."""
+"""Print what a Kubernetes cluster needs: rights, and the extender's configuration."""
 
 import ipaddress
 import re
+from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +30,23 @@ _USE_BIND = """\
 """
 
 
-@click.command(
+@click.group(
+    no_args_is_help=False,
+    epilog="Example: leadline kube extender-config > /etc/leadline/kube-scheduler.yaml",
+)
+def kube() -> None:
+    """Print what a Kubernetes cluster needs, ready to be applied."""
+
+
+@kube.command(epilog="Example: leadline kube manifests | kubectl apply -f -")
+def manifests() -> None:
+    """Print the service account of the controller and the smallest rights with which it
+    works, as YAML."""
+    folder = files("leadline_controller.kube") / "manifests"
+    click.echo(folder.joinpath("rights.yaml").read_text("utf-8"), nl=False)
+
+
+@kube.command(
     "extender-config",
     epilog="Example: leadline kube extender-config --address https://10.0.0.5:50506 "
     "--ca /etc/leadline/ca.pem --cert /etc/leadline/cert.pem --key /etc/leadline/key.pem",
