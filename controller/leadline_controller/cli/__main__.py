@@ -3,6 +3,7 @@ other packages declare in the group `leadline.commands`. A command is imported w
 so that `leadline score` needs no gRPC, and `leadline --help` answers at once on a slow board."""
 
 import importlib
+import logging
 import os
 import pkgutil
 import sys
@@ -119,6 +120,7 @@ def leadline() -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    logging.basicConfig(format="leadline: %(message)s")  # warnings and errors, as one line each
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text stream
     code = run(sys.argv[1:])
     try:
