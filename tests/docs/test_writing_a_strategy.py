@@ -33,17 +33,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the project is installed into."""
     target = tmp_path_factory.mktemp("installed")
-    command = [
-        UV,
-        "pip",
-        "install",
-        "--offline",
-        "--no-deps",
-        "--quiet",
-        "--python",
-        sys.executable,
-    ]
-    done = subprocess.run([*command, "--target", target, project], capture_output=True, text=True)
+    into = ("--python", sys.executable, "--target", target)
+    command: list[str | Path] = [UV, "pip", "install", "--offline", "--no-deps", "--quiet"]
+    done = subprocess.run([*command, *into, project], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return target
 
