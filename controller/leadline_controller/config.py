@@ -1,5 +1,5 @@
-"""The controller's settings: one TOML file, then LEADLINE_* variables, every field checked, errors
-that name the field."""
+"""The controller's settings: a TOML file, overridden by LEADLINE_* variables. Every field is
+checked, and an error names it."""
 
 import ipaddress
 import os
@@ -32,7 +32,7 @@ from leadline_controller.telemetry.state import TimesToLive
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
 _STATE_DIRECTORY = "/var/lib/leadline-controller"
-# Beyond these every agent refuses a lease, whatever its own caps.
+# Every agent refuses a lease outside these limits.
 _WHOLE_LIMITS = {
     "duration_ms": (1000, 30_000),
     "max_bytes": (1 << 18, 1 << 34),
@@ -48,20 +48,20 @@ _PEM = "PEM files and a key without a passphrase that belongs to the certificate
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; str() says where it stands and what was expected."""
+    """A setting that cannot be used. str() has the file, the field and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the controller can be told.
+    """All settings.
 
-    kubeconfig: None means the cluster that it runs in. warm_up_s: how long the first
-    decision may wait for the metrics of every ready node. anchors: nodes against which the
-    others test their bandwidth; without any, all pairs are tested. seed: breaks ties.
-    networks: where boards may be probed, beside the addresses of their node objects.
-    standalone: whether the pods of `scheduler_name` are placed. extender: None where
-    kube-scheduler does not ask.
-    decisions: where they are kept; in memory, unless the settings were read by `load`.
+    kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
+    decision may wait for the metrics of every ready node. anchors: nodes against which the others
+    test their bandwidth; without any, all pairs are tested. seed: makes the choice between equal
+    nodes repeatable. networks: where boards may be probed, besides the addresses of their node
+    objects. standalone: whether to place the pods of `scheduler_name`. extender: None if
+    kube-scheduler does not use one. decisions: the database; in memory, unless `load` made the
+    settings.
     """
 
     cluster: str = "default"
@@ -85,21 +85,21 @@ class Settings:
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; `path` None means the default file, which may be absent. Raises
+    """Read and check the settings. path: None means the default file, which may be missing. Raises
     ConfigError."""
     where = path or DEFAULT_PATH
     data = _from_file(where, may_be_absent=path is None)
-    taken = overlay(data, environ)
+    variables = overlay(data, environ)
     try:
         return _settings(Fields(data, ""), environ)
     except FieldError as error:
-        raise ConfigError(f"{_told_by(str(error), taken) or where}: {error}") from None
+        raise ConfigError(f"{_variables_of(str(error), variables) or where}: {error}") from None
 
 
-def _told_by(error: str, taken: Mapping[str, str]) -> str:
-    """The variables that set what an error is about, empty if none did."""
+def _variables_of(error: str, variables: Mapping[str, str]) -> str:
+    """The environment variables that set the field of this error. Empty if it is the file's."""
     field = re.split("[: ]", error, maxsplit=1)[0]
-    names = [name for path, name in taken.items() if f"{path}.".startswith(f"{field}.")]
+    names = [name for path, name in variables.items() if f"{path}.".startswith(f"{field}.")]
     return f"the environment ({', '.join(names)})" if names else ""
 
 
@@ -219,8 +219,8 @@ def _extender(extender: Fields) -> ExtenderSettings:
     bind = extender.flag("bind", default=False)
     if bind and tls is None:
         raise FieldError(
-            f"{extender.at('bind')}: expected false without {extender.at('tls')}, for only those "
-            "with a certificate may have pods bound"
+            f"{extender.at('bind')}: expected false without {extender.at('tls')}, because only "
+            "clients with a certificate may have pods bound"
         )
     try:
         return ExtenderSettings(address, tls, every_filter=filters == "all", bind=bind)
@@ -238,7 +238,7 @@ def _standalone(kubernetes: Fields, extends: bool) -> bool:
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
     decisions.only("path", "max_mb", "max_age_days")
     default = HistorySettings()
-    # systemd may name several, separated by colons; the first is the unit's own.
+    # systemd may list several folders, separated by colons; the first is the unit's own.
     folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
     path = decisions.text("path", f"{folder}/decisions.db")
     if not path.startswith("/") or "\0" in path:

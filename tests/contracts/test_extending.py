@@ -106,7 +106,7 @@ class Last:
     step: float = option(1.0, unit="points", help="from one node to the next")
 
     def score(self, _: ClusterView, __: Pod, candidates: Ints) -> Scores:
-        total = candidates * self.step
+        total = candidates.astype(np.float64) * self.step
         return Scores(candidates, total, best(total, self.better), lambda _: "the last")
 
     def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:

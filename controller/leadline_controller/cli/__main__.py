@@ -115,18 +115,18 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="leadline %(version)s")
 def leadline() -> None:
-    """See what Leadline measured, where pods went and why, and try strategies offline."""
+    """See what Leadline measures, where it places pods and why, and try strategies offline."""
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     logging.basicConfig(format="leadline: %(message)s")  # warnings and errors, as one line each
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text stream
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away; keep the interpreter from flushing into the pipe once more.
+        # The reader has closed the pipe; the interpreter must not flush into it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -141,20 +141,20 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""
-        return _complain(error.format_message().rstrip(".") + hint, error.exit_code)
+        return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # the last resort: users never see a traceback
+    except Exception as error:  # users never see a traceback
         if os.environ.get("LEADLINE_DEBUG"):
             raise
-        told = f"{type(error).__name__}: {error}"
-        return _complain(f"internal error, please report it: {told} (LEADLINE_DEBUG=1 shows more)")
+        message = f"{type(error).__name__}: {error}"
+        return _fail(f"internal error, please report it: {message} (LEADLINE_DEBUG=1 shows more)")
     return code if isinstance(code, int) else 0
 
 
-def _complain(message: str, code: int = 1) -> int:
+def _fail(message: str, code: int = 1) -> int:
     line = " ".join(message.split())
-    if len(line) > _LONGEST_ERROR:  # it quotes a file or an argument at length
+    if len(line) > _LONGEST_ERROR:  # it quotes a long file or argument
         line = f"{line[: _LONGEST_ERROR // 2]} ... {line[-_LONGEST_ERROR // 2 :]}"
     click.echo(f"leadline: {line}", err=True)
     return code

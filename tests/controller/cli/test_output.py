@@ -89,7 +89,7 @@ def test_a_progress_bar_passes_everything_on(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_long_wait_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("leadline_controller.cli.output._PATIENCE_S", 0.0)
+    monkeypatch.setattr("leadline_controller.cli.output._BAR_AFTER_S", 0.0)
     assert list(track([1, 2], "counting")) == [1, 2]
     assert "counting" in terminal.getvalue()
 

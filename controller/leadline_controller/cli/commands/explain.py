@@ -13,9 +13,9 @@ from leadline_controller.cli.output import Format, emit, output_option
 @output_option
 @connection_options
 def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
-    """Say why POD (namespace/name, or a name in the namespace default) is where it is: every
-    node's score, how old what was measured was, and why the other nodes were turned down. Exit
-    code 1 when nothing is known."""
+    """Explain why POD (namespace/name, or a name in the namespace default) is where it is: the
+    score of every node, the age of its measurements, and why other nodes were rejected. Exit
+    code 1 when there is no decision about the pod."""
     answer = ask(
         endpoint,
         lambda controller: controller.ExplainPod(pb.ExplainPodRequest(pod=pod), timeout=TIMEOUT_S),

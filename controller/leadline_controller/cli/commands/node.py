@@ -13,7 +13,7 @@ from leadline_controller.cli.output import Format, emit, output_option
 @output_option
 @connection_options
 def node(name: str, output: Format, endpoint: Endpoint) -> None:
-    """Show everything about one node: its board, its metrics, its links, the pods placed on
+    """Show everything about one node: its board, its metrics, its links and the pods placed on
     it. Exit code 1 when there is no such node."""
     answer = ask(
         endpoint,

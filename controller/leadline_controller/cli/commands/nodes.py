@@ -12,7 +12,7 @@ from leadline_controller.cli.output import Format, emit, output_option
 @output_option
 @connection_options
 def nodes(output: Format, endpoint: Endpoint) -> None:
-    """List the nodes of the cluster and every agent that was heard: what is measured on each
+    """List the nodes of the cluster and all agents that sent a message: what is measured on each
     now, and how old it is. "-" is unknown."""
     answer = ask(
         endpoint, lambda controller: controller.ListNodes(pb.ListNodesRequest(), timeout=TIMEOUT_S)

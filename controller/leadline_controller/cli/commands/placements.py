@@ -12,15 +12,15 @@ from leadline_controller.cli.output import Format, emit, output_option
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class _Span(click.ParamType[float]):
-    """A length of time such as 90s, 10m or 1.5h, as seconds."""
+class _Duration(click.ParamType[float]):
+    """A duration such as 90s, 10m or 1.5h, in seconds."""
 
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds; fails as click wants it."""
+        """The duration in seconds."""
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)", str(value))
@@ -30,12 +30,12 @@ class _Span(click.ParamType[float]):
 
 
 @click.command(epilog="Example: leadline placements --since 10m")
-@click.option("--since", type=_Span(), help="Only decisions younger than this, such as 10m.")
+@click.option("--since", type=_Duration(), help="Only decisions younger than this, such as 10m.")
 @output_option
 @connection_options
 def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
-    """List the last decision about each pod, oldest first: its node, what came of it, and why.
-    Decisions of earlier runs of the controller are among them."""
+    """List the last decision about each pod, oldest first: its node, its outcome and the reason.
+    Decisions of earlier runs of the controller are included."""
     request = pb.ListPlacementsRequest(since_s=since or 0.0)
     answer = ask(endpoint, lambda stub: stub.ListPlacements(request, timeout=TIMEOUT_S))
     emit(
