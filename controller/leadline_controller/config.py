@@ -1,7 +1,6 @@
 """The controller's settings: a TOML file, overridden by LEADLINE_* variables. Every field is
 checked, and an error names it."""
 
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -21,12 +20,12 @@ from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.environment import overlay
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
-from leadline_controller.parsing.addresses import Network, read_network
+from leadline_controller.parsing.addresses import Network, is_loopback, read_network
+from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.toml import parse_toml
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
-from leadline_controller.strategies.registry import PluginError
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
 
@@ -189,7 +188,7 @@ def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
     plaintext = broker.flag("plaintext", default=False)
     if files and plaintext:
         raise FieldError(f"{broker.at('plaintext')}: expected false beside broker.tls")
-    if not (files or plaintext or _is_this_machine(host)):
+    if not (files or plaintext or is_loopback(host)):
         raise FieldError(
             f"{broker.at('tls')}: expected ca_file, cert_file and key_file, because {host} is "
             "another machine (or plaintext = true, where nobody else is on the network)"
@@ -311,10 +310,3 @@ def _ttl(ttl: Fields) -> TimesToLive:
     names = [each.name for each in fields(TimesToLive)]
     ttl.only(*names)
     return TimesToLive(**{n: v for n in names if (v := ttl.number(n)) is not None})
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -116,7 +116,8 @@ class Last:
 def test_a_strategy_is_one_line_in_the_registry(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(STRATEGIES, "built_in", {"last": f"{__name__}:Last"})
+    registry = {"last": f"{__name__}:Last", **STRATEGIES.built_in}
+    monkeypatch.setattr(STRATEGIES, "built_in", registry)
     assert run(["strategies"]) == 0
     told = capsys.readouterr().out
     assert all(text in told for text in ("last", "step", "from one node to the next", "points"))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # only help and plug-ins need it, and it takes long to import
     from importlib.metadata import EntryPoint
 
 INTERRUPTED = 130
-GROUP = "leadline.commands"
 # Commands of our own packages that may be missing: the line in the help, and what to do.
 OPTIONAL: Mapping[str, tuple[str, str]] = {
     "experiment": (
@@ -51,27 +50,24 @@ def built_in() -> dict[str, str]:
 
 
 def _plugins() -> "dict[str, EntryPoint]":
-    from leadline_controller.parsing.entry_points import declared
+    from leadline_controller.parsing.entry_points import COMMANDS, declared
 
-    return {each.name: each for each in reversed(declared(GROUP))}
+    return {each.name: each for each in reversed(declared(COMMANDS))}
 
 
 def _load_plugin(plugin: "EntryPoint") -> click.Command:
-    from leadline_controller.parsing.entry_points import origin
+    from leadline_controller.parsing.entry_points import PluginError, load
 
-    told = f"command plug-in {origin(plugin)}, entry point {plugin.name} = {plugin.value}"
     try:
-        command = plugin.load()
-    except (Exception, SystemExit) as error:  # an import runs any code
-        missing = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+        command = load(plugin)
+        if not isinstance(command, click.Command):
+            problem = f"expected a click command, got {type(command).__name__}"
+            raise PluginError(plugin, problem, "correct the entry point")
+    except PluginError as error:
+        missing = getattr(error.__cause__, "name", None) or ""
         if plugin.name in OPTIONAL and missing.partition(".")[0] == plugin.module.partition(".")[0]:
             raise Failed(OPTIONAL[plugin.name][1]) from None
-        raise Failed(
-            f"{told}: cannot be imported: {type(error).__name__}: {error}; "
-            "install what it needs, or uninstall the package"
-        ) from error
-    if not isinstance(command, click.Command):
-        raise Failed(f"{told}: expected a click command, got {type(command).__name__}")
+        raise Failed(str(error)) from error
     return command
 
 

@@ -7,19 +7,20 @@ from functools import cached_property
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, get_args
 
-from leadline_controller.parsing.entry_points import declared, origin
+from leadline_controller.parsing.entry_points import STRATEGIES as GROUP
+from leadline_controller.parsing.entry_points import (
+    PluginError,
+    declared,
+    described,
+    load,
+    origin,
+)
 from leadline_controller.parsing.fields import quoted
 
 if TYPE_CHECKING:  # numpy takes long to import, and the names need none of it
     from leadline_controller.framework.cycle import Strategy
 
 log = logging.getLogger(__name__)
-
-GROUP = "leadline.strategies"
-
-
-class PluginError(Exception):
-    """A plug-in that declares a strategy and does not provide it."""
 
 
 class StrategyRegistry(Mapping[str, "type[Strategy]"]):
@@ -38,6 +39,7 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
         """built_in: name -> "module:class", the module in `package`."""
         self.built_in = {name: f"{package}.{target}" for name, target in built_in.items()}
         self._loaded: dict[str, type[Strategy]] = {}
+        self._reported: set[str] = set()
 
     @cached_property
     def _plugins(self) -> Mapping[str, EntryPoint]:
@@ -71,48 +73,36 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
 
     def items(self) -> ItemsView[str, "type[Strategy]"]:
         """Name and class of every strategy that can be used."""
-        return self._usable.items()
+        return self._usable().items()
 
     def values(self) -> ValuesView["type[Strategy]"]:
         """The class of every strategy that can be used."""
-        return self._usable.values()
+        return self._usable().values()
 
-    @cached_property
     def _usable(self) -> Mapping[str, "type[Strategy]"]:
         usable = {}
         for name in self:
             try:
                 usable[name] = self[name]
             except PluginError as error:
-                log.error("%s", error)
+                if name not in self._reported:
+                    log.error("%s", error)
+                self._reported.add(name)
         return usable
-
-
-def _told(plugin: EntryPoint) -> str:
-    return f"strategy plug-in {origin(plugin)}, entry point {plugin.name} = {plugin.value}"
 
 
 def _ignore(plugin: EntryPoint, why: str) -> None:
     log.warning(
         "%s: ignored, because %s; rename the entry point or uninstall the package",
-        _told(plugin),
+        described(plugin),
         why,
     )
 
 
 def _load(plugin: EntryPoint) -> "type[Strategy]":
-    try:
-        made = plugin.load()
-    except (Exception, SystemExit) as error:  # an import runs any code
-        raise PluginError(
-            f"{_told(plugin)}: cannot be imported: {type(error).__name__}: {error}; "
-            "install what it needs, or uninstall the package"
-        ) from error
+    made = load(plugin)
     if problem := defect(made, plugin.name):
-        raise PluginError(
-            f"{_told(plugin)}: is not a strategy: {problem}; correct the class, or uninstall the "
-            "package"
-        )
+        raise PluginError(plugin, f"is not a strategy: {problem}", "correct the class")
     strategy: type[Strategy] = made
     return strategy
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from leadline_controller.cli import commands
-from leadline_controller.cli.__main__ import GROUP, built_in, leadline, run
+from leadline_controller.cli.__main__ import built_in, leadline, run
 
 from tests.support.distributions import install
 
@@ -153,7 +153,13 @@ def declare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Declare:
 
     def plugin(entry_points: dict[str, str], source: str = FAILING) -> None:
         summary = "Fail elsewhere."
-        install(tmp_path, "leadline-more", {GROUP: entry_points}, {"elsewhere": source}, summary)
+        install(
+            tmp_path,
+            "leadline-more",
+            {"leadline.commands": entry_points},
+            {"elsewhere": source},
+            summary,
+        )
 
     return plugin
 
@@ -177,7 +183,7 @@ def test_a_package_may_declare_a_command(
     [
         ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_"),
         ("raise SystemExit(0)", "cannot be imported: SystemExit: 0; install what it needs, or "),
-        ("failing = 3", "expected a click command, got int\n"),
+        ("failing = 3", "expected a click command, got int; correct the entry point, or "),
     ],
 )
 def test_a_broken_command_of_another_package_is_one_line(

@@ -8,7 +8,6 @@ import pytest
 from leadline_controller.cli.__main__ import run
 from leadline_controller.framework.options import options_of
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.strategies.registry import GROUP
 
 from tests.support.distributions import install
 
@@ -61,7 +60,9 @@ def test_80_columns_are_enough_for_every_name(
 
 
 def test_a_broken_plugin_is_one_line_on_standard_error_and_nothing_more(tmp_path: Path) -> None:
-    install(tmp_path, "leadline-broken", {GROUP: {"broken": "no_such_module:Broken"}})
+    install(
+        tmp_path, "leadline-broken", {"leadline.strategies": {"broken": "no_such_module:Broken"}}
+    )
 
     def leadline(*arguments: str) -> tuple[int, str, str]:
         command = [sys.executable, "-m", "leadline_controller.cli", *arguments]

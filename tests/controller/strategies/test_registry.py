@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.config import ConfigError, load
-from leadline_controller.strategies.registry import GROUP, PluginError, StrategyRegistry
+from leadline_controller.parsing.entry_points import PluginError
+from leadline_controller.strategies.registry import StrategyRegistry
 
 from tests.support.distributions import install
 
@@ -45,7 +46,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     def plugin(strategies: Mapping[str, str], distribution: str = "first", **modules: str) -> None:
         for module in modules:
             monkeypatch.delitem(sys.modules, module, raising=False)
-        install(tmp_path, distribution, {GROUP: strategies}, modules)
+        install(tmp_path, distribution, {"leadline.strategies": strategies}, modules)
 
     return plugin
 

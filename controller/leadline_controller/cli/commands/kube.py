@@ -1,6 +1,5 @@
 """Print what a Kubernetes cluster needs: rights, and the extender's configuration."""
 
-import ipaddress
 import re
 from importlib.resources import files
 from pathlib import PurePosixPath
@@ -11,6 +10,7 @@ import click
 import yaml
 
 from leadline_controller.cli.errors import BadInput
+from leadline_controller.parsing.addresses import is_loopback
 
 # The controller's default.
 _ADDRESS = "http://127.0.0.1:50506"
@@ -154,7 +154,7 @@ def _scheme(address: str) -> str:
         raise BadInput(f"--address {address}: {error}") from None
     if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
         raise BadInput(f"--address {address}: expected https://host:port")
-    if url.scheme == "http" and not _is_this_machine(host):
+    if url.scheme == "http" and not is_loopback(host):
         raise BadInput(f"--address {address}: expected https, because {host} is another machine")
     return url.scheme
 
@@ -176,10 +176,3 @@ def _absolute(option: str, file: str) -> str:
     if not PurePosixPath(file).is_absolute():
         raise BadInput(f"{option} {file}: expected an absolute path, for kube-scheduler's machine")
     return file
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -21,11 +21,11 @@ from leadline_controller.cli.output import (
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import OptionError, build
+from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
 from leadline_controller.snapshot.score import Scoring, begin, told
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
-from leadline_controller.strategies.registry import PluginError
 
 _SHOWN = 3
 _SHOWN_COUNTS = 12
