@@ -15,7 +15,8 @@ class PluginError(Exception):
     and what to do."""
 
     def __init__(self, plugin: EntryPoint, problem: str, remedy: str) -> None:
-        super().__init__(f"{described(plugin)}: {problem}; {remedy}, or uninstall the package")
+        message = f"{described(plugin)}: {problem}; {remedy}, or uninstall the package"
+        super().__init__(" ".join(message.split()))  # numpy's import errors, say, have many lines
 
 
 def declared(group: str) -> list[EntryPoint]:

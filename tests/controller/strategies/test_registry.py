@@ -92,6 +92,11 @@ def test_names_need_no_numpy() -> None:
     [
         ("broken_a:First", "import no_such_module", "cannot be imported: ModuleNotFoundError: No"),
         ("broken_a:First", "raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        (
+            "broken_a:First",
+            "raise ImportError('first\\n\\nsecond')",
+            "cannot be imported: ImportError: first second; install what it needs, or ",
+        ),
         ("broken_a:First", "1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
         ("broken_a:Nothing", FIRST, "cannot be imported: AttributeError: "),
         ("no_such_module:First", FIRST, "cannot be imported: ModuleNotFoundError: "),
