@@ -75,7 +75,7 @@ def test_an_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("failing_command")
-def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_exception_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["failing", "bug"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("leadline: internal error, please report it: RuntimeError: first line")
@@ -83,13 +83,15 @@ def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("failing_command")
-def test_a_bug_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_leadline_debug_an_unexpected_exception_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LEADLINE_DEBUG", "1")
     with pytest.raises(RuntimeError):
         run(["failing", "bug"])
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     with subprocess.Popen(
         [*LEADLINE, "strategies", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
