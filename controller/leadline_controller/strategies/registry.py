@@ -27,15 +27,11 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
     """Strategy classes by name: the built-in ones in their order, then those of plug-ins.
 
     A lookup imports the class, and raises PluginError where the plug-in does not provide it. `in`,
-    `len` and iteration import nothing. `items()` and `values()` import every class, and leave out
+    `len` and iteration import nothing, and log which plug-ins are ignored because of their name. `items()` and `values()` import every class, and leave out
     the plug-ins that do not provide theirs, with one line in the log for each.
     """
 
-    def __init__(
-        self,
-        package: str,
-        built_in: Mapping[str, str],
-    ) -> None:
+    def __init__(self, package: str, built_in: Mapping[str, str]) -> None:
         """built_in: name -> "module:class", the module in `package`."""
         self.built_in = {name: f"{package}.{target}" for name, target in built_in.items()}
         self._loaded: dict[str, type[Strategy]] = {}
@@ -62,7 +58,7 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.built_in or name in self._plugins
+        return name in self._plugins or name in self.built_in
 
     def __iter__(self) -> Iterator[str]:
         yield from self.built_in

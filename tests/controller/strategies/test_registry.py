@@ -211,6 +211,15 @@ def test_the_settings_may_name_a_plugin(
     assert load(settings_of("first"), {}).strategy == "first"
 
 
+def test_the_controller_logs_that_a_plugin_with_the_configured_name_is_ignored(
+    installed: Install, settings_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    installed({"bef": "no_such_module:First"})
+    assert load(settings_of("bef"), {}).strategy == "bef"
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "entry point bef = no_such_module:First: ignored, because Leadline has a" in line
+
+
 def test_only_the_configured_plugin_ends_the_controller(
     installed: Install, settings_of: Callable[[str], Path]
 ) -> None:
