@@ -27,8 +27,9 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
     """Strategy classes by name: the built-in ones in their order, then those of plug-ins.
 
     A lookup imports the class, and raises PluginError where the plug-in does not provide it. `in`,
-    `len` and iteration import nothing, and log which plug-ins are ignored because of their name. `items()` and `values()` import every class, and leave out
-    the plug-ins that do not provide theirs, with one line in the log for each.
+    `len` and iteration import nothing, and log the plug-ins that are ignored because of their name.
+    `items()` and `values()` import every class, and leave out the plug-ins that do not provide
+    theirs, with one line in the log for each.
     """
 
     def __init__(self, package: str, built_in: Mapping[str, str]) -> None:
