@@ -1,7 +1,6 @@
-"""The controller's settings: one TOML file, then LEADLINE_* variables, every field checked, errors
-that name the field."""
+"""The controller's settings: a TOML file, overridden by LEADLINE_* variables. Every field is
+checked, and an error names it."""
 
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -21,7 +20,8 @@ from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.environment import overlay
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
-from leadline_controller.parsing.addresses import Network, read_network
+from leadline_controller.parsing.addresses import Network, is_loopback, read_network
+from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.parsing.toml import parse_toml
 from leadline_controller.probing.planning import ProbeLimits
@@ -31,7 +31,7 @@ from leadline_controller.telemetry.state import TimesToLive
 
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
 _STATE_DIRECTORY = "/var/lib/leadline-controller"
-# Beyond these every agent refuses a lease, whatever its own caps.
+# Every agent refuses a lease outside these limits.
 _WHOLE_LIMITS = {
     "duration_ms": (1000, 30_000),
     "max_bytes": (1 << 18, 1 << 34),
@@ -47,20 +47,20 @@ _PEM = "PEM files and a key without a passphrase that belongs to the certificate
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; str() says where it stands and what was expected."""
+    """A setting that cannot be used. str() has the file, the field and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the controller can be told.
+    """All settings.
 
-    kubeconfig: None means the cluster that it runs in. warm_up_s: how long the first
-    decision may wait for the metrics of every ready node. anchors: nodes against which the
-    others test their bandwidth; without any, all pairs are tested. seed: breaks ties.
-    networks: where boards may be probed, beside the addresses of their node objects.
-    standalone: whether the pods of `scheduler_name` are placed. extender: None where
-    kube-scheduler does not ask.
-    decisions: where they are kept; in memory, unless the settings were read by `load`.
+    kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
+    decision may wait for the metrics of every ready node. anchors: nodes against which the others
+    test their bandwidth; without any, all pairs are tested. seed: makes the choice between equal
+    nodes repeatable. networks: where boards may be probed, besides the addresses of their node
+    objects. standalone: whether to place the pods of `scheduler_name`. extender: None if
+    kube-scheduler does not use one. decisions: the database; in memory, unless `load` made the
+    settings.
     """
 
     cluster: str = "default"
@@ -84,21 +84,21 @@ class Settings:
 
 
 def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings; `path` None means the default file, which may be absent. Raises
+    """Read and check the settings. path: None means the default file, which may be missing. Raises
     ConfigError."""
     where = path or DEFAULT_PATH
     data = _from_file(where, may_be_absent=path is None)
-    taken = overlay(data, environ)
+    variables = overlay(data, environ)
     try:
         return _settings(Fields(data, ""), environ)
     except FieldError as error:
-        raise ConfigError(f"{_told_by(str(error), taken) or where}: {error}") from None
+        raise ConfigError(f"{_variables_of(str(error), variables) or where}: {error}") from None
 
 
-def _told_by(error: str, taken: Mapping[str, str]) -> str:
-    """The variables that set what an error is about, empty if none did."""
+def _variables_of(error: str, variables: Mapping[str, str]) -> str:
+    """The environment variables that set the field of this error. Empty if it is the file's."""
     field = re.split("[: ]", error, maxsplit=1)[0]
-    names = [name for path, name in taken.items() if f"{path}.".startswith(f"{field}.")]
+    names = [name for path, name in variables.items() if f"{path}.".startswith(f"{field}.")]
     return f"the environment ({', '.join(names)})" if names else ""
 
 
@@ -174,6 +174,8 @@ def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     options = dict(strategy.object("options").items())
     try:
         build(STRATEGIES[name], options)
+    except PluginError as error:
+        raise FieldError(f"{strategy.at('name')}: {error}") from None
     except OptionError as error:
         raise FieldError(f"{strategy.at('options')}: {error}") from None
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
@@ -186,7 +188,7 @@ def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
     plaintext = broker.flag("plaintext", default=False)
     if files and plaintext:
         raise FieldError(f"{broker.at('plaintext')}: expected false beside broker.tls")
-    if not (files or plaintext or _is_this_machine(host)):
+    if not (files or plaintext or is_loopback(host)):
         raise FieldError(
             f"{broker.at('tls')}: expected ca_file, cert_file and key_file, because {host} is "
             "another machine (or plaintext = true, where nobody else is on the network)"
@@ -216,8 +218,8 @@ def _extender(extender: Fields) -> ExtenderSettings:
     bind = extender.flag("bind", default=False)
     if bind and tls is None:
         raise FieldError(
-            f"{extender.at('bind')}: expected false without {extender.at('tls')}, for only those "
-            "with a certificate may have pods bound"
+            f"{extender.at('bind')}: expected false without {extender.at('tls')}, because only "
+            "clients with a certificate may have pods bound"
         )
     try:
         return ExtenderSettings(address, tls, every_filter=filters == "all", bind=bind)
@@ -235,7 +237,7 @@ def _standalone(kubernetes: Fields, extends: bool) -> bool:
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
     decisions.only("path", "max_mb", "max_age_days")
     default = HistorySettings()
-    # systemd may name several, separated by colons; the first is the unit's own.
+    # systemd may list several folders, separated by colons; the first is the unit's own.
     folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
     path = decisions.text("path", f"{folder}/decisions.db")
     if not path.startswith("/") or "\0" in path:
@@ -308,10 +310,3 @@ def _ttl(ttl: Fields) -> TimesToLive:
     names = [each.name for each in fields(TimesToLive)]
     ttl.only(*names)
     return TimesToLive(**{n: v for n in names if (v := ttl.number(n)) is not None})
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,7 +1,7 @@
-"""LEADLINE_* variables over the settings of the file, spelled as the agent's.
+"""LEADLINE_* environment variables, which override the settings in the file, as the agent's do.
 
-The path in capitals with underscores: LEADLINE_BROKER_TLS_CA_FILE is broker.tls.ca_file. So a
-unit can say where systemd puts the files that it hands over.
+A variable is the setting's path in capitals with underscores: LEADLINE_BROKER_TLS_CA_FILE is
+broker.tls.ca_file. So a systemd unit can name the files that systemd provides, such as credentials.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def _names(text: str) -> object:
 
 
 def _or_text(convert: Callable[[str], object], text: str) -> object:
-    """What can't be converted stays text, and is refused where it is read."""
+    """The converted text, or the text itself, which the check of the setting then refuses."""
     try:
         return convert(text)
     except ValueError:
@@ -38,7 +38,7 @@ def _or_text(convert: Callable[[str], object], text: str) -> object:
 
 
 _TLS = ("ca_file", "cert_file", "key_file")
-# All but strategy.options, which is a table.
+# Every setting but strategy.options, which is a table.
 FIELDS: Mapping[str, Callable[[str], object]] = {
     "cluster": str,
     "warm_up_s": _number,
@@ -83,20 +83,20 @@ def variable(path: str) -> str:
 
 
 def overlay(data: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
-    """Put the variables into what the file said, in place. Returns path -> variable, of those
-    that were put."""
-    put = {}
+    """Set the values of the variables in the file's data, in place. Returns path -> variable, of
+    the variables that are set."""
+    applied = {}
     for path, convert in FIELDS.items():
         name = variable(path)
         if name in environ and (table := _table(data, path)) is not None:
             table[path.rpartition(".")[2]] = convert(environ[name])
-            put[path] = name
-    return put
+            applied[path] = name
+    return applied
 
 
 def _table(data: dict[str, Any], path: str) -> dict[str, Any] | None:
-    """Where the field stands, made if it is not there; None where the file has no table, which
-    it is told when it is read."""
+    """The table that holds the setting, created if it is missing. None if the file has another
+    value there, which the check of the settings then refuses."""
     at: Any = data
     for name in path.split(".")[:-1]:
         at = at.setdefault(name, {})

@@ -1,6 +1,6 @@
-"""What the daemon writes to its log: one line a record, and of the same complaint only so many.
+"""The daemon's log: one line a record, without tracebacks, and at a limited rate.
 
-Others choose what goes wrong and how often, so neither a traceback nor a flood may come of it.
+Agents and clients decide what fails and how often, so they must not be able to flood the log.
 """
 
 import logging
@@ -15,8 +15,8 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|[0-9]+")
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets so many records of the same template through in `per_s` seconds, and six times as many
-    of the same logger; the first one of the next period says how many were left out."""
+    """Passes at most `at_most` records of one template, and six times as many of one logger, in
+    `per_s` seconds. The first record of the next period has the number of those left out."""
 
     def __init__(
         self,
@@ -28,11 +28,11 @@ class RateLimitFilter(logging.Filter):
         self._at_most = at_most
         self._per_s = per_s
         self._now_s = now_s
-        # (logger, template) -> when its period began, and how many came in it
+        # (logger, template) -> start of its period, and its number of records
         self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write it; makes one line of it."""
+        """Whether to write the record, which becomes one line."""
         own = self._count((record.name, _template(record)), self._at_most)
         if own is None:
             return False
@@ -44,14 +44,14 @@ class RateLimitFilter(logging.Filter):
         return True
 
     def _count(self, key: tuple[str, str], at_most: int) -> str | None:
-        """What to add to the line; None where it is not to be written."""
+        """The text to add to the line. None if the record must not be written."""
         now_s = self._now_s()
         start_s, count = self._counts.pop(key, (now_s, 0))
         left_out = 0
         if now_s - start_s >= self._per_s:
             start_s, count, left_out = now_s, 0, max(0, count - at_most)
         if len(self._counts) >= _MOST_KEYS:
-            del self._counts[next(iter(self._counts))]  # the one that was used least recently
+            del self._counts[next(iter(self._counts))]  # the least recently used
         self._counts[key] = (start_s, count + 1)
         if count >= at_most:
             return None
@@ -63,7 +63,7 @@ class RateLimitFilter(logging.Filter):
 
 
 def set_up(level: int = logging.INFO) -> None:
-    """Write the records of this level and above to standard error."""
+    """Log to standard error from this level on. The rate is not limited at DEBUG."""
     handler = logging.StreamHandler()
     if level > logging.DEBUG:
         handler.addFilter(RateLimitFilter())
@@ -71,12 +71,12 @@ def set_up(level: int = logging.INFO) -> None:
 
 
 def _template(record: logging.LogRecord) -> str:
-    """What records of the same complaint have in common, also where they come ready made."""
+    """What repeated records have in common, also if their message is already formatted."""
     return _NUMBER.sub("#", str(record.msg)[:_LONGEST].partition("\n")[0])
 
 
 def _one_line(record: logging.LogRecord) -> str:
-    """The message with its error, if there is one, and without the traceback."""
+    """The message with its exception, if there is one, without the traceback."""
     try:
         message = record.getMessage()
     except (TypeError, ValueError):

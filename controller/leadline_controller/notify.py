@@ -1,9 +1,8 @@
-"""What the controller tells systemd: sd_notify(3), and a watchdog that is fed only while the parts
-of the event loop come round.
+"""sd_notify(3), and a systemd watchdog that is fed only while all loops of the controller run.
 
-That the loop turns is not enough: one part may wait for ever while the others go on. So each part
-that has to come round says so, whatever the broker and the API server do, for systemd can mend
-neither by a restart.
+A running event loop is not enough, because one loop may hang while the others continue. So each
+loop reports a heartbeat. An unreachable broker or API server does not stop the heartbeats, because
+a restart of the controller would not help.
 """
 
 import asyncio
@@ -14,12 +13,12 @@ from collections.abc import Callable, Mapping
 
 log = logging.getLogger(__name__)
 
-# No part takes so long: the slowest asks the API server twice, 3.5 seconds each.
+# The slowest loop takes 7 s between heartbeats: two requests to the API server, 3.5 s each.
 LATE_S = 20.0
 
 
 class Notifier:
-    """Sends states to the socket that systemd named; says nothing where there is none."""
+    """Sends states to the socket in NOTIFY_SOCKET. Does nothing if there is none."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         path = environ.get("NOTIFY_SOCKET", "")
@@ -29,11 +28,11 @@ class Notifier:
         self.watchdog_s = int(usec) / 1e6 if is_ours and usec.isdigit() else None
 
     def ready(self) -> None:
-        """The controller serves."""
+        """The controller is ready."""
         self._send("READY=1")
 
     def stopping(self) -> None:
-        """The controller is about to end."""
+        """The controller is stopping."""
         self._send("STOPPING=1")
 
     def progress(self) -> None:
@@ -48,18 +47,18 @@ class Notifier:
             try:
                 out.sendto(state.encode(), self._path)
             except OSError:
-                return  # systemd is restarting, or its socket is full: it will ask again
+                return  # systemd restarts, or its socket is full; the next state gets there
 
 
 class Heartbeats:
-    """When each part last came round. A part that has not begun is not waited for."""
+    """The time of each loop's last heartbeat. A loop that has not begun is not expected."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._last_s: dict[str, float] = {}
 
     def part(self, name: str) -> Callable[[], None]:
-        """What the part of this name calls each time that it comes round; it begins now."""
+        """Begin to expect heartbeats of this loop. Returns the function that reports one."""
 
         def beat() -> None:
             self._last_s[name] = self._now_s()
@@ -68,19 +67,19 @@ class Heartbeats:
         return beat
 
     def late(self) -> list[str]:
-        """The parts that have not come round for LATE_S."""
+        """The loops without a heartbeat for LATE_S."""
         before_s = self._now_s() - LATE_S
         return sorted(name for name, last_s in self._last_s.items() if last_s < before_s)
 
 
-async def feed(notifier: Notifier, rounds: Heartbeats) -> None:
-    """Feed the watchdog, if there is one, while no part is late, until cancelled."""
-    said: list[str] = []
+async def feed(notifier: Notifier, heartbeats: Heartbeats) -> None:
+    """Feed the watchdog, if there is one, while no loop is late, until cancelled."""
+    logged: list[str] = []
     while notifier.watchdog_s:
-        late = rounds.late()
+        late = heartbeats.late()
         if not late:
             notifier.progress()
-        elif late != said:
+        elif late != logged:
             log.error("stuck for %g s: %s; the watchdog is not fed", LATE_S, ", ".join(late))
-        said = late
+        logged = late
         await asyncio.sleep(notifier.watchdog_s / 4)

@@ -47,7 +47,7 @@ _PROBE_TICK_S = 0.5
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
-    """The strategy of this name with its options set. Raises OptionError."""
+    """The strategy of this name with its options set. Raises OptionError, PluginError."""
     if name not in STRATEGIES:
         raise OptionError(f"strategy {name!r}: unknown; known: {', '.join(STRATEGIES)}")
     built: Strategy = build(STRATEGIES[name], options)

@@ -132,7 +132,7 @@ def mutation_check(count: int = MUTATIONS, seed: int = 12) -> Check:
     """Snapshots with flipped bits, cuts, exchanged types, doubled names, deep nesting, huge numbers
     and lone surrogates, each scored in a process of its own."""
     from leadline_controller.cli.__main__ import run
-    from leadline_controller.cli.score import score  # noqa: F401  # so that no fork imports it
+    from leadline_controller.cli.commands.score import score  # noqa: F401  # so that no fork imports it
 
     random, documents = Random(seed), seed_documents()  # repeats the attack
     codes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""One way to set a scene in both clusters, with Kubernetes' own manifests."""
+"""One way to set a harness in both clusters, with Kubernetes' own manifests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Change = TypeVar("Change", bound=ClusterChange)
 
 @dataclass(frozen=True)
 class WrittenEvent:
-    """An event as a person reads it."""
+    """An event on a pod."""
 
     type: str
     reason: str
@@ -38,8 +38,8 @@ class WrittenEvent:
     count: int
 
 
-class Scene(Protocol):
-    """What happens to a cluster from outside, and what can be seen of it there."""
+class ClusterHarness(Protocol):
+    """Changes a cluster from outside, and reads its events."""
 
     @property
     def cluster(self) -> Cluster: ...
@@ -56,7 +56,7 @@ class Scene(Protocol):
     def events(self, pod: Pod) -> list[WrittenEvent]: ...
 
 
-class SimScene:
+class MemoryHarness:
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
         self._nodes: dict[str, Object] = {}
@@ -110,8 +110,8 @@ class SimScene:
         self.cluster.put_pod(read_pod(_merged(self._pods[pod.uid], patch)))
 
 
-class KubeScene:
-    """A scene on a real API server; `clean` removes whatever it made."""
+class KubeHarness:
+    """A harness on a real API server. `clean` removes all that it created."""
 
     def __init__(self, cluster: Cluster, api: Api) -> None:
         self.cluster = cluster
@@ -174,7 +174,7 @@ class KubeScene:
 
 
 class Watched:
-    """A watch in a test: every wait for a change is bounded."""
+    """A watch with a timeout on every wait."""
 
     def __init__(self, changes: AsyncIterator[ClusterChange]) -> None:
         self._changes = changes
@@ -186,7 +186,7 @@ class Watched:
     async def until(
         self, kind: type[Change], holds: Callable[[Change], bool] = lambda _: True
     ) -> Change:
-        """The next change of this kind of which `holds` is true."""
+        """The next change of this kind for which `holds` is true."""
         while True:
             change = await self.next()
             if isinstance(change, kind) and holds(change):

@@ -1,6 +1,6 @@
-"""What everything above the Cluster port leans on, for each cluster that implements it.
+"""The contract of the Cluster port, for each implementation.
 
-The real API server says what is right; the simulated cluster has to answer the same.
+The real API server sets the standard; the cluster in memory must answer the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ from leadline_controller.framework.resources import Claim, Volume
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
-from tests.contracts.harnesses import KubeScene, Scene, SimScene, Watched, WrittenEvent
+from tests.contracts.harnesses import (
+    ClusterHarness,
+    KubeHarness,
+    MemoryHarness,
+    Watched,
+    WrittenEvent,
+)
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import condition, node, pod
@@ -41,13 +47,13 @@ _numbers: Iterator[int] = count(1)
 
 
 @pytest.fixture(params=["sim", pytest.param("kube", marks=pytest.mark.cluster)])
-async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ClusterHarness]:
     if request.param == "sim":
-        yield SimScene()
+        yield MemoryHarness()
         return
     plane: ControlPlane = request.getfixturevalue("plane")
     async with KubeCluster(plane.kubeconfig) as cluster:
-        real = KubeScene(cluster, Api(plane.kubeconfig))
+        real = KubeHarness(cluster, Api(plane.kubeconfig))
         try:
             yield real
         finally:
@@ -55,12 +61,12 @@ async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
 
 
 @pytest.fixture
-async def watch(scene: Scene) -> AsyncIterator[Callable[[], Watched]]:
+async def watch(harness: ClusterHarness) -> AsyncIterator[Callable[[], Watched]]:
     """Opens watches and closes them after the test."""
     async with AsyncExitStack() as opened:
 
         def open_watch() -> Watched:
-            changes = scene.cluster.watch()
+            changes = harness.cluster.watch()
             opened.push_async_callback(changes.aclose)
             return Watched(changes)
 
@@ -81,11 +87,11 @@ def bound_to(wanted: Pod, node_name: str) -> Callable[[PodChanged], bool]:
     return lambda change: change.pod.uid == wanted.uid and change.pod.node_name == node_name
 
 
-async def test_what_there_is_comes_first(
-    scene: Scene, watch: Callable[[], Watched], name: str
+async def test_a_watch_begins_with_a_list(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_node(node(name, cpu="2", labels={"leadline.dev/tier": "edge"}))
-    made = scene.add_pod(pod(name, cpu="500m"))
+    harness.add_node(node(name, cpu="2", labels={"leadline.dev/tier": "edge"}))
+    made = harness.add_pod(pod(name, cpu="500m"))
 
     first = await watch().next()
 
@@ -101,14 +107,14 @@ async def test_what_there_is_comes_first(
 
 
 async def test_a_new_node_and_a_new_pod_are_seen(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     watched = watch()
     await watched.until(Relisted)
 
-    scene.add_node(node(name))
+    harness.add_node(node(name))
     await watched.until(NodeChanged, lambda change: change.node.name == name)
-    made = scene.add_pod(pod(name, labels={"app": "web"}))
+    made = harness.add_pod(pod(name, labels={"app": "web"}))
     seen = (await watched.until(PodChanged, of(made))).pod
 
     assert (seen.key, dict(seen.labels)) == (f"default/{name}", {"app": "web"})
@@ -116,78 +122,78 @@ async def test_a_new_node_and_a_new_pod_are_seen(
 
 
 async def test_a_binding_is_seen_by_every_watch(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_node(node(name))
-    made = scene.add_pod(pod(name))
+    harness.add_node(node(name))
+    made = harness.add_pod(pod(name))
     watches = [watch(), watch()]
     for watched in watches:
         await watched.until(Relisted)
 
-    await scene.cluster.bind(made, name)
+    await harness.cluster.bind(made, name)
 
     for watched in watches:
         assert (await watched.until(PodChanged, bound_to(made, name))).pod.key == made.key
 
 
 async def test_a_bound_pod_stays_where_it_is(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     for node_name in (f"{name}-a", f"{name}-b"):
-        scene.add_node(node(node_name))
-    made = scene.add_pod(pod(name))
-    await scene.cluster.bind(made, f"{name}-a")
+        harness.add_node(node(node_name))
+    made = harness.add_pod(pod(name))
+    await harness.cluster.bind(made, f"{name}-a")
 
     with pytest.raises(ConflictError, match=f"{name}-a"):
-        await scene.cluster.bind(made, f"{name}-b")
+        await harness.cluster.bind(made, f"{name}-b")
 
     listed = await watch().until(Relisted)
     assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"{name}-a"}
 
 
 async def test_a_pod_made_again_under_the_same_name_is_not_bound_by_mistake(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_node(node(name))
-    old = scene.add_pod(pod(name))
-    scene.remove_pod(old)
-    new = scene.add_pod(pod(name))
+    harness.add_node(node(name))
+    old = harness.add_pod(pod(name))
+    harness.remove_pod(old)
+    new = harness.add_pod(pod(name))
 
     with pytest.raises(ConflictError):
-        await scene.cluster.bind(old, name)
+        await harness.cluster.bind(old, name)
 
     listed = await watch().until(Relisted)
     assert [(p.uid, p.node_name) for p in listed.pods if p.name == name] == [(new.uid, None)]
 
 
-async def test_a_pod_that_is_gone_cannot_be_bound(scene: Scene, name: str) -> None:
-    made = scene.add_pod(pod(name))
-    scene.remove_pod(made)
+async def test_a_deleted_pod_cannot_be_bound(harness: ClusterHarness, name: str) -> None:
+    made = harness.add_pod(pod(name))
+    harness.remove_pod(made)
 
     with pytest.raises(NotFoundError, match="not found"):
-        await scene.cluster.bind(made, "anywhere")
+        await harness.cluster.bind(made, "anywhere")
 
 
-async def test_nobody_looks_whether_the_node_exists(
-    scene: Scene, watch: Callable[[], Watched], name: str
+async def test_a_binding_does_not_check_that_the_node_exists(
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    made = scene.add_pod(pod(name))
+    made = harness.add_pod(pod(name))
 
-    await scene.cluster.bind(made, f"no-{name}")
+    await harness.cluster.bind(made, f"no-{name}")
 
     listed = await watch().until(Relisted)
     assert {p.node_name for p in listed.pods if p.uid == made.uid} == {f"no-{name}"}
 
 
 async def test_many_pods_are_bound_at_once(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_node(node(name))
-    made = [scene.add_pod(pod(f"{name}-{i}")) for i in range(40)]
+    harness.add_node(node(name))
+    made = [harness.add_pod(pod(f"{name}-{i}")) for i in range(40)]
     watched = watch()
     await watched.until(Relisted)
 
-    await asyncio.gather(*(scene.cluster.bind(each, name) for each in made))
+    await asyncio.gather(*(harness.cluster.bind(each, name) for each in made))
 
     waiting = {each.uid for each in made}
     while waiting:
@@ -196,72 +202,72 @@ async def test_many_pods_are_bound_at_once(
 
 
 async def test_a_gated_pod_is_flagged_and_not_bound(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    made = scene.add_pod(pod(name, schedulingGates=GATES))
+    made = harness.add_pod(pod(name, schedulingGates=GATES))
 
     listed = await watch().until(Relisted)
 
     assert [p.gated for p in listed.pods if p.uid == made.uid] == [True]
     with pytest.raises(ConflictError, match=r"(?i)scheduling ?gates"):
-        await scene.cluster.bind(made, name)
+        await harness.cluster.bind(made, name)
 
 
 async def test_a_terminating_pod_is_flagged_and_not_bound(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    made = scene.add_pod(pod(name))
+    made = harness.add_pod(pod(name))
     watched = watch()
     await watched.until(Relisted)
 
-    scene.start_to_delete(made)
+    harness.start_to_delete(made)
 
     seen = await watched.until(
         PodChanged, lambda change: change.pod.uid == made.uid and change.pod.terminating
     )
     assert not seen.pod.finished
     with pytest.raises(ConflictError, match="being deleted"):
-        await scene.cluster.bind(made, name)
+        await harness.cluster.bind(made, name)
 
 
 async def test_a_finished_pod_is_a_change_and_a_removed_one_is_gone(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    made = scene.add_pod(pod(name))
+    made = harness.add_pod(pod(name))
     watched = watch()
     await watched.until(Relisted)
 
-    scene.finish_pod(made)
+    harness.finish_pod(made)
     finished = await watched.until(
         PodChanged, lambda change: change.pod.uid == made.uid and change.pod.finished
     )
-    scene.remove_pod(made)
+    harness.remove_pod(made)
     gone = await watched.until(PodDeleted, of(made))
 
     assert (finished.pod.key, gone.pod.key) == (made.key, made.key)
 
 
 async def test_what_happens_to_a_node_is_seen(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_node(node(name))
+    harness.add_node(node(name))
     watched = watch()
     await watched.until(Relisted)
     taint = {"key": "dedicated", "value": "radio", "effect": "NoSchedule"}
 
-    scene.change_node(name, {"spec": {"unschedulable": True, "taints": [taint]}})
+    harness.change_node(name, {"spec": {"unschedulable": True, "taints": [taint]}})
     cordoned = await watched.until(
         NodeChanged, lambda change: change.node.name == name and change.node.unschedulable
     )
-    scene.change_node(name, {"metadata": {"labels": {"leadline.dev/bandwidth-mbps": "100"}}})
+    harness.change_node(name, {"metadata": {"labels": {"leadline.dev/bandwidth-mbps": "100"}}})
     labelled = await watched.until(
         NodeChanged, lambda change: change.node.name == name and bool(change.node.bandwidth_mbps)
     )
-    scene.change_node(name, {"status": {"conditions": [condition("Ready", holds=False)]}})
+    harness.change_node(name, {"status": {"conditions": [condition("Ready", holds=False)]}})
     lost = await watched.until(
         NodeChanged, lambda change: change.node.name == name and not change.node.ready
     )
-    scene.remove_node(name)
+    harness.remove_node(name)
     await watched.until(NodeDeleted, lambda change: change.name == name)
 
     # Kubernetes adds a taint of its own to a node that is cordoned.
@@ -271,9 +277,9 @@ async def test_what_happens_to_a_node_is_seen(
 
 
 async def test_an_annotation_that_cannot_be_read_is_named(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    made = scene.add_pod(pod(name, annotations={"leadline.dev/data-mb": "a lot"}))
+    made = harness.add_pod(pod(name, annotations={"leadline.dev/data-mb": "a lot"}))
 
     listed = await watch().until(Relisted)
 
@@ -282,45 +288,47 @@ async def test_an_annotation_that_cannot_be_read_is_named(
 
 
 async def test_events_are_written_on_the_pod_and_repeats_are_folded(
-    scene: Scene, name: str
+    harness: ClusterHarness, name: str
 ) -> None:
-    made = scene.add_pod(pod(name))
+    made = harness.add_pod(pod(name))
     failed = PodEvent("Warning", "FailedScheduling", "0/1 nodes fit: 1 has too little memory")
     unreadable = PodEvent("Warning", "UnreadableAnnotation", "leadline.dev/data-mb: not a number")
     placed = PodEvent("Normal", "Scheduled", f"placed on {name}")
 
     for event in (failed, unreadable, failed, failed, placed):
-        await scene.cluster.record_event(made, event)
+        await harness.cluster.record_event(made, event)
 
-    assert sorted(scene.events(made), key=lambda event: event.reason) == [
+    assert sorted(harness.events(made), key=lambda event: event.reason) == [
         WrittenEvent("Warning", "FailedScheduling", failed.message, 3),
         WrittenEvent("Normal", "Scheduled", placed.message, 1),
         WrittenEvent("Warning", "UnreadableAnnotation", unreadable.message, 1),
     ]
 
 
-async def test_a_pod_of_the_same_name_has_its_own_events(scene: Scene, name: str) -> None:
+async def test_a_pod_of_the_same_name_has_its_own_events(
+    harness: ClusterHarness, name: str
+) -> None:
     event = PodEvent("Warning", "FailedScheduling", "no node")
-    old = scene.add_pod(pod(name))
-    await scene.cluster.record_event(old, event)
-    scene.remove_pod(old)
-    new = scene.add_pod(pod(name))
+    old = harness.add_pod(pod(name))
+    await harness.cluster.record_event(old, event)
+    harness.remove_pod(old)
+    new = harness.add_pod(pod(name))
 
-    await scene.cluster.record_event(new, event)
+    await harness.cluster.record_event(new, event)
 
-    assert [each.count for each in scene.events(new)] == [1]
+    assert [each.count for each in harness.events(new)] == [1]
 
 
 async def test_claims_and_volumes_are_listed_and_their_changes_seen(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
-    scene.add_resource(CLAIM, claim(name, "slow"))
+    harness.add_resource(CLAIM, claim(name, "slow"))
     watched = watch()
     listed = await watched.until(Relisted)
 
-    scene.add_resource(VOLUME, volume(name, "slow"))
+    harness.add_resource(VOLUME, volume(name, "slow"))
     await watched.until(ResourceChanged, lambda c: c.resource.key == name)
-    scene.remove_resource(VOLUME, name)
+    harness.remove_resource(VOLUME, name)
     gone = await watched.until(ResourceDeleted, lambda c: c.resource.key == name)
 
     assert isinstance(gone.resource, Volume)
@@ -330,18 +338,18 @@ async def test_claims_and_volumes_are_listed_and_their_changes_seen(
 
 
 async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes_nothing(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     for suffix in ("bound", "made"):
-        scene.add_resource(CLAIM, claim(f"{name}-{suffix}", "slow"))
-    scene.add_resource(VOLUME, volume(name, "slow"))
+        harness.add_resource(CLAIM, claim(f"{name}-{suffix}", "slow"))
+    harness.add_resource(VOLUME, volume(name, "slow"))
     plan = VolumePlan("n", ((name, f"default/{name}-bound"),), (f"default/{name}-made",))
-    await scene.cluster.prepare(plan)
+    await harness.cluster.prepare(plan)
     watched = watch()
     listed = await watched.until(Relisted)
 
-    await scene.cluster.prepare(plan)
-    scene.remove_resource(VOLUME, name)
+    await harness.cluster.prepare(plan)
+    harness.remove_resource(VOLUME, name)
     changed = []
     while not isinstance(change := await watched.next(), ResourceDeleted):
         changed.append(change)
@@ -358,55 +366,55 @@ async def test_a_plan_is_written_to_claims_and_volumes_and_a_second_time_changes
     assert [c for c in changed if c != ResourceChanged(there)] == []
 
 
-def selected_elsewhere(scene: Scene, name: str) -> VolumePlan:
+def selected_elsewhere(harness: ClusterHarness, name: str) -> VolumePlan:
     there = {"metadata": {"annotations": {SELECTED_NODE: "elsewhere"}}}
-    scene.add_resource(CLAIM, claim(name, "slow"))
-    scene.change_resource(CLAIM, name, there)
+    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.change_resource(CLAIM, name, there)
     return VolumePlan("n", selects=(f"default/{name}",))
 
 
-def bound_meanwhile(scene: Scene, name: str) -> VolumePlan:
-    scene.add_resource(CLAIM, claim(name, "slow"))
-    scene.change_resource(CLAIM, name, {"spec": {"volumeName": "another"}})
+def bound_meanwhile(harness: ClusterHarness, name: str) -> VolumePlan:
+    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.change_resource(CLAIM, name, {"spec": {"volumeName": "another"}})
     return VolumePlan("n", selects=(f"default/{name}",))
 
 
-def taken_meanwhile(scene: Scene, name: str) -> VolumePlan:
+def taken_meanwhile(harness: ClusterHarness, name: str) -> VolumePlan:
     reference = {"namespace": "default", "name": "another", "uid": "another"}
-    scene.add_resource(CLAIM, claim(name, "slow"))
-    scene.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
     return VolumePlan("n", ((name, f"default/{name}"),))
 
 
-def claim_gone(scene: Scene, name: str) -> VolumePlan:
+def claim_gone(harness: ClusterHarness, name: str) -> VolumePlan:
     return VolumePlan("n", selects=(f"default/{name}",))
 
 
-def volume_gone(scene: Scene, name: str) -> VolumePlan:
-    scene.add_resource(CLAIM, claim(name, "slow"))
+def volume_gone(harness: ClusterHarness, name: str) -> VolumePlan:
+    harness.add_resource(CLAIM, claim(name, "slow"))
     return VolumePlan("n", ((name, f"default/{name}"),))
 
 
 @pytest.mark.parametrize(
     "scenery", [selected_elsewhere, bound_meanwhile, taken_meanwhile, claim_gone, volume_gone]
 )
-async def test_a_plan_that_has_been_overtaken_is_refused(
-    scene: Scene, name: str, scenery: Callable[[Scene, str], VolumePlan]
+async def test_a_plan_made_from_outdated_objects_is_a_conflict(
+    harness: ClusterHarness, name: str, scenery: Callable[[ClusterHarness, str], VolumePlan]
 ) -> None:
-    plan = scenery(scene, name)
+    plan = scenery(harness, name)
 
     with pytest.raises(StorageChangedError, match=name):
-        await scene.cluster.prepare(plan)
+        await harness.cluster.prepare(plan)
 
 
 async def test_a_volume_reserved_for_a_claim_by_name_is_given_its_uid(
-    scene: Scene, watch: Callable[[], Watched], name: str
+    harness: ClusterHarness, watch: Callable[[], Watched], name: str
 ) -> None:
     reference = {"namespace": "default", "name": name}
-    scene.add_resource(CLAIM, claim(name, "slow"))
-    scene.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
+    harness.add_resource(CLAIM, claim(name, "slow"))
+    harness.add_resource(VOLUME, volume(name, "slow", claimRef=reference))
 
-    await scene.cluster.prepare(VolumePlan("n", ((name, f"default/{name}"),)))
+    await harness.cluster.prepare(VolumePlan("n", ((name, f"default/{name}"),)))
 
     found = {r.key: r for r in (await watch().until(Relisted)).resources}
     here, there = found[f"default/{name}"], found[name]

@@ -1,4 +1,4 @@
-"""What holds for every collector in COLLECTORS, on the machine that runs this test."""
+"""The contract of every collector in COLLECTORS, on the machine that runs this test."""
 
 import dataclasses
 import math
@@ -41,6 +41,6 @@ def test_fills_the_field_of_the_report_that_has_its_name(name: str) -> None:
 
 
 @each
-def test_survives_a_board_that_has_nothing(name: str, tmp_path: Any) -> None:
+def test_a_board_without_the_hardware_is_no_failure(name: str, tmp_path: Any) -> None:
     report = Collectors({name: COLLECTORS[name]}, sys_root=tmp_path).collect()
     assert report.collectors[0].outcome in (CollectorOutcome.OK, CollectorOutcome.ABSENT)

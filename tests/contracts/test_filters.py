@@ -1,4 +1,4 @@
-"""What every filter keeps to."""
+"""The contract of every filter."""
 
 from dataclasses import replace
 from types import MappingProxyType
@@ -36,7 +36,7 @@ def test_every_rejected_node_has_a_reason(name: str, case: Case) -> None:
 @every_filter
 @for_each_of_them
 @given(case=cases())
-def test_the_view_is_left_alone(name: str, case: Case) -> None:
+def test_a_filter_does_not_change_the_view(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
     before = fingerprint(cluster)
     FILTERS[name](cluster, wanted)
@@ -46,8 +46,10 @@ def test_the_view_is_left_alone(name: str, case: Case) -> None:
 @every_filter
 @for_each_of_them
 @given(case=cases())
-def test_what_one_pod_is_told_does_not_change_what_the_next_is(name: str, case: Case) -> None:
-    """Filters share what they remember of the nodes."""
+def test_the_result_for_one_pod_does_not_change_the_result_for_the_next(
+    name: str, case: Case
+) -> None:
+    """Filters share the columns that they compute for the nodes."""
     cluster, wanted = case.cluster, case.wanted
     fresh = replace(cluster, table=NodeTable(cluster.nodes))
     expected = FILTERS[name](fresh, wanted).passes
@@ -57,14 +59,14 @@ def test_what_one_pod_is_told_does_not_change_what_the_next_is(name: str, case: 
     assert FilterResult.everywhere(cluster).passes.all()
 
 
-def test_the_verdict_that_many_filters_share_is_nobodys_to_write() -> None:
+def test_the_result_that_filters_share_is_read_only() -> None:
     shared = FilterResult.everywhere(view([node("a"), node("b")])).passes
     with pytest.raises(ValueError, match="read-only"):
         shared[0] = False
 
 
 def roomier(cluster: ClusterView) -> ClusterView:
-    """The same nodes with more of everything and nothing in the way."""
+    """The same nodes with more room and without taints and other obstacles."""
 
     def freed(each: Node) -> Node:
         allocatable = {name: amount * 2 for name, amount in each.allocatable.items()}
@@ -121,7 +123,9 @@ def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) ->
 @every_filter
 @for_each_of_them
 @given(case=cases(least=2), data=st.data())
-def test_a_node_is_judged_by_itself_alone(name: str, case: Case, data: st.DataObject) -> None:
+def test_the_order_of_the_nodes_does_not_change_the_result(
+    name: str, case: Case, data: st.DataObject
+) -> None:
     cluster, wanted = case.cluster, case.wanted
     order = data.draw(st.permutations(range(len(cluster))))
     here = FILTERS[name](cluster, wanted).passes
@@ -130,6 +134,6 @@ def test_a_node_is_judged_by_itself_alone(name: str, case: Case, data: st.DataOb
 
 
 @every_filter
-def test_a_plain_pod_fits_a_plain_node_and_no_nodes_are_no_trouble(name: str) -> None:
+def test_a_plain_pod_fits_a_plain_node_and_an_empty_cluster_is_no_error(name: str) -> None:
     assert FILTERS[name](view([node("n")]), pod()).passes.tolist() == [True]
     assert FILTERS[name](view([]), pod()).passes.tolist() == []

@@ -1,6 +1,6 @@
-"""What an election leans on, for each place where a Lease can be kept.
+"""The contract of a Lease, for each place that can keep one.
 
-The real API server says what is right; the Lease in memory has to answer the same.
+The real API server sets the standard; the Lease in memory must answer the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def lease(request: pytest.FixtureRequest) -> AsyncIterator[LeaseStore]:
                 Api(plane.kubeconfig).delete(LEASE)
 
 
-async def test_there_is_none_until_one_is_written(lease: LeaseStore) -> None:
+async def test_there_is_no_lease_until_one_is_written(lease: LeaseStore) -> None:
     assert await lease.read() is None
     written = await lease.write("a", 10, None)
     assert (written.holder, written.duration_s, written.transitions) == ("a", 10, 0)
@@ -59,14 +59,14 @@ async def test_only_what_was_read_is_replaced(lease: LeaseStore) -> None:
     assert await lease.read() == second
 
 
-async def test_another_takes_it_and_it_is_counted(lease: LeaseStore) -> None:
+async def test_a_new_holder_counts_as_a_transition(lease: LeaseStore) -> None:
     first = await lease.write("a", 10, None)
     taken = await lease.write("b", 20, first)
     assert (taken.holder, taken.duration_s, taken.transitions) == ("b", 20, 1)
     assert taken.acquired != first.acquired
 
 
-async def test_who_follows_hears_who_holds_it(lease: LeaseStore) -> None:
+async def test_a_follower_sees_who_holds_the_lease(lease: LeaseStore) -> None:
     first = await lease.write("a", 10, None)
     async with aclosing(lease.follow()) as holders, asyncio.timeout(PATIENCE_S):
         assert await anext(holders) == "a"
@@ -75,7 +75,7 @@ async def test_who_follows_hears_who_holds_it(lease: LeaseStore) -> None:
         assert [await anext(holders), await anext(holders)] == ["a", "b"]
 
 
-async def test_released_it_is_nobodys(lease: LeaseStore) -> None:
+async def test_a_released_lease_has_no_holder(lease: LeaseStore) -> None:
     first = await lease.write("a", 10, None)
     released = await lease.write("", 1, first)
     assert (released.holder, released.transitions) == ("", 0)

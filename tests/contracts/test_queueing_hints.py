@@ -1,6 +1,7 @@
-"""No pod is left waiting by mistake: whatever turns a filter's refusal is news that it hopes for.
+"""An event that makes a rejected node pass is in the queueing hint of the filter that rejected
+it, so no pod waits for nothing.
 
-The clusters are those that kube-scheduler's plugins are asked about; one thing in them changes.
+The clusters are those of the comparison with kube-scheduler's plugins. One object in them changes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Thing = Node | Pod | Resource
 
 
 def things(seed: int, theme: str) -> tuple[dict[tuple[type, str], Thing], Pod]:
-    """What there is in a case, by kind and name, and the pod that wants a place."""
+    """The objects of a case, by kind and name, and the pending pod."""
     case = made(seed, theme)
     found: list[Thing] = [read_node(each) for each in case["nodes"]]
     found += [read_pod(each) for each in case["pods"]]
@@ -71,7 +72,7 @@ def going(thing: Thing) -> ClusterChange:
 
 
 def changes(seed: int, theme: str) -> Iterator[tuple[Relisted, ClusterChange, Pod]]:
-    """A cluster, and something in it that comes, goes, or becomes as it is in another one."""
+    """A cluster, and an object that is added, deleted or changed to what it is in another one."""
     random = Random(f"{theme}/{seed}")
     here, pod = things(seed, theme)
     other, _ = things(seed + SEEDS, theme)
@@ -88,8 +89,10 @@ def verdicts(view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
     return {name: test(view, pod) for name, test in FILTERS.items()}
 
 
-def turned(before: ClusterView, after: ClusterView, was: FilterResult, now: FilterResult) -> bool:
-    """Whether a node passes now that did not."""
+def passes_now(
+    before: ClusterView, after: ClusterView, was: FilterResult, now: FilterResult
+) -> bool:
+    """Whether a node passes now that was rejected before."""
     return any(
         now.passes[after.table.index[node]] and not was.passes[i]
         for i, node in enumerate(before.table.names)
@@ -97,7 +100,9 @@ def turned(before: ClusterView, after: ClusterView, was: FilterResult, now: Filt
     )
 
 
-def _turned_by(start: Relisted, change: ClusterChange, pod: Pod, label: str) -> Iterator[str]:
+def _changed_rejections(
+    start: Relisted, change: ClusterChange, pod: Pod, label: str
+) -> Iterator[str]:
     state = ClusterState()
     state.apply(start)
     before = state.view(MEASURED, 0.0)
@@ -105,7 +110,7 @@ def _turned_by(start: Relisted, change: ClusterChange, pod: Pod, label: str) -> 
     after = state.view(MEASURED, 0.0)
     now = verdicts(after, pod)
     for name, was in verdicts(before, pod).items():
-        if turned(before, after, was, now[name]):
+        if passes_now(before, after, was, now[name]):
             assert was.requeue_on & events, f"{name}: {label}: {events}"
             yield name
     first, second = (decide(v, pod, FILTERS, KubeDefault(), Random(0)) for v in (before, after))
@@ -114,14 +119,13 @@ def _turned_by(start: Relisted, change: ClusterChange, pod: Pod, label: str) -> 
         yield "all"
 
 
-def test_what_turns_a_refusal_was_hoped_for() -> None:
-    """Every filter's refusal of a node is turned now and then, and, under "all", a pod finds a
-    place; each time by news that was hoped for."""
+def test_every_event_that_changes_a_rejection_is_in_the_filters_queueing_hint() -> None:
+    """Each filter's rejection changes in three cases at least; under "all", a pod finds a node."""
     found: Counter[str] = Counter()
     for theme in THEMES:
         for seed in range(SEEDS):
             for start, change, pod in changes(seed, theme):
-                found.update(_turned_by(start, change, pod, f"{theme}/{seed}: {change}"))
+                found.update(_changed_rejections(start, change, pod, f"{theme}/{seed}: {change}"))
     # A link's bandwidth is no manifest's, and the pods here don't ask for any.
     expected = {*FILTERS, "all"} - {"NodeReady", "NodeBandwidthFit"}
     assert {name: found[name] for name in expected if found[name] < 3} == {}

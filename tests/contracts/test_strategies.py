@@ -1,4 +1,4 @@
-"""What every strategy keeps to, whatever paper it is from."""
+"""The contract of every strategy."""
 
 import math
 from dataclasses import replace
@@ -14,6 +14,7 @@ from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build, options_of, values_of
 from leadline_controller.framework.view import METRICS, ClusterView, Ints
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
+from leadline_controller.strategies.registry import defect
 
 from tests.contracts.clusters import (
     Case,
@@ -38,12 +39,13 @@ def everyone(cluster: ClusterView) -> Ints:
 
 
 @every_strategy
-def test_says_what_it_is(name: str) -> None:
+def test_a_strategy_describes_itself(name: str) -> None:
     strategy = STRATEGIES[name]
     assert strategy.name == name
     assert strategy.better in ("lower", "higher")
     assert strategy.paper
     assert set(strategy.needs) <= {*METRICS, "rtt_ms"}
+    assert defect(strategy, name) is None, "a plug-in like this one would be accepted"
     assert "nknown" in (strategy.__doc__ or ""), "it says what it does where a metric is unknown"
 
 
@@ -62,9 +64,7 @@ def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -
 @every_strategy
 @for_each_of_them
 @given(case=cases())
-def test_filters_of_its_own_have_their_own_names_and_a_verdict_on_every_node(
-    name: str, case: Case
-) -> None:
+def test_its_own_filters_have_new_names_and_a_result_for_every_node(name: str, case: Case) -> None:
     own = filters_with({}, make(name))
     assert not own.keys() & FILTERS.keys()
     strict = replace(case.wanted, hints=replace(case.wanted.hints, response_time_ms=50.0))
@@ -114,7 +114,7 @@ def test_a_seed_repeats_the_decision_and_a_rejected_node_is_never_chosen(
 @every_strategy
 @for_each_of_them
 @given(case=cases())
-def test_deciding_leaves_the_view_alone(name: str, case: Case) -> None:
+def test_a_decision_does_not_change_the_view(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
     before = fingerprint(cluster)
     decision = decide(cluster, wanted, FILTERS, make(name), Random(0))
@@ -134,10 +134,10 @@ def test_one_node_is_chosen_when_it_fits(name: str, case: Case) -> None:
 
 
 @every_strategy
-def test_works_where_nothing_was_ever_measured(name: str) -> None:
+def test_without_any_measurement_the_choice_is_random(name: str) -> None:
     cluster = view([node("a"), node("b"), node("c")])
     chosen = {decide(cluster, pod(), FILTERS, make(name), Random(s)).node for s in range(60)}
-    assert chosen == {"a", "b", "c"}, "nothing tells them apart, so chance must"
+    assert chosen == {"a", "b", "c"}, "the nodes are equal, so the choice is random"
 
 
 @every_strategy
@@ -159,7 +159,9 @@ def test_the_order_of_the_nodes_does_not_matter(name: str, case: Case, data: st.
 @every_strategy
 @for_each_of_them
 @given(case=cases(least=2), data=st.data())
-def test_what_it_does_not_need_plays_no_part(name: str, case: Case, data: st.DataObject) -> None:
+def test_metrics_that_it_does_not_need_do_not_change_its_totals(
+    name: str, case: Case, data: st.DataObject
+) -> None:
     cluster, wanted = case.cluster, case.wanted
     idle = [metric for metric in METRICS if metric not in STRATEGIES[name].needs]
     before = make(name).score(cluster, wanted, everyone(cluster))
@@ -194,13 +196,13 @@ def test_an_unknown_metric_never_beats_a_known_one(name: str, metric: str, known
         at = order.index(0)
         gain = scores.total[at] - alike.total[at]
         better = gain > 0 if STRATEGIES[name].better == "higher" else gain < 0
-        assert not better, "not to know must not be worth more than to know"
+        assert not better, "an unknown value must not be worth more than a known one"
 
 
 @needed
 @for_each_of_them
 @given(case=cases(least=2, most=4))
-def test_to_learn_that_the_winner_is_good_leaves_it_the_winner(
+def test_a_good_measurement_of_the_winner_does_not_make_it_lose(
     name: str, metric: str, case: Case
 ) -> None:
     cluster, wanted = case.cluster, case.wanted

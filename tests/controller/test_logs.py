@@ -33,7 +33,7 @@ def logger(handler: logging.Handler, name: str) -> logging.Logger:
     return made
 
 
-def test_the_same_complaint_is_written_only_so_often_and_then_counted() -> None:
+def test_repeated_records_are_limited_and_then_counted() -> None:
     clock = Clock()
     kept = Kept(clock)
     log = logger(kept, "a")
@@ -51,7 +51,7 @@ def test_the_same_complaint_is_written_only_so_often_and_then_counted() -> None:
     assert kept.lines[4:] == ["no such pod: 1000 (997 like it were left out)"]
 
 
-def test_complaints_that_all_differ_are_rationed_by_their_logger() -> None:
+def test_records_that_all_differ_are_limited_by_logger() -> None:
     kept = Kept(Clock())
     log = logger(kept, "a")
     for number in range(5000):
@@ -75,7 +75,7 @@ def test_an_error_is_one_line_without_its_traceback() -> None:
     assert len(kept.lines[2]) < 3000
 
 
-def test_the_daemons_log_is_rationed() -> None:
+def test_the_rate_of_the_daemons_log_is_limited() -> None:
     """Also what asyncio writes about a task that nobody waited for."""
     program = (
         "import asyncio, gc\n"

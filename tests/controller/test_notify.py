@@ -54,13 +54,13 @@ async def test_without_systemd_nothing_happens(environ: Mapping[str, str]) -> No
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_the_watchdog_is_ours_or_it_is_not(
+def test_the_watchdog_is_used_if_it_is_for_this_process(
     environ: Mapping[str, str], expected: float | None
 ) -> None:
     assert Notifier(environ).watchdog_s == expected
 
 
-def test_a_part_is_late_when_it_has_not_come_round() -> None:
+def test_a_loop_without_a_recent_heartbeat_is_late() -> None:
     now_s = 0.0
     rounds = Heartbeats(lambda: now_s)
     first, _ = rounds.part("first"), rounds.part("second")
@@ -71,7 +71,7 @@ def test_a_part_is_late_when_it_has_not_come_round() -> None:
     assert rounds.late() == ["second"]
 
 
-async def test_the_watchdog_is_fed_while_every_part_comes_round_and_not_after(
+async def test_the_watchdog_is_fed_only_while_every_loop_has_heartbeats(
     systemd: tuple[socket.socket, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver, path = systemd

@@ -15,7 +15,7 @@ from leadline_agent import config as agent
 from leadline_bundle.targets import TARGETS
 from leadline_controller import config as controller
 from leadline_controller.api.settings import ExtenderSettings, ServeSettings
-from leadline_controller.cli.__main__ import COMMANDS
+from leadline_controller.cli.__main__ import built_in
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.probing.planning import ProbeLimits
@@ -132,7 +132,7 @@ def test_play_runs_a_playbook_of_the_collection(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [TEXT, README], ids=["install.md", "README.md"])
 def test_each_command_of_leadline_is_one(text: str) -> None:
     told = set(re.findall(r"^leadline ([a-z]+)", "\n".join(blocks(text)), re.MULTILINE))
-    assert {"nodes", "explain"} <= told <= set(COMMANDS)
+    assert {"nodes", "explain"} <= told <= {*built_in(), "experiment"}
 
 
 def test_each_variable_is_one_of_the_roles() -> None:

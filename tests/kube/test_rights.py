@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from leadline_controller.cli.kube import kube
+from leadline_controller.cli.commands.kube import kube
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     ClusterChange,

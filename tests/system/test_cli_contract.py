@@ -17,7 +17,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from leadline_controller.cli.__main__ import COMMANDS, leadline, run
+from leadline_controller.cli.__main__ import built_in, leadline, run
 
 from tests.support.ports import free_port
 
@@ -69,7 +69,7 @@ def test_the_help_of_every_command_has_an_example(path: tuple[str, ...]) -> None
 
 def test_the_commands_of_the_contract_are_there() -> None:
     promised = "nodes node matrix placements explain score watch strategies lab version"
-    assert set(promised.split()) <= set(COMMANDS)
+    assert set(promised.split()) <= set(built_in())
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_the_commands_of_the_contract_are_there() -> None:
         (["score", "--snapshot", str(SNAPSHOT), "--option", "alpha=2"], BAD),
         (["score", "--snapshot", str(SNAPSHOT), "--seed", "x"], BAD),
         (["placements", "--since", "yesterday"], BAD),
-        (["nodes", "--address", "unresolvable"], BAD),
+        (["nodes", "--address", "nowhere"], BAD),
         (["nodes", "--address", "192.0.2.1:50505"], BAD),
         (["nodes", "--ca", "/ca.pem"], BAD),
         (["lab", "up", "--spec", "/no/such/file"], BAD),
@@ -141,7 +141,9 @@ def test_a_pod_that_fits_nowhere_is_a_no_and_an_answer_all_the_same(tmp_path: Pa
     assert json.loads(outcome.out)["decisions"][0]["node"] is None
 
 
-WORDS = [name for name in COMMANDS if name != "lab"]  # as root, a lab would really be built
+WORDS = [
+    name for name in (*built_in(), "experiment") if name != "lab"
+]  # as root, a lab would really be built
 FLAGS = ["-o", "--rtt", "--since", "--snapshot", "--strategy", "--option", "--seed", "--address"]
 FLAGS += ["--ca", "--cert", "--key", "--", "-", "json", "wide", "alpha=1", "127.0.0.1:1", "10m"]
 # Whatever a system hands on: bytes that are no text come as surrogates, and NUL can't come.

@@ -166,7 +166,7 @@ WRONG = [
     (
         "extender.bind = true",
         "extender.bind",
-        "expected false without extender.tls, for only those",
+        "expected false without extender.tls, because only clients",
     ),
     ('extender.bind = "yes"', "extender.bind", "expected true or false, got text 'yes'"),
     ('extender.filters = "some"', "extender.filters", "expected own or all, got text 'some'"),

@@ -1,1 +1,1 @@
-"""leadline: what people and scripts call. One module per group of commands."""
+"""The `leadline` command: its commands, and how they read, print and fail. No decisions here."""

@@ -1,95 +1,107 @@
-"""The `leadline` command. Commands are imported when they are called, so that `leadline
-score` needs no gRPC and help comes up at once on a slow board."""
+"""The `leadline` command. Its commands are the modules of `commands`, and the entry points that
+other packages declare in the group `leadline.commands`. A command is imported when it is called,
+so that `leadline score` needs no gRPC, and `leadline --help` answers at once on a slow board."""
 
 import importlib
+import logging
 import os
+import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from importlib.abc import InspectLoader
+from typing import TYPE_CHECKING
 
 import click
 
 from leadline_controller import __version__
+from leadline_controller.cli import commands
 from leadline_controller.cli.errors import Failed
 
+if TYPE_CHECKING:  # only help and plug-ins need it, and it takes long to import
+    from importlib.metadata import EntryPoint
+
 INTERRUPTED = 130
-_LONGEST_ERROR = 800
-_EXPERIMENTS = "leadline_experiments"
-
-
-class Lazy(NamedTuple):
-    """Where a command is ("module:attribute"), and its line in the help."""
-
-    target: str
-    help: str
-
-
-COMMANDS: Mapping[str, Lazy] = {
-    "nodes": Lazy(
-        "leadline_controller.cli.nodes:nodes", "List the nodes and what is measured on each now."
-    ),
-    "node": Lazy("leadline_controller.cli.nodes:node", "Show everything about one node."),
-    "matrix": Lazy(
-        "leadline_controller.cli.matrix:matrix", "Show round trips and bandwidth between the nodes."
-    ),
-    "placements": Lazy(
-        "leadline_controller.cli.placements:placements", "List where pods went of late."
-    ),
-    "explain": Lazy("leadline_controller.cli.placements:explain", "Say why a pod is where it is."),
-    "watch": Lazy("leadline_controller.cli.watch:watch", "Show what changes, as it happens."),
-    "score": Lazy(
-        "leadline_controller.cli.score:score",
-        "Place the pods of a snapshot file, with no server at all.",
-    ),
-    "strategies": Lazy(
-        "leadline_controller.cli.strategies:strategies", "List the strategies and their options."
-    ),
-    "experiment": Lazy(
-        "leadline_experiments.command:experiment",
-        "Run a paper's experiment again, beside its values.",
-    ),
-    "kube": Lazy(
-        "leadline_controller.cli.kube:kube",
-        "Print what a Kubernetes cluster needs: rights, and the extender.",
-    ),
-    "lab": Lazy(
-        "leadline_controller.cli.lab:lab",
-        "Real agents on this one machine, on links that really differ.",
-    ),
-    "version": Lazy(
-        "leadline_controller.cli.version:version", "Print the versions of leadline and its parts."
+# Commands of our own packages that may be missing: the line in the help, and what to do.
+OPTIONAL: Mapping[str, tuple[str, str]] = {
+    "experiment": (
+        "Run a paper's experiment again, and compare with its values.",
+        "experiments are a package of their own: "
+        "install it with pip install 'leadline-controller[experiments]'",
     ),
 }
+_LONGEST_ERROR = 800
+
+
+def _modules() -> dict[str, pkgutil.ModuleInfo]:
+    return {each.name.replace("_", "-"): each for each in pkgutil.iter_modules(commands.__path__)}
+
+
+def built_in() -> dict[str, str]:
+    """The commands that are modules of `commands`: name -> line in the help, which is the first
+    paragraph of the module's docstring, read without importing it."""
+    lines = {}
+    for name, module in _modules().items():
+        spec = module.module_finder.find_spec(module.name, None)
+        loader = spec.loader if spec else None
+        source = loader.get_source(module.name) if isinstance(loader, InspectLoader) else None
+        docstring = (source or "").partition('"""')[2].partition('"""')[0]
+        lines[name] = " ".join(docstring.partition("\n\n")[0].split())
+    return lines
+
+
+def _plugins() -> "dict[str, EntryPoint]":
+    from leadline_controller.parsing.entry_points import COMMANDS, declared
+
+    return {each.name: each for each in reversed(declared(COMMANDS))}
+
+
+def _load_plugin(plugin: "EntryPoint") -> click.Command:
+    from leadline_controller.parsing.entry_points import PluginError, load
+
+    try:
+        command = load(plugin)
+        if not isinstance(command, click.Command):
+            problem = f"expected a click command, got {type(command).__name__}"
+            raise PluginError(plugin, problem, "correct the entry point")
+    except PluginError as error:
+        missing = getattr(error.__cause__, "name", None) or ""
+        if plugin.name in OPTIONAL and missing.partition(".")[0] == plugin.module.partition(".")[0]:
+            raise Failed(OPTIONAL[plugin.name][1]) from None
+        raise Failed(str(error)) from error
+    return command
+
+
+def _summary(plugin: "EntryPoint") -> str:
+    """The line in the help of a plug-in's command, which is its distribution's summary."""
+    return plugin.dist.metadata["Summary"] or "" if plugin.dist else ""
 
 
 class LazyGroup(click.Group):
     """A group that imports a command only when it is called."""
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """The names, in the order of COMMANDS."""
-        return list(COMMANDS)
+        """The names, sorted."""
+        return sorted({*_modules(), *OPTIONAL, *_plugins()})
 
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[cmd_name].target.split(":")
-        try:
-            command = getattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != _EXPERIMENTS:
-                raise
-            raise Failed(
-                "experiments are a package of their own: "
-                "install it with pip install 'leadline-controller[experiments]'"
-            ) from None
-        assert isinstance(command, click.Command)  # noqa: S101  # COMMANDS would be wrong
-        return command
+        """Import one command. Raises Failed where its package is missing or broken."""
+        if module := _modules().get(cmd_name):
+            made = importlib.import_module(f"{commands.__name__}.{module.name}")
+            command = getattr(made, module.name)
+            assert isinstance(command, click.Command)  # noqa: S101  # a test holds it of every module
+            return command
+        if plugin := _plugins().get(cmd_name):
+            return _load_plugin(plugin)
+        if cmd_name in OPTIONAL:
+            raise Failed(OPTIONAL[cmd_name][1])
+        return None
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
+        lines = {name: _summary(plugin) for name, plugin in _plugins().items()}
+        lines |= {name: line for name, (line, _) in OPTIONAL.items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+            formatter.write_dl(sorted((lines | built_in()).items()))
 
 
 @click.group(
@@ -99,17 +111,18 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="leadline %(version)s")
 def leadline() -> None:
-    """See what Leadline measured, where pods went and why, and try strategies offline."""
+    """See what Leadline measures, where it places pods and why, and try strategies offline."""
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
+    logging.basicConfig(format="leadline: %(message)s")  # warnings and errors, as one line each
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text stream
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away; keep the interpreter from flushing into the pipe once more.
+        # The reader has closed the pipe; the interpreter must not flush into it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -124,20 +137,20 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"; see '{context.command_path} --help'" if context else ""
-        return _complain(error.format_message().rstrip(".") + hint, error.exit_code)
+        return _fail(error.format_message().rstrip(".") + hint, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # the last resort: users never see a traceback
+    except Exception as error:  # users never see a traceback
         if os.environ.get("LEADLINE_DEBUG"):
             raise
-        told = f"{type(error).__name__}: {error}"
-        return _complain(f"internal error, please report it: {told} (LEADLINE_DEBUG=1 shows more)")
+        message = f"{type(error).__name__}: {error}"
+        return _fail(f"internal error, please report it: {message} (LEADLINE_DEBUG=1 shows more)")
     return code if isinstance(code, int) else 0
 
 
-def _complain(message: str, code: int = 1) -> int:
+def _fail(message: str, code: int = 1) -> int:
     line = " ".join(message.split())
-    if len(line) > _LONGEST_ERROR:  # it quotes a file or an argument at length
+    if len(line) > _LONGEST_ERROR:  # it quotes a long file or argument
         line = f"{line[: _LONGEST_ERROR // 2]} ... {line[-_LONGEST_ERROR // 2 :]}"
     click.echo(f"leadline: {line}", err=True)
     return code

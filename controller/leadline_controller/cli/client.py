@@ -1,4 +1,4 @@
-"""The way from the CLI to a running controller, and what to say when there is none."""
+"""The gRPC client of the commands that ask a running controller."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-# gRPC writes its own lines about failed handshakes; ours is the one that a person can use.
+# gRPC writes lines of its own about failed handshakes; the command prints one that helps.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import click
@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 TIMEOUT_S = 10.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Pods and node names are no business of a web proxy that the environment names.
+    # Names of pods and nodes must not go through a web proxy that the environment sets.
     ("grpc.enable_http_proxy", 0),
 )
 _FILE = click.Path(path_type=Path)
@@ -37,7 +37,7 @@ _FILE = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Which controller to ask. Raises BadInput when the parts don't fit together."""
+    """Which controller to ask. Raises BadInput for a remote address without TLS files."""
 
     address: str = DEFAULT_ADDRESS
     tls: TlsFiles | None = None
@@ -49,7 +49,7 @@ class Endpoint:
             raise BadInput(f"--address {problem}") from None
         if not local and self.tls is None:
             raise BadInput(
-                f"--address {self.address}: that is another machine, so it needs "
+                f"--address {self.address}: it is on another machine, so it needs "
                 "--ca, --cert and --key"
             )
 
@@ -66,8 +66,7 @@ class Endpoint:
 
 @contextmanager
 def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
-    """The controller's service. Raises Unreachable, Failed or BadInput in
-    place of gRPC's errors."""
+    """The controller's service. gRPC's errors become Unreachable, Failed or BadInput."""
     with endpoint.channel() as channel:
         try:
             yield InspectionStub(channel)
@@ -78,13 +77,13 @@ def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
 
 
 def ask(endpoint: Endpoint, question: Callable[[InspectionStub], Answer]) -> Answer:
-    """One question, put while a terminal shows that we wait. Raises as `connected` does."""
+    """The answer to one request, with a spinner on a terminal. Raises as `connected` does."""
     with working(f"asking the controller at {endpoint.address}"), connected(endpoint) as stub:
         return question(stub)
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --address, --ca, --cert and --key, and hand it an `endpoint`."""
+    """Add --address, --ca, --cert and --key to a command, which gets them as `endpoint`."""
 
     @functools.wraps(command)
     def with_endpoint(
@@ -140,7 +139,7 @@ def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput 
             "see its log, or name another one with --address"
         )
     if code == grpc.StatusCode.UNIMPLEMENTED:
-        return Failed(f"what answers at {where} does not know this question; is it older?")
+        return Failed(f"the server at {where} does not know this request; is it an older leadline?")
     if code == grpc.StatusCode.INVALID_ARGUMENT:
         return BadInput(details)
     return Failed(details or f"the controller at {where} answered {code.name}")

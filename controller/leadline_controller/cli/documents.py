@@ -1,7 +1,7 @@
-"""What the controller answered, as plain data for JSON and YAML.
+"""The controller's answers as plain data, for JSON and YAML.
 
-Numbers stay numbers, what is unknown is null or missing, and an explanation has the shape
-that `leadline score` gives each of its decisions.
+Numbers stay numbers. An unknown value is null or missing. An explanation has the shape of a
+decision in the output of `leadline score`.
 """
 
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ def node(status: pb.NodeStatus) -> Document:
         "agent_version": status.agent_version or None,
         "hardware_model": status.hardware_model or None,
         "address": status.address or None,
-        "report_age_s": _given(status, "report_age_s"),
+        "report_age_s": _optional(status, "report_age_s"),
         "metrics": {metric.name: _measurement(metric) for metric in status.metrics},
         "lost_messages": status.lost_messages,
         "pods": status.pods,
@@ -52,7 +52,7 @@ def node_details(response: pb.GetNodeResponse) -> Document:
 
 
 def matrix(response: pb.GetMatrixResponse, kinds: tuple[str, ...]) -> Document:
-    """{"nodes": [...], "links": [...]}; `kinds`: of "rtt" and "bandwidth", what links tell."""
+    """{"nodes": [...], "links": [...]}. kinds: "rtt", "bandwidth" or both, the links' fields."""
     return {
         "nodes": list(response.nodes),
         "links": [link(each, kinds) for each in response.links],
@@ -63,40 +63,39 @@ def link(status: pb.LinkStatus, kinds: tuple[str, ...] = ("rtt", "bandwidth")) -
     """One pair of nodes."""
     document: Document = {"a": status.a, "b": status.b}
     if "rtt" in kinds:
-        document["rtt_ms"] = _given(status, "rtt_ms")
-        document["rtt_age_s"] = _given(status, "rtt_age_s")
+        document["rtt_ms"] = _optional(status, "rtt_ms")
+        document["rtt_age_s"] = _optional(status, "rtt_age_s")
         document["rtt_method"] = status.rtt_method or None
     if "bandwidth" in kinds:
-        document["bandwidth_mbps"] = _given(status, "bandwidth_mbps")
-        document["bandwidth_age_s"] = _given(status, "bandwidth_age_s")
+        document["bandwidth_mbps"] = _optional(status, "bandwidth_mbps")
+        document["bandwidth_age_s"] = _optional(status, "bandwidth_age_s")
         document["bandwidth_is_lower_bound"] = status.bandwidth_is_lower_bound
     return document
 
 
 def placements(response: pb.ListPlacementsResponse) -> Document:
-    """{"placements": [...]}, oldest first; with "truncated" where even older ones are left out."""
-    told: Document = {"placements": [placement(each) for each in response.placements]}
-    return {**told, "truncated": True} if response.truncated else told
+    """{"placements": [...]}, oldest first; with "truncated" if older ones are left out."""
+    document: Document = {"placements": [placement(each) for each in response.placements]}
+    return {**document, "truncated": True} if response.truncated else document
 
 
-def placement(told: pb.Placement) -> Document:
-    """One decision; the node is null when the pod fits nowhere, the time where the clock was
-    never set."""
+def placement(status: pb.Placement) -> Document:
+    """One decision. The node is null if the pod fits on none, the time if the clock was not set."""
     return {
-        "pod": told.pod,
-        "node": told.node or None,
-        "why": told.why,
-        "strategy": told.strategy,
-        "outcome": told.outcome,
-        "age_s": told.age_s,
-        "time": _time(told),
-        "times": max(1, told.times),
-        "first_age_s": told.first_age_s,
+        "pod": status.pod,
+        "node": status.node or None,
+        "why": status.why,
+        "strategy": status.strategy,
+        "outcome": status.outcome,
+        "age_s": status.age_s,
+        "time": _time(status),
+        "times": max(1, status.times),
+        "first_age_s": status.first_age_s,
     }
 
 
 def explanation(response: pb.ExplainPodResponse) -> Document:
-    """One decision with everything behind it."""
+    """One decision with its scores, its rejected nodes and the decisions before it."""
     return {
         **placement(response.placement),
         "better": response.better,
@@ -110,30 +109,31 @@ def explanation(response: pb.ExplainPodResponse) -> Document:
     }
 
 
-def score(told: pb.NodeScore) -> Document:
-    """One node's score; "ages_s" where the strategy used something that is measured."""
-    document: Document = {"total": _given(told, "total"), "parts": dict(sorted(told.parts.items()))}
-    ages_s = {kind: _given(told, f"{kind}_age_s") for kind in AGES}
+def score(status: pb.NodeScore) -> Document:
+    """One node's score, with "ages_s" if the strategy used measured values."""
+    total, parts = _optional(status, "total"), dict(sorted(status.parts.items()))
+    document: Document = {"total": total, "parts": parts}
+    ages_s = {kind: _optional(status, f"{kind}_age_s") for kind in AGES}
     known = {kind: age_s for kind, age_s in ages_s.items() if age_s is not None}
     return {**document, "ages_s": known} if known else document
 
 
-def event(told: pb.WatchEvent) -> Document:
+def event(message: pb.WatchEvent) -> Document:
     """{"node": {...}}, {"placement": {...}} or {"node_gone": name}."""
-    match told.WhichOneof("what"):
+    match message.WhichOneof("what"):
         case "node":
-            return {"node": node(told.node)}
+            return {"node": node(message.node)}
         case "placement":
-            return {"placement": placement(told.placement)}
+            return {"placement": placement(message.placement)}
         case "node_gone":
-            return {"node_gone": told.node_gone}
+            return {"node_gone": message.node_gone}
     return {}
 
 
-def _time(told: pb.Placement) -> str | None:
-    if not told.HasField("unix_s"):
+def _time(status: pb.Placement) -> str | None:
+    if not status.HasField("unix_s"):
         return None
-    return datetime.fromtimestamp(told.unix_s, UTC).isoformat(timespec="seconds")
+    return datetime.fromtimestamp(status.unix_s, UTC).isoformat(timespec="seconds")
 
 
 def _measurement(metric: pb.Measurement) -> Document:
@@ -154,5 +154,5 @@ def _resources(status: pb.NodeStatus, name: str) -> Document | None:
     }
 
 
-def _given(message: Any, name: str) -> float | None:
+def _optional(message: Any, name: str) -> float | None:
     return getattr(message, name) if message.HasField(name) else None

@@ -4,18 +4,18 @@ import click
 
 
 class Failed(click.ClickException):
-    """The answer is no, or the work failed."""
+    """The answer is negative, or the work failed."""
 
     exit_code = 1
 
 
 class BadInput(click.ClickException):
-    """What the user gave can't be used."""
+    """An argument or a file cannot be used."""
 
     exit_code = 2
 
 
 class Unreachable(click.ClickException):
-    """The controller can't be reached."""
+    """The controller does not answer."""
 
     exit_code = 3

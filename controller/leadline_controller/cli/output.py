@@ -1,4 +1,4 @@
-"""How every command shows what it found: tables for people, JSON and YAML for scripts."""
+"""How every command prints its result: tables for people, JSON and YAML for scripts."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
 Item = TypeVar("Item")
 Format = Literal["table", "wide", "json", "yaml"]
 UNKNOWN = "unknown"
-_PATIENCE_S = 1.0
+_BAR_AFTER_S = 1.0
 _UNBOUNDED = 100_000
 _BREAK = "\n"
 
@@ -36,8 +36,8 @@ def emit(
     data: Callable[[], object],
     tables: Callable[[bool], Iterable["RenderableType"]],
 ) -> None:
-    """Print in the format asked for; only the one of `data` and `tables` that is needed is
-    made. `tables` is told whether the wide form is wanted."""
+    """Print in this format. Only the needed one of `data` and `tables` is called; the argument of
+    `tables` is whether the format is wide."""
     if output == "json":
         click.echo(_json(data()))
     elif output == "yaml":
@@ -69,7 +69,7 @@ def _stream_json(
     write(_json({**head, name: []}).removesuffix("]\n}"))
     separator, closing = "\n", "]"
     for item in items:
-        # A text has no line breaks of its own in JSON.
+        # Every line break is JSON's own: in a text it is escaped.
         write(f"{separator}    {_json(item).replace(_BREAK, f'{_BREAK}    ')}")
         separator, closing = ",\n", "\n  ]"
     write(closing)
@@ -100,7 +100,7 @@ def _json(data: object) -> str:
 
 
 def show(*renderables: "RenderableType") -> None:
-    """Print for a person: fitted to the terminal, or uncut and uncoloured into a file."""
+    """Print for people: fitted to a terminal, or in full and without colours into a file."""
     console = _console(stderr=False)
     if console.is_terminal:
         console.print(*renderables, sep="\n")
@@ -124,7 +124,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
 
 
 def clean(cell: object) -> str:
-    """Text that is safe on a terminal: names and reasons come from files and the network, and
+    """Text that is safe on a terminal. Names and reasons come from files and the network, and
     escape sequences in them could rewrite the screen."""
     if cell is None:
         return UNKNOWN
@@ -132,8 +132,8 @@ def clean(cell: object) -> str:
 
 
 def track(items: Collection[Item], label: str) -> Iterator[Item]:
-    """The items, with a progress bar on standard error when that is a terminal and going
-    through them takes a while."""
+    """The items, with a progress bar on standard error if that is a terminal and the iteration
+    takes longer than a second."""
     with progress(label) as report:
         for number, item in enumerate(items, start=1):
             yield item
@@ -142,8 +142,8 @@ def track(items: Collection[Item], label: str) -> Iterator[Item]:
 
 @contextmanager
 def progress(label: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar on standard error, when that is a terminal, around work that takes a
-    while; call what it gives with the share that is done, 0 to 1."""
+    """A progress bar on standard error, if that is a terminal and the work takes longer than a
+    second. Yields a function to call with the share that is done, 0 to 1."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -154,12 +154,12 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
         console=_console(stderr=True),
         transient=True,
         auto_refresh=False,
-        redirect_stdout=False,  # else what is printed meanwhile goes to standard error, too
+        redirect_stdout=False,  # else everything printed meanwhile goes to standard error, too
     ) as bar:
         task = bar.add_task(label, total=1.0, visible=False)
 
         def report(done: float) -> None:
-            late = time.monotonic() - started_s > _PATIENCE_S
+            late = time.monotonic() - started_s > _BAR_AFTER_S
             bar.update(task, completed=done, visible=late)
             if late:
                 bar.refresh()
@@ -168,7 +168,7 @@ def progress(label: str) -> Iterator[Callable[[float], None]]:
 
 
 def working(label: str) -> AbstractContextManager[Any]:
-    """A spinner on standard error, when that is a terminal, around work of unknown length."""
+    """A spinner on standard error, if that is a terminal, for work of unknown length."""
     return _console(stderr=True).status(label) if sys.stderr.isatty() else nullcontext()
 
 

@@ -1,7 +1,7 @@
 """Options of a strategy: declared as fields of its dataclass, set from text.
 
-A strategy is a frozen dataclass; each field made by `option` is one option, with its unit
-and range, so that the CLI, the configuration file and the docs read the same list.
+A strategy is a frozen dataclass. A field made by `option` or `choice` is an option with its unit,
+range and help, which the CLI and the settings read from the class.
 """
 
 import math
@@ -13,7 +13,7 @@ from leadline_controller.parsing.fields import quoted
 
 
 class OptionError(ValueError):
-    """An option that the strategy does not have, or a value that it can't take."""
+    """An unknown option, or a value out of range."""
 
 
 OptionValue = float | str
@@ -21,7 +21,7 @@ OptionValue = float | str
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as it is shown to people: a number in a range, or one of `choices`."""
+    """One option: a number from `minimum` to `maximum` in `unit`, or one of `choices`."""
 
     name: str
     attribute: str
@@ -37,12 +37,12 @@ def option(
     default: float,
     *,
     unit: str,
-    help: str,  # noqa: A002  # the word that argument parsers use
+    help: str,  # noqa: A002  # argparse and click call it so
     minimum: float = 0.0,
     maximum: float = math.inf,
     name: str | None = None,
 ) -> Any:
-    """Declare a field as an option. `name` where the field's name is not the option's."""
+    """Declare a field as a number option. name: the option's, if it differs from the field's."""
     return field(
         default=default,
         metadata={"option": (name, float(default), unit, minimum, maximum, help)},
@@ -54,7 +54,7 @@ def choice(
     *choices: str,
     help: str,  # noqa: A002  # as above
 ) -> Any:
-    """Declare a field as an option that is one of some words; `default` is the first of them."""
+    """Declare a field as an option that is one of these words, of which `default` is the first."""
     words = (default, *choices)
     return field(
         default=default, metadata={"option": (None, default, "", 0.0, math.inf, help, words)}
@@ -72,7 +72,7 @@ def options_of(strategy: type) -> tuple[Option, ...]:
 
 
 def build(strategy: type, given: Mapping[str, object]) -> Any:
-    """The strategy with these options set, values as numbers or text. Raises OptionError."""
+    """The strategy with these options. Values are numbers or text. Raises OptionError."""
     known = {each.name: each for each in options_of(strategy)}
     values = {}
     for name, value in given.items():
@@ -84,17 +84,17 @@ def build(strategy: type, given: Mapping[str, object]) -> Any:
 
 
 def values_of(strategy: Any) -> dict[str, OptionValue]:
-    """The options that are in force, by name."""
+    """Option name -> value in use."""
     return {each.name: getattr(strategy, each.attribute) for each in options_of(type(strategy))}
 
 
 def value_text(value: OptionValue) -> str:
-    """An option's value as people and the wire read it."""
+    """The value as text, for tables and for the wire."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def value_of_text(text: str) -> OptionValue:
-    """The value that `value_text` was made from: a number, else the word."""
+    """The inverse of `value_text`: a number, else the word."""
     try:
         return float(text)
     except ValueError:

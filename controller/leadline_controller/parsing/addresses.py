@@ -32,3 +32,11 @@ def read_unicast(text: str) -> Address | None:
 def read_network(text: str) -> Network:
     """A network in CIDR notation. Raises ValueError."""
     return ip_network(text)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

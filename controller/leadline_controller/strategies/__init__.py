@@ -1,41 +1,28 @@
-"""STRATEGIES: the papers' rules for choosing a node. One file and one line each."""
+"""STRATEGIES: the papers' rules for choosing a node. A strategy is one file here and one line
+below; a class is imported when it is used. Other packages declare theirs as entry points in the
+group `leadline.strategies`, see docs/writing-a-strategy.md."""
 
-from collections.abc import Mapping
-
-from leadline_controller.framework.cycle import Strategy
-from leadline_controller.strategies.bef import BiggestEdgeFirst
-from leadline_controller.strategies.chance import Chance
-from leadline_controller.strategies.cloud_first import CloudFirst
-from leadline_controller.strategies.dacs import Dacs
-from leadline_controller.strategies.elasticfog import ElasticFog
-from leadline_controller.strategies.image_locality import ImageLocality
-from leadline_controller.strategies.infrastructure_aware import InfrastructureAware
-from leadline_controller.strategies.kcss import Kcss
-from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_controller.strategies.layer_locality import LayerLocality
-from leadline_controller.strategies.nas import Nas
-from leadline_controller.strategies.netsched import NetSched
-from leadline_controller.strategies.response_time import ResponseTime
-from leadline_controller.strategies.sef import SmallestEdgeFirst
-from leadline_controller.strategies.tsra import Tsra
+from leadline_controller.strategies.registry import StrategyRegistry
 
 DEFAULT_STRATEGY = "dacs"
-STRATEGIES: Mapping[str, type[Strategy]] = {
-    "netsched": NetSched,
-    "dacs": Dacs,
-    "kubedsm": KubeDsm,
-    "infrastructure-aware": InfrastructureAware,
-    "response-time": ResponseTime,
-    "kube-default": KubeDefault,
-    "elasticfog": ElasticFog,
-    "tsra": Tsra,
-    "nas": Nas,
-    "kcss": Kcss,
-    "image-locality": ImageLocality,
-    "layer-locality": LayerLocality,
-    "bef": BiggestEdgeFirst,
-    "sef": SmallestEdgeFirst,
-    "cloud-first": CloudFirst,
-    "random": Chance,
-}
+STRATEGIES = StrategyRegistry(
+    __name__,
+    {
+        "netsched": "netsched:NetSched",
+        "dacs": "dacs:Dacs",
+        "kubedsm": "kubedsm:KubeDsm",
+        "infrastructure-aware": "infrastructure_aware:InfrastructureAware",
+        "response-time": "response_time:ResponseTime",
+        "kube-default": "kube_default:KubeDefault",
+        "elasticfog": "elasticfog:ElasticFog",
+        "tsra": "tsra:Tsra",
+        "nas": "nas:Nas",
+        "kcss": "kcss:Kcss",
+        "image-locality": "image_locality:ImageLocality",
+        "layer-locality": "layer_locality:LayerLocality",
+        "bef": "bef:BiggestEdgeFirst",
+        "sef": "sef:SmallestEdgeFirst",
+        "cloud-first": "cloud_first:CloudFirst",
+        "random": "chance:Chance",
+    },
+)

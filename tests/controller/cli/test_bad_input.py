@@ -1,5 +1,5 @@
-"""What a snapshot can have wrong, under every strategy: one clear line, or a pod that stays
-pending and says why; never a traceback, and nothing half done."""
+"""Errors in a snapshot, under every strategy: one line, or a pod that stays pending with a reason.
+Never a traceback, and never half of an answer."""
 
 import copy
 import json
@@ -60,7 +60,7 @@ GOOD: Document = {
 
 
 def put(value: object, *path: str | int) -> Spoil:
-    """Sets what is at this path to the value."""
+    """Sets the value at this path."""
 
     def spoil(document: Document) -> None:
         place: Any = document
@@ -72,7 +72,7 @@ def put(value: object, *path: str | int) -> Spoil:
 
 
 def drop(*keys: str) -> Spoil:
-    """Takes these fields off every node."""
+    """Removes these fields from every node."""
 
     def spoil(document: Document) -> None:
         for node in document["nodes"]:
@@ -83,7 +83,7 @@ def drop(*keys: str) -> Spoil:
 
 
 def of_tier(tier: str) -> Spoil:
-    """Makes every node one of this tier."""
+    """Sets the tier of every node."""
 
     def spoil(document: Document) -> None:
         for node in document["nodes"]:
@@ -149,7 +149,7 @@ def no_constant(text: str) -> None:
         *("a dead link", "a dead registry link", "an empty layer", "an unknown image"),
     ],
 )
-def test_what_is_missing_is_unknown_and_every_pod_is_placed(
+def test_missing_data_is_unknown_and_every_pod_is_placed(
     capsys: Capture, tmp_path: Path, strategy: str, spoil: Spoil
 ) -> None:
     code, out, err = scored(capsys, tmp_path, strategy, spoil)
@@ -245,7 +245,7 @@ PENDING: dict[str, tuple[Spoil, str]] = {
 
 @every_strategy
 @pytest.mark.parametrize("case", PENDING)
-def test_a_pod_that_can_not_be_placed_stays_pending_and_the_others_are_placed(
+def test_a_pod_that_cannot_be_placed_stays_pending_and_the_others_are_placed(
     capsys: Capture, tmp_path: Path, strategy: str, case: str
 ) -> None:
     spoil, why = PENDING[case]
@@ -272,7 +272,7 @@ def test_a_cluster_without_nodes_leaves_every_pod_pending(
 
 
 @every_strategy
-def test_a_cluster_that_is_cordoned_leaves_every_pod_pending(
+def test_a_cordoned_cluster_leaves_every_pod_pending(
     capsys: Capture, tmp_path: Path, strategy: str
 ) -> None:
     def cordon(document: Document) -> None:

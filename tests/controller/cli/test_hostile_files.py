@@ -31,7 +31,7 @@ def test_a_snapshot_with_thousands_of_one_thing_is_scored_or_refused(
 
 
 @pytest.mark.parametrize(("name", "module", "text", "arguments"), list(numbers_in_toml()))
-def test_settings_that_cant_be_read_are_one_line_and_exit_code_2(
+def test_unreadable_settings_are_one_line_and_exit_code_2(
     capsys: Capture, tmp_path: Path, name: str, module: str, text: str, arguments: tuple[str, ...]
 ) -> None:
     file = tmp_path / "settings.toml"
@@ -45,7 +45,9 @@ def test_settings_that_cant_be_read_are_one_line_and_exit_code_2(
     assert "set_int_max_str_digits" not in captured.err, "nothing that this user can do"
 
 
-def test_a_number_that_is_too_long_is_found_by_its_line(capsys: Capture, tmp_path: Path) -> None:
+def test_the_error_about_a_number_that_is_too_long_has_its_line(
+    capsys: Capture, tmp_path: Path
+) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(f'cluster = "a"\n\nwarm_up_s = {"9" * 5000}\n')
     assert main(["run", "--config", str(file)]) == 2

@@ -49,7 +49,9 @@ def leadline(capsys: pytest.CaptureFixture[str], address: str) -> Leadline:
 
 
 @pytest.mark.parametrize("listing", LISTINGS)
-async def test_every_listing_comes_in_every_format(leadline: Leadline, listing: list[str]) -> None:
+async def test_every_list_is_printed_in_every_format(
+    leadline: Leadline, listing: list[str]
+) -> None:
     as_json = await leadline(*listing, "-o", "json")
     as_yaml = await leadline(*listing, "-o", "yaml")
     assert json.loads(as_json.out) == yaml.safe_load(as_yaml.out)
@@ -60,9 +62,7 @@ async def test_every_listing_comes_in_every_format(leadline: Leadline, listing: 
         assert "\x1b" not in shown.out
 
 
-async def test_version_tells_of_the_controller_that_answers(
-    scene: Scene, leadline: Leadline
-) -> None:
+async def test_version_shows_the_controller_that_answers(scene: Scene, leadline: Leadline) -> None:
     assert "1.2.3, leads" in (await leadline("version")).out
     scene.turn.leading, scene.turn.named = False, "another"
     shown = await leadline("version")
@@ -109,7 +109,7 @@ async def test_a_matrix_of_one_kind(
     assert kept_back not in link
 
 
-async def test_placements_since_a_while(leadline: Leadline) -> None:
+async def test_placements_since_a_duration(leadline: Leadline) -> None:
     recent = json.loads((await leadline("placements", "--since", "6s", "-o", "json")).out)
     assert [each["pod"] for each in recent["placements"]] == ["default/huge", "default/web-2"]
     assert recent["placements"][0]["node"] is None
@@ -118,7 +118,7 @@ async def test_placements_since_a_while(leadline: Leadline) -> None:
 
 
 @pytest.mark.parametrize("span", ["soon", "0", "-5m", "10 m", "1w", "٣m"])
-async def test_a_span_that_is_none_is_bad_usage(leadline: Leadline, span: str) -> None:
+async def test_a_duration_that_cannot_be_read_is_bad_usage(leadline: Leadline, span: str) -> None:
     refused = await leadline("placements", "--since", span)
     assert refused.code == 2
     assert "--since" in refused.err
@@ -139,7 +139,9 @@ async def test_an_explanation_has_the_shape_of_a_scored_decision(leadline: Leadl
     ("arguments", "said"),
     [(["explain", "nobody"], "default/nobody"), (["node", "n9"], "no node 'n9'")],
 )
-async def test_an_unknown_name_is_a_no(leadline: Leadline, arguments: list[str], said: str) -> None:
+async def test_an_unknown_name_is_exit_code_1(
+    leadline: Leadline, arguments: list[str], said: str
+) -> None:
     refused = await leadline(*arguments)
     assert (refused.code, refused.out) == (1, "")
     assert said in refused.err
@@ -178,7 +180,7 @@ def test_the_address_comes_from_the_environment(
         (["--ca", "none.pem", "--cert", "none.pem", "--key", "none.pem"], "cannot read none.pem"),
     ],
 )
-def test_options_that_cannot_be_used(
+def test_connection_options_that_do_not_fit_are_bad_usage(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert run(["nodes", *arguments]) == 2
@@ -186,7 +188,7 @@ def test_options_that_cannot_be_used(
     assert said in line
 
 
-async def test_certificates_open_the_door(scene: Scene, tmp_path: Path) -> None:
+async def test_with_certificates_a_tls_controller_answers(scene: Scene, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ours")
     ours, own = authority.server("127.0.0.1"), authority.client("alice")
     stranger = Authority(tmp_path / "theirs").client("mallory")
@@ -236,7 +238,7 @@ async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[
     return lines
 
 
-async def test_watch_tells_of_a_new_placement_and_ends_quietly(scene: Scene, address: str) -> None:
+async def test_watch_shows_a_new_placement_and_ends_quietly(scene: Scene, address: str) -> None:
     process = await started("watch", "--address", address)
     try:
         first = await lines_until(process, "default/web-2")

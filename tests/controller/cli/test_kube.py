@@ -19,7 +19,7 @@ def printed(capsys: pytest.CaptureFixture[str], *options: str) -> Any:
     return yaml.safe_load(shown.out)
 
 
-def test_without_options_it_fits_a_controller_without_options(
+def test_the_defaults_fit_the_controllers_defaults(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = printed(capsys)
@@ -42,7 +42,7 @@ def test_without_options_it_fits_a_controller_without_options(
     }
 
 
-def test_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_option_is_in_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     config = printed(
         capsys,
         *("--address", "https://leadline.example:1/x/", *TLS, "--weight", "200", "--bind"),
@@ -84,12 +84,14 @@ def test_binding_needs_certificates_and_a_setting_of_the_controller(
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.9", "[::1]"])
-def test_this_machine_needs_no_certificates(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_extender_on_this_machine_needs_no_certificates(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (extender,) = printed(capsys, "--address", f"http://{host}:9")["extenders"]
     assert "tlsConfig" not in extender
 
 
-def test_it_says_where_it_goes_on_k3s_as_the_documentation_does(
+def test_the_file_and_the_documentation_name_the_same_place_on_k3s(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["kube", "extender-config"]) == 0
@@ -125,7 +127,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "told"), WRONG, ids=[str(each[0]) for each in WRONG])
-def test_what_kube_scheduler_would_trip_over_is_refused(
+def test_what_kube_scheduler_would_refuse_is_bad_usage(
     options: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["kube", "extender-config", *options]) == 2

@@ -4,38 +4,43 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
-from leadline_controller.cli import __main__ as command_line
-from leadline_controller.cli.__main__ import COMMANDS, Lazy, LazyGroup, leadline, run
+from leadline_controller.cli import commands
+from leadline_controller.cli.__main__ import built_in, leadline, run
+
+from tests.support.distributions import install
 
 LEADLINE = [sys.executable, "-m", "leadline_controller.cli"]
 
 
+FAILING = '''"""Fail in a way that is asked for.
+
+More about it.
+"""
+import click
+
 @click.command()
 @click.argument("how")
-def failing(how: str) -> None:
+def failing(how):
     if how == "interrupt":
         raise KeyboardInterrupt
     if how == "bug":
-        raise RuntimeError("first line\nsecond line")
-    if how == "endless":
-        for number in range(10**9):
-            click.echo(f"line {number}")
+        raise RuntimeError("first line\\nsecond line")
+    print("did not fail")
+'''
+COMMANDS = sorted([*built_in(), "experiment"])
 
 
 @pytest.fixture
-def failing_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    lazy = Lazy(f"{__name__}:failing", "Fails.")
-    monkeypatch.setattr(command_line, "COMMANDS", {**COMMANDS, "failing": lazy})
-
-    def get_command(self: LazyGroup, ctx: click.Context, name: str) -> click.Command | None:
-        return failing if name == "failing" else original(self, ctx, name)
-
-    original = LazyGroup.get_command
-    monkeypatch.setattr(LazyGroup, "get_command", get_command)
+def failing_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One file more among the commands."""
+    (tmp_path / "failing.py").write_text(FAILING)
+    monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, f"{commands.__name__}.failing", raising=False)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_an_interrupt_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("failing_command")
-def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unexpected_exception_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["failing", "bug"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("leadline: internal error, please report it: RuntimeError: first line")
@@ -78,13 +83,15 @@ def test_a_bug_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("failing_command")
-def test_a_bug_can_be_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_leadline_debug_an_unexpected_exception_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LEADLINE_DEBUG", "1")
     with pytest.raises(RuntimeError):
         run(["failing", "bug"])
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     with subprocess.Popen(
         [*LEADLINE, "strategies", "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -119,11 +126,81 @@ def test_every_command_has_help_with_an_example(
     assert f"leadline {name}" in told
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_of_commands_is_true(name: str) -> None:
+@pytest.mark.parametrize("name", built_in())
+def test_the_help_of_a_command_begins_with_its_modules_docstring(name: str) -> None:
     command = leadline.get_command(click.Context(leadline), name)
     assert command is not None
-    assert COMMANDS[name].help
+    module = sys.modules[f"{commands.__name__}.{name}"]
+    assert built_in()[name] == " ".join((module.__doc__ or "").split())
+    assert built_in()[name].endswith(".")
+
+
+@pytest.mark.usefixtures("failing_command")
+def test_a_file_among_the_commands_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    assert "  failing     Fail in a way that is asked for.\n" in capsys.readouterr().out
+    assert f"{commands.__name__}.failing" not in sys.modules, "the help imports no command"
+    assert run(["failing", "not"]) == 0
+    assert capsys.readouterr().out == "did not fail\n"
+
+
+Declare = Callable[..., None]
+
+
+@pytest.fixture
+def declare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Declare:
+    """Installs a package that declares these commands; its module is `elsewhere`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
+
+    def plugin(entry_points: dict[str, str], source: str = FAILING) -> None:
+        summary = "Fail elsewhere."
+        install(
+            tmp_path,
+            "leadline-more",
+            {"leadline.commands": entry_points},
+            {"elsewhere": source},
+            summary,
+        )
+
+    return plugin
+
+
+def test_a_package_may_declare_a_command(
+    declare: Declare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare({"more": "elsewhere:failing", "score": "elsewhere:failing"})
+    assert run(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert "  more        Fail elsewhere.\n" in told
+    assert f"  score       {built_in()['score']}\n" in told, "a built-in command stays"
+    assert "elsewhere" not in sys.modules
+    assert run(["more", "not"]) == 0
+    assert capsys.readouterr().out == "did not fail\n"
+    assert run(["score"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import no_such_module", "cannot be imported: ModuleNotFoundError: No module named 'no_"),
+        ("raise SystemExit(0)", "cannot be imported: SystemExit: 0; install what it needs, or "),
+        ("failing = 3", "expected a click command, got int; correct the entry point, or "),
+    ],
+)
+def test_a_broken_command_of_another_package_is_one_line(
+    source: str, problem: str, declare: Declare, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare({"more": "elsewhere:failing"}, source)
+    assert run(["more"]) == 1
+    told = capsys.readouterr()
+    assert told.err.startswith(
+        "leadline: command plug-in leadline-more 1.2, entry point more = elsewhere:failing: "
+        + problem
+    )
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+    assert run(["--help"]) == 0, "the others can still be used"
 
 
 def test_help_imports_nothing_that_is_slow_to_load() -> None:

@@ -1,4 +1,4 @@
-"""What people see fits where they see it; what scripts read is clean."""
+"""Tables fit the terminal, and output for scripts has no colours, bars or NaN."""
 
 import fcntl
 import io
@@ -27,12 +27,12 @@ def test_json_and_yaml_read_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == DATA
 
 
-def test_nan_never_gets_out() -> None:
+def test_nan_is_never_printed() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         emit("json", lambda: float("nan"), lambda _: [])
 
 
-def test_only_the_form_that_is_wanted_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_the_requested_format_is_computed(capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[bool] = []
 
     def tables(wide: bool) -> list[str]:
@@ -45,7 +45,7 @@ def test_only_the_form_that_is_wanted_is_made(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "x\nx\n"
 
 
-def test_a_table_into_a_file_is_plain_and_uncut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_in_a_file_is_plain_and_complete(capsys: pytest.CaptureFixture[str]) -> None:
     long = "why " * 100
     show(table(("POD", "WHY"), [("a", long), ("b", None)]))
     lines = capsys.readouterr().out.splitlines()
@@ -71,7 +71,7 @@ def test_cells_are_safe_on_a_terminal(
     assert capsys.readouterr().out == f"C\n{shown}\n"
 
 
-def test_no_progress_bar_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_no_progress_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(track([1, 2, 3], "counting")) == [1, 2, 3]
     assert capsys.readouterr() == ("", "")
 
@@ -81,7 +81,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_progress_bar_passes_everything_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_yields_every_item(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert list(track([1, 2, 3], "counting")) == [1, 2, 3]
 
@@ -89,7 +89,7 @@ def test_a_progress_bar_passes_everything_on(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_long_wait_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr("leadline_controller.cli.output._PATIENCE_S", 0.0)
+    monkeypatch.setattr("leadline_controller.cli.output._BAR_AFTER_S", 0.0)
     assert list(track([1, 2], "counting")) == [1, 2]
     assert "counting" in terminal.getvalue()
 
@@ -122,7 +122,7 @@ def on_a_terminal(columns: int, **environment: str) -> str:
     return output.decode()
 
 
-def test_a_terminal_gets_colour_unless_it_says_no() -> None:
+def test_a_terminal_gets_colour_unless_no_color_is_set() -> None:
     assert "\x1b[1m" in on_a_terminal(100)
     # NO_COLOR forbids colours; bold is none.
     assert "\x1b[3" not in on_a_terminal(100, NO_COLOR="1")

@@ -81,26 +81,26 @@ def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
     assert told["n2"][2] == "-"
 
 
-def test_where_the_notes_do_not_fit_they_stand_below() -> None:
+def test_notes_that_do_not_fit_are_printed_below() -> None:
     on = console(72)
     render.nodes(on, NodeReader(filled(["n4"]).source).statuses().nodes)
     assert "NOTES" not in text(on)
     assert "agent never heard: n3, n4" in text(on)
 
 
-def test_no_nodes_are_said_to_be_none() -> None:
+def test_an_empty_cluster_is_named_as_such() -> None:
     on = console()
     render.nodes(on, [])
     render.matrix(on, pb.GetMatrixResponse(), "rtt")
     assert text(on).count("no nodes") == 2
 
 
-def test_names_go_in_the_order_in_which_people_count() -> None:
+def test_names_with_numbers_are_in_numeric_order() -> None:
     names = NodeReader(filled(["n10", "n9"]).source).names
     assert names == ["guest", "n1", "n2", "n3", "n9", "n10"]
 
 
-def test_a_square_matrix_mirrors_what_is_known() -> None:
+def test_a_matrix_is_symmetric() -> None:
     on = console()
     render.matrix(on, NodeReader(filled().source).matrix(), "rtt")
     told = rows(text(on))
@@ -108,20 +108,20 @@ def test_a_square_matrix_mirrors_what_is_known() -> None:
     assert told["n2"] == ["-", "0.42", "·", "-"]
 
 
-def test_a_wide_matrix_tells_how_and_when() -> None:
+def test_a_wide_matrix_shows_method_and_age() -> None:
     on = console()
     render.matrix(on, NodeReader(filled().source).matrix(), "bandwidth", wide=True)
     assert rows(text(on))["n1"] == ["-", "·", ">= 94.9 (2m)", "-"]
 
 
-def test_a_round_trip_by_way_of_the_broker_is_only_a_bound() -> None:
+def test_a_round_trip_through_the_broker_is_an_upper_bound() -> None:
     on = console()
     link = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_age_s=1, rtt_method="mqtt")
     render.matrix(on, pb.GetMatrixResponse(nodes=["a", "b"], links=[link]), "rtt")
     assert rows(text(on))["a"] == ["·", "<= 12"]
 
 
-def test_where_the_square_does_not_fit_the_pairs_are_listed() -> None:
+def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
     reader = NodeReader(filled([f"n{i}" for i in range(4, 24)]).source)
     narrow, broad = console(80), console(400)
     for on in (narrow, broad):
@@ -158,7 +158,7 @@ def scores(totals: Iterable[tuple[str, float | None]], better: str, node: str) -
     return [score.node for score in decisions.by_merit(response)]
 
 
-def test_scores_are_sorted_the_way_they_are_read() -> None:
+def test_scores_are_sorted_from_the_best_to_the_worst() -> None:
     totals = [("a", None), ("b", 2.0), ("c", 1.0), ("d", 2.0)]
     assert scores(totals, "lower", "c") == ["c", "b", "d", "a"]
     assert scores(totals, "higher", "d") == ["d", "b", "c", "a"]
@@ -174,7 +174,7 @@ def test_a_long_explanation_is_cut_and_says_so() -> None:
     assert "n43" in text(whole)
 
 
-def test_what_others_wrote_can_neither_style_nor_drive_the_terminal() -> None:
+def test_text_from_the_network_cannot_control_the_terminal() -> None:
     on = console(120, terminal=True)
     evil = "[red]x[/red]\x1b]0;owned\x07\n"
     render.placements(on, [pb.Placement(pod=evil, node="n1", why=evil, outcome="bound")])
@@ -184,7 +184,7 @@ def test_what_others_wrote_can_neither_style_nor_drive_the_terminal() -> None:
     assert "\x07" not in shown
 
 
-def test_one_line_of_prose_for_the_watch() -> None:
+def test_a_summary_is_one_line() -> None:
     statuses = {x.name: x for x in NodeReader(filled().source).statuses().nodes}
     assert boards.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
     assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in boards.summary(

@@ -64,7 +64,7 @@ def test_dacs_worked_example_of_figure_2(capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
-def test_netsched_leaves_the_throttled_boards_alone(capsys: Capture, seed: str) -> None:
+def test_netsched_avoids_the_throttled_boards(capsys: Capture, seed: str) -> None:
     result = score(capsys, EXAMPLES / "netsched.yaml", "--strategy", "netsched", "--seed", seed)
     assert spread(result) == {"pi-1": 10}
     totals = {node: s["total"] for node, s in result["decisions"][0]["scores"].items()}
@@ -72,7 +72,7 @@ def test_netsched_leaves_the_throttled_boards_alone(capsys: Capture, seed: str) 
     assert set(result["decisions"][0]["rejected"]) == {"master"}
 
 
-def test_netsched_does_not_look_at_bandwidth_alone(capsys: Capture, tmp_path: Path) -> None:
+def test_netsched_uses_more_than_bandwidth(capsys: Capture, tmp_path: Path) -> None:
     document = yaml.safe_load((EXAMPLES / "netsched.yaml").read_text())
     for node in document["nodes"]:
         node["metrics"]["bandwidth_mbps"] = 94.0  # nothing is throttled
@@ -116,7 +116,7 @@ def test_figure_4a_of_the_dacs_paper(
 
 
 @pytest.mark.parametrize("alpha", ["2", "-0.1", "nan", "half"])
-def test_alpha_is_a_share(capsys: Capture, alpha: str) -> None:
+def test_alpha_is_between_0_and_1(capsys: Capture, alpha: str) -> None:
     file = str(EXAMPLES / "dacs-scenario2.yaml")
     assert run(["score", "--snapshot", file, "--option", f"alpha={alpha}"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -152,7 +152,7 @@ def test_response_time_goes_round_the_nodes_under_the_threshold(capsys: Capture)
 @pytest.mark.parametrize(
     ("queue", "times_s"), [("wait", [15.0, 40.0, 20.0]), ("literal", [10.0, 40.0, 20.0])]
 )
-def test_infrastructure_aware_waits_for_the_queue_or_not(
+def test_infrastructure_aware_counts_the_download_queue_only_with_queue_wait(
     capsys: Capture, queue: str, times_s: list[float]
 ) -> None:
     result = score(
@@ -285,13 +285,13 @@ def test_migrations_are_shown_in_the_table_too(capsys: Capture) -> None:
     assert "default/web-1" in shown
 
 
-def test_strategies_that_place_pod_by_pod_tell_of_no_migrations(capsys: Capture) -> None:
+def test_strategies_that_place_pod_by_pod_print_no_migrations(capsys: Capture) -> None:
     assert "migrations" not in score(capsys, EXAMPLES / "kubedsm.yaml", "--strategy", "bef")
 
 
 @pytest.mark.parametrize("strategy", ["dacs", "kubedsm"])
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
-def test_what_is_streamed_is_what_the_decisions_say_at_once(
+def test_streamed_output_equals_the_output_at_once(
     capsys: Capture, file: Path, strategy: str
 ) -> None:
     made = build(STRATEGIES[strategy], {})
@@ -304,7 +304,9 @@ def test_what_is_streamed_is_what_the_decisions_say_at_once(
 
 
 @pytest.mark.parametrize("strategy", ["dacs", "kubedsm"])
-def test_no_pods_are_no_decisions(capsys: Capture, tmp_path: Path, strategy: str) -> None:
+def test_a_snapshot_without_pods_has_no_decisions(
+    capsys: Capture, tmp_path: Path, strategy: str
+) -> None:
     file = tmp_path / "empty.yaml"
     file.write_text("apiVersion: leadline.dev/v1\nkind: ClusterSnapshot\nnodes: []\n")
     assert score(capsys, file, "--strategy", strategy)["decisions"] == []
@@ -312,8 +314,8 @@ def test_no_pods_are_no_decisions(capsys: Capture, tmp_path: Path, strategy: str
     assert yaml.safe_load(capsys.readouterr().out)["decisions"] == []
 
 
-def test_decisions_are_kept_by_nobody(tmp_path: Path) -> None:
-    """What a table or a stream has shown is let go before the next decision is made."""
+def test_printed_decisions_are_not_kept_in_memory(tmp_path: Path) -> None:
+    """A decision that is printed is freed before the next one is made."""
     snapshot = load_snapshot(EXAMPLES / "kube-default.yaml")
     alive: WeakSet[Decision] = WeakSet()
     for decision in begin(snapshot, build(STRATEGIES["dacs"], {}), FILTERS, 0).decisions:

@@ -1,7 +1,7 @@
-"""What people see of the controller's answers. The commands print it, and so does the demo.
+"""The controller's answers as tables, for the commands and the demo.
 
-Everything here takes the answer as it came over the wire, and leaves the width, the colours
-and the terminal to the console that it is printed on.
+Everything here takes a message as it came over the wire. The console that prints it decides on
+width and colours.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def nodes(console: Console, statuses: Iterable[pb.NodeStatus], *, wide: bool = F
 def matrix(
     console: Console, response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False
 ) -> None:
-    """Print what was measured between the nodes; rtt in ms, bandwidth in Mbit/s."""
+    """Print one kind of measurement between the nodes: rtt in ms, bandwidth in Mbit/s."""
     console.print(matrix_of(response, kind, wide=wide))
 
 
@@ -51,5 +51,5 @@ def placements(console: Console, told: Iterable[pb.Placement], *, wide: bool = F
 
 
 def explanation(console: Console, response: pb.ExplainPodResponse, *, wide: bool = False) -> None:
-    """Print one decision with everything behind it."""
+    """Print one decision with its scores and rejected nodes."""
     console.print(*explanation_tables(response, wide=wide), sep="\n")

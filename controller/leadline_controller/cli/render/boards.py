@@ -1,4 +1,4 @@
-"""Nodes as people look at them: one line each, or everything about one."""
+"""Tables of nodes: one line each, or everything about one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -30,15 +30,15 @@ _NOTES = "NOTES"
 _AGENT_STYLE = {"online": "green", "offline": "red", "unknown": DIM}
 
 
-class _Looks(NamedTuple):
+class _Layout(NamedTuple):
     bars: bool
     notes: bool
     wide: bool
 
 
 class NodesTable:
-    """One line a node. Where the terminal is too narrow, the notes and then what `wide` adds
-    stand below."""
+    """One line a node. On a narrow terminal the notes, and then the columns of `wide`, move into
+    tables below."""
 
     def __init__(self, statuses: Sequence[pb.NodeStatus], *, wide: bool = False) -> None:
         self._statuses = statuses
@@ -46,24 +46,24 @@ class NodesTable:
 
     def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
         if not self._statuses:
-            yield Text("no nodes: the cluster has none, and no agent was heard")
+            yield Text("no nodes: the cluster has none, and no agent has sent a message")
             return
         ways_with_bars = (True, False) if console.is_terminal else (False,)
-        looks = [
-            _Looks(bars, notes, wide)
+        layout = [
+            _Layout(bars, notes, wide)
             for wide in ((True, False) if self._wide else (False,))
             for notes in (True, False)
             for bars in ways_with_bars
         ]
-        yield FirstThatFits([tuple(self._shown(each)) for each in looks])
+        yield FirstThatFits([tuple(self._shown(each)) for each in layout])
 
-    def _shown(self, looks: _Looks) -> Iterator[RenderableType]:
-        columns = _COLUMNS + (_WIDE if looks.wide else ()) + ((_NOTES,) if looks.notes else ())
-        yield self._filled(columns, lambda status: _row(status, looks))
-        if self._wide and not looks.wide:
+    def _shown(self, layout: _Layout) -> Iterator[RenderableType]:
+        columns = _COLUMNS + (_WIDE if layout.wide else ()) + ((_NOTES,) if layout.notes else ())
+        yield self._filled(columns, lambda status: _row(status, layout))
+        if self._wide and not layout.wide:
             yield Text()
             yield self._filled(("NAME", *_WIDE), lambda x: (cell(x.name), *_wide(x)))
-        if not looks.notes:
+        if not layout.notes:
             yield from self._noted()
 
     def _filled(
@@ -75,7 +75,7 @@ class NodesTable:
         return made
 
     def _noted(self) -> Iterator[Text]:
-        """Each kind of note with the nodes that it is about."""
+        """Each note with the names of its nodes."""
         noted: dict[str, list[str]] = {}
         for status in self._statuses:
             for note in status.notes:
@@ -86,7 +86,7 @@ class NodesTable:
 
 
 def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
-    """Everything about one node: what it is, what is measured, its links and our pods."""
+    """Everything about one node: its facts, metrics and links, and the pods placed there."""
     status = response.node
     yield _facts(status)
     yield Text()
@@ -103,35 +103,35 @@ def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
 def summary(status: pb.NodeStatus) -> str:
     """One node in one line of prose."""
     known = _values(status)
-    told = [f"agent {status.agent}"]
+    parts = [f"agent {status.agent}"]
     if "cpu_percent" in known:
-        told.append(f"CPU {human.number(known['cpu_percent'])} %")
+        parts.append(f"CPU {human.number(known['cpu_percent'])} %")
     if "memory_percent" in known:
-        told.append(f"memory {human.number(known['memory_percent'])} %")
+        parts.append(f"memory {human.number(known['memory_percent'])} %")
     if "bandwidth_mbps" in known:
-        told.append(f"bandwidth {_bandwidth(status)} Mbit/s")
-    told.append(f"{status.pods} pod{'' if status.pods == 1 else 's'}")
-    return ", ".join((*told, *status.notes))
+        parts.append(f"bandwidth {_bandwidth(status)} Mbit/s")
+    parts.append(f"{status.pods} pod{'' if status.pods == 1 else 's'}")
+    return ", ".join((*parts, *status.notes))
 
 
-def _row(status: pb.NodeStatus, looks: _Looks) -> Iterator[Text]:
+def _row(status: pb.NodeStatus, layout: _Layout) -> Iterator[Text]:
     known = _values(status)
     yield cell(status.name)
     agent = status.agent if status.agent != "unknown" else human.UNKNOWN
     yield cell(agent, _AGENT_STYLE.get(status.agent, ""))
     for metric in ("cpu_percent", "memory_percent"):
-        yield _share(known.get(metric), bars=looks.bars)
+        yield _share(known.get(metric), bars=layout.bars)
     yield cell(human.number(known.get("cpu_celsius")))
     sent, received = (known.get(f"packets_{way}_per_s") for way in ("sent", "received"))
-    unheard = sent is None and received is None
-    yield cell(human.UNKNOWN if unheard else f"{human.amount(sent)}/{human.amount(received)}")
+    unknown = sent is None and received is None
+    yield cell(human.UNKNOWN if unknown else f"{human.amount(sent)}/{human.amount(received)}")
     yield cell(human.amount(known.get("disk_bytes_per_s")))
     yield cell(_bandwidth(status))
     yield cell(_report_age(status))
     yield cell(status.pods)
-    if looks.wide:
+    if layout.wide:
         yield from _wide(status)
-    if looks.notes:
+    if layout.notes:
         yield cell(", ".join(status.notes), "yellow")
 
 

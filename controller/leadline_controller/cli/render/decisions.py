@@ -1,4 +1,4 @@
-"""Where pods went and why, as people read it."""
+"""Tables of decisions: one line each, or everything about one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
@@ -10,7 +10,7 @@ from rich.text import Text
 from leadline_controller.cli.render import human
 from leadline_controller.cli.render.tables import DIM, FirstThatFits, cell, table
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 _SHOWN = 15
 _NOWHERE = "none"
 _WINNER = "*"
@@ -35,21 +35,21 @@ def placements_table(placements: Iterable[pb.Placement], *, wide: bool) -> Rende
             cell(human.age(told.age_s)),
             cell(told.why),
         )
-    return made if made.row_count else Text("no decisions are remembered")
+    return made if made.row_count else Text("there are no decisions")
 
 
 def placements_tables(
     response: pb.ListPlacementsResponse, *, wide: bool
 ) -> Iterator[RenderableType]:
-    """The decisions, and a word where there were more."""
+    """The decisions, and a line if the answer leaves older ones out."""
     if response.truncated:
-        yield Text("older decisions are left out: too many for one answer", style=DIM)
+        yield Text("older decisions are left out, as one answer cannot hold them all", style=DIM)
     yield placements_table(response.placements, wide=wide)
 
 
 def explanation_tables(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[RenderableType]:
-    """One decision: where and why, every score with its parts, every refusal, and what was
-    decided before. Long lists are cut unless `wide`."""
+    """One decision: its node and reason, the scores with their parts, the rejected nodes, and
+    the decisions before it. Long lists are cut unless `wide`."""
     told = response.placement
     heading = Text("", style="bold")
     heading.append_text(cell(told.pod)).append(" -> ").append_text(cell(told.node or _NOWHERE))
@@ -69,13 +69,13 @@ def explanation_tables(response: pb.ExplainPodResponse, *, wide: bool) -> Iterat
 
 
 def summary(told: pb.Placement) -> str:
-    """One decision in one line of prose."""
+    """One decision in one line."""
     return f"{told.pod} -> {told.node or _NOWHERE} ({told.outcome}): {told.why}"
 
 
 def by_merit(response: pb.ExplainPodResponse) -> list[pb.NodeScore]:
-    """The scores from the best to the worst, the unknown last; the chosen one before equals,
-    which else keep their order."""
+    """The scores from the best to the worst, the unknown ones last. The chosen node comes before
+    its equals, which keep their order."""
     sign = 1 if response.better == "lower" else -1
 
     def rank(score: pb.NodeScore) -> tuple[bool, float, bool]:
@@ -100,7 +100,7 @@ def _ago(told: pb.Placement) -> str:
 
 
 def _inputs(response: pb.ExplainPodResponse) -> Iterator[RenderableType]:
-    """How old what was measured on the chosen node was by then."""
+    """The ages of the chosen node's measurements at the time of the decision."""
     for score in response.scores:
         ages = [f"{shown} {human.age(age_s)}" for shown, age_s in _ages(score) if age_s is not None]
         if score.node == response.placement.node and ages:
@@ -132,7 +132,7 @@ def _scores(response: pb.ExplainPodResponse, *, wide: bool) -> RenderableType:
 def _score_table(
     response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore], parts: list[str], *, wide: bool
 ) -> Iterator[RenderableType]:
-    """A column for each part."""
+    """The scores with a column for each part."""
     headers = [part.replace("_per_s", "/s").replace("_", "\n") for part in parts]
     headers += [f"{shown}\nage" for shown in _AGES if wide]
     total = f"TOTAL\n{response.better}\nis better"
@@ -154,7 +154,7 @@ def _score_table(
 def _score_list(
     response: pb.ExplainPodResponse, scores: Sequence[pb.NodeScore], *, wide: bool
 ) -> Iterator[RenderableType]:
-    """The parts in one cell, which may fold: for narrow terminals."""
+    """The scores with all parts in one cell that may fold, for narrow terminals."""
     made = table("", "NODE", "TOTAL", "PARTS", numbers=("TOTAL",), folding=("NODE", "PARTS"))
     for score in _few(scores, wide=wide):
         won = score.node == response.placement.node
@@ -173,7 +173,7 @@ def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[Render
     if response.rejected_nodes > len(_few(response.rejected, wide=wide)):
         counts = sorted(response.rejected_by_filter.items(), key=lambda item: -item[1])
         told = ", ".join(f"{name} {count}" for name, count in counts)
-        yield cell(f"of {response.rejected_nodes} nodes turned down, by filter: {told}", DIM)
+        yield cell(f"of {response.rejected_nodes} nodes rejected, by filter: {told}", DIM)
 
 
 def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
@@ -185,17 +185,17 @@ def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
     return made
 
 
-def _few(things: Sequence[Thing], *, wide: bool) -> Sequence[Thing]:
-    return things if wide else things[:_SHOWN]
+def _few(items: Sequence[Item], *, wide: bool) -> Sequence[Item]:
+    return items if wide else items[:_SHOWN]
 
 
-def _left_out(things: Sequence[object], count: int, *, wide: bool) -> Iterator[RenderableType]:
-    """What the list lacks of the `count` that there were."""
-    left, forgotten = len(things) - _SHOWN, count - len(things)
+def _left_out(items: Sequence[object], count: int, *, wide: bool) -> Iterator[RenderableType]:
+    """Lines on what is missing of `count`: not shown, or not kept."""
+    left, dropped = len(items) - _SHOWN, count - len(items)
     if left > 0 and not wide:
         yield Text(f"and {left} more; -o wide shows all", style=DIM)
-    if forgotten > 0:
-        yield Text(f"and {forgotten} more, of which only the number was kept", style=DIM)
+    if dropped > 0:
+        yield Text(f"and {dropped} more; only their number was kept", style=DIM)
 
 
 def _total(score: pb.NodeScore) -> str:

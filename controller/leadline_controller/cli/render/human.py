@@ -1,4 +1,4 @@
-"""Values as people read them: short, with their unit, and "-" for what nobody knows."""
+"""Values as short texts for people; "-" is unknown."""
 
 import math
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ _EIGHTHS = "▁▂▃▄▅▆▇█"
 
 
 def age(seconds: float | None) -> str:
-    """3s, 2m, 5h or 4d: the largest unit of which there are two."""
+    """3s, 2m, 5h or 4d: the largest unit of which there are at least two."""
     if seconds is None:
         return UNKNOWN
     for unit, size_s in (("d", 86400), ("h", 3600), ("m", 60)):
@@ -18,7 +18,7 @@ def age(seconds: float | None) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """A time of day where the reader is: 2026-03-01 14:05:09."""
+    """A time in the local time zone: 2026-03-01 14:05:09."""
     return datetime.fromtimestamp(unix_s, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -34,7 +34,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def amount(value: float | None) -> str:
-    """In thousands and millions: 999, 5k, 12.3k, 1.2M."""
+    """A number with an SI prefix: 999, 5k, 12.3k, 1.2M."""
     if value is None:
         return UNKNOWN
     for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -59,7 +59,7 @@ def cores(milli: int) -> str:
 
 
 def bar(percent: float | None) -> str:
-    """One block as high as the share."""
+    """One block character, as high as the percentage."""
     if percent is None:
         return " "
     return _EIGHTHS[min(7, max(0, int(percent * 8 / 100)))]

@@ -1,4 +1,4 @@
-"""What was measured between nodes: a square where it fits, else a list of the pairs."""
+"""Tables of links: a matrix if it fits the console, else a list of the pairs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
@@ -14,7 +14,7 @@ from leadline_controller.cli.render.tables import DIM, FirstThatFits, cell, tabl
 Kind = Literal["rtt", "bandwidth"]
 KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
 _SELF = "·"
-_SQUARE_AT_MOST = 64
+_MATRIX_AT_MOST = 64
 
 
 class _Cell(NamedTuple):
@@ -29,51 +29,51 @@ _FAINT = (_SELF, human.UNKNOWN)
 def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool) -> RenderableType:
     """One kind of measurement between all nodes. wide: each with its age and method."""
     known = {
-        frozenset((link.a, link.b)): told
+        frozenset((link.a, link.b)): value
         for link in response.links
-        if (told := _TOLD[kind](link)) is not None
+        if (value := _CELLS[kind](link)) is not None
     }
     if not response.nodes:
-        return Text("no nodes: the cluster has none, and no agent was heard")
+        return Text("no nodes: the cluster has none, and no agent has sent a message")
     pairs = tuple(_pairs(response, known))
-    if len(response.nodes) > _SQUARE_AT_MOST:
+    if len(response.nodes) > _MATRIX_AT_MOST:
         return FirstThatFits([pairs])
-    return FirstThatFits([(_square(response.nodes, known, wide=wide),), pairs])
+    return FirstThatFits([(_matrix(response.nodes, known, wide=wide),), pairs])
 
 
 def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
-    """The links of one node, by the name of the other end."""
+    """The links of one node, one line for each other end."""
     columns = ("RTT ms", "BANDWIDTH Mbit/s")
     made = table("LINK TO", columns[0], "AGE", columns[1], "AGE", numbers=(*columns, "AGE"))
     for link in links:
         rtt, bandwidth = (
-            _TOLD[kind](link) or _Cell(human.UNKNOWN, human.UNKNOWN) for kind in KINDS
+            _CELLS[kind](link) or _Cell(human.UNKNOWN, human.UNKNOWN) for kind in KINDS
         )
         other = link.b if link.a == name else link.a
         made.add_row(*map(cell, (other, *rtt, *bandwidth)))
     return made
 
 
-def _square(nodes: Iterable[str], known: Mapping[frozenset[str], _Cell], *, wide: bool) -> Table:
+def _matrix(nodes: Iterable[str], known: Mapping[frozenset[str], _Cell], *, wide: bool) -> Table:
     names = list(nodes)
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     made.add_column("", style="bold", no_wrap=True)
     for name in names:
         made.add_column(cell(name), justify="right", no_wrap=True)
     for row in names:
-        told = (
+        cells = (
             _SELF if row == at else _shown(known.get(frozenset((row, at))), wide) for at in names
         )
         made.add_row(
-            cell(row), *(cell(x, DIM if x in (_SELF, human.UNKNOWN) else "") for x in told)
+            cell(row), *(cell(x, DIM if x in (_SELF, human.UNKNOWN) else "") for x in cells)
         )
     return made
 
 
-def _shown(told: _Cell | None, wide: bool) -> str:
-    if told is None:
+def _shown(value: _Cell | None, wide: bool) -> str:
+    if value is None:
         return human.UNKNOWN
-    return f"{told.value} ({told.how})" if wide else told.value
+    return f"{value.value} ({value.how})" if wide else value.value
 
 
 def _pairs(
@@ -81,9 +81,9 @@ def _pairs(
 ) -> Iterator[RenderableType]:
     made = table("NODE", "NODE ", "VALUE", "HOW", numbers=("VALUE",), folding=("NODE", "NODE "))
     for link in response.links:
-        told = known.get(frozenset((link.a, link.b)))
-        if told is not None:
-            made.add_row(*map(cell, (link.a, link.b, *told)))
+        value = known.get(frozenset((link.a, link.b)))
+        if value is not None:
+            made.add_row(*map(cell, (link.a, link.b, *value)))
     yield made
     count = len(response.nodes)
     yield Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM)
@@ -92,7 +92,7 @@ def _pairs(
 def _rtt(link: pb.LinkStatus) -> _Cell | None:
     if not link.HasField("rtt_ms"):
         return None
-    # By way of the broker, the time is only known from above.
+    # A round trip through the broker is an upper bound.
     bound = "<= " if link.rtt_method == "mqtt" else ""
     how = f"{link.rtt_method} {human.age(link.rtt_age_s)}".strip()
     return _Cell(f"{bound}{human.number(link.rtt_ms)}", how)
@@ -105,7 +105,7 @@ def _bandwidth(link: pb.LinkStatus) -> _Cell | None:
     return _Cell(f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s))
 
 
-_TOLD: Mapping[Kind, Callable[[pb.LinkStatus], _Cell | None]] = {
+_CELLS: Mapping[Kind, Callable[[pb.LinkStatus], _Cell | None]] = {
     "rtt": _rtt,
     "bandwidth": _bandwidth,
 }

@@ -1,4 +1,4 @@
-"""How the tables of the inspection commands look, and how they fit the terminal."""
+"""The style of the tables of the commands that ask a controller, and how they fit a terminal."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,8 +13,8 @@ DIM = "dim"
 
 
 def table(*columns: str, numbers: Iterable[str] = (), folding: Iterable[str] = ()) -> Table:
-    """An empty table without lines. numbers: columns set to the right; folding: columns
-    whose text may go over several lines, the others never break."""
+    """An empty table without lines. numbers: columns that are aligned right. folding: columns
+    whose text may take several lines; the others never break."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in columns:
         made.add_column(
@@ -27,13 +27,13 @@ def table(*columns: str, numbers: Iterable[str] = (), folding: Iterable[str] = (
 
 
 def cell(value: object, style: str = "") -> Text:
-    """What came over the network, safe on a terminal and free of markup."""
+    """A cell with text from the network, made safe for a terminal and without markup."""
     return Text(clean(value), style=style)
 
 
 class FirstThatFits:
-    """Shows the first of several ways to show something that needs no broken cell on the
-    console it meets; the last one otherwise."""
+    """Prints the first variant that fits the console's width without broken cells, else the
+    last one."""
 
     def __init__(self, variants: Sequence[Sequence[RenderableType]]) -> None:
         self._variants = variants

@@ -1,4 +1,4 @@
-"""`leadline watch`: what happens, line by line, as it happens."""
+"""Show changes as they happen."""
 
 import json
 from datetime import datetime
@@ -24,14 +24,14 @@ from leadline_controller.cli.render import boards, decisions
 )
 @connection_options
 def watch(output: str, endpoint: Endpoint) -> None:
-    """Show the nodes and decisions as they are, then every change, until Ctrl-C."""
+    """Show the nodes and the decisions, then every change, until Ctrl-C."""
     with connected(endpoint) as controller:
         stream = controller.Watch(pb.WatchRequest())
         try:
             for event in stream:
                 click.echo(_json(event) if output == "json" else _line(event))
         except KeyboardInterrupt:
-            return  # that is how a watch is meant to end
+            return  # the usual end of a watch
         finally:
             stream.cancel()
     raise Unreachable(f"the controller at {endpoint.address} has stopped: start it and watch again")

@@ -1,4 +1,4 @@
-"""`leadline matrix`: what was measured between the nodes."""
+"""Show round trips and bandwidth between the nodes."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

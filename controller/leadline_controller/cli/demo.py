@@ -1,8 +1,8 @@
-"""The main job told on one machine: wait until the boards are measured, let NetSched and then
-DACS place pods on a simulated cluster, and say why each is where it is.
+"""The demo of `leadline lab run`: agents measure the boards, NetSched and then DACS place pods on a
+cluster in memory, and the decisions are explained.
 
-Runs as a process of its own (`python -m leadline_controller.cli.story`), because in the lab it
-has to be on the server's network to reach the broker.
+It runs as a process of its own (`python -m leadline_controller.cli.demo`), because in a lab it must
+be in the server's network namespace to reach the broker.
 """
 
 import argparse
@@ -32,8 +32,8 @@ from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller, strategy
 
 ANCHOR = "server"
-_SECONDS_TO_MEASURE = 60.0
-_SECONDS_TO_PLACE = 15.0
+_MEASURING_TIMEOUT_S = 60.0
+_PLACING_TIMEOUT_S = 15.0
 _POLL_S = 0.25
 _DACS_OPTIONS = {"lambda": 0.005}  # on a local network, 5 ms is a difference
 _WANTED_MBPS = 2.0
@@ -42,9 +42,9 @@ _LIMITS = ProbeLimits(interval_s=2.5, duration_ms=1500, max_bytes=25_000_000, pi
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
-    """What the story is about. addresses: of the nodes, those that may get pods and the anchor.
-    options: NetSched's."""
+class DemoSettings:
+    """What a demo runs on. addresses: node -> address, of the boards that get pods and of the
+    anchor."""
 
     broker_host: str
     broker_port: int
@@ -54,32 +54,32 @@ class Plot:
     dacs_pods: int = 6
 
     def to_json(self) -> str:
-        """For the command line of the process that tells it."""
+        """The settings as an argument of the demo's process."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
-    def from_json(cls, text: str) -> "Plot":
-        """The plot of a command line."""
+    def from_json(cls, text: str) -> "DemoSettings":
+        """The settings in an argument that `to_json` made."""
         return cls(**json.loads(text))
 
     @property
     def boards(self) -> tuple[str, ...]:
-        """The nodes that may get pods."""
+        """The nodes that get pods."""
         return tuple(name for name in self.addresses if name != ANCHOR)
 
 
-def command(plot: Plot) -> list[str]:
-    """The command line of the process that tells this plot."""
-    return [sys.executable, "-m", __name__, plot.to_json()]
+def command(demo: DemoSettings) -> list[str]:
+    """The command line of the demo's process."""
+    return [sys.executable, "-m", __name__, demo.to_json()]
 
 
-async def tell(plot: Plot, console: Console) -> int:
-    """Tell it on `console`; 0 when every pod found a node."""
-    cluster = MemoryCluster([_node(name, address) for name, address in plot.addresses.items()])
+async def run(demo: DemoSettings, console: Console) -> int:
+    """Run the demo and print it on `console`. 0 if every pod got a node, else 1."""
+    cluster = MemoryCluster([_node(name, address) for name, address in demo.addresses.items()])
     settings = Settings(
         cluster="demo",
-        broker_host=plot.broker_host,
-        broker_port=plot.broker_port,
+        broker_host=demo.broker_host,
+        broker_port=demo.broker_port,
         anchors=(ANCHOR,),
         limits=_LIMITS,
         serve=ServeSettings("127.0.0.1:0"),
@@ -93,19 +93,17 @@ async def tell(plot: Plot, console: Console) -> int:
         # Boards are probed at the addresses of their nodes, so these have to be known.
         following = asyncio.create_task(controller.follow())
         try:
-            await _measure(controller, plot.boards)
+            await _measure(controller, demo.boards)
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
         async with grpc.aio.insecure_channel(address) as channel:
-            teller = _ProgressPrinter(
-                controller, cluster, control_pb2_grpc.InspectionStub(channel), console
-            )
-            return await teller.tell(plot)
+            inspection = control_pb2_grpc.InspectionStub(channel)
+            return await _Demo(controller, cluster, inspection, console).run(demo)
 
 
-class _ProgressPrinter:
-    """Places and shows; what is shown came over gRPC, as the `leadline` command gets it."""
+class _Demo:
+    """Places pods, and prints what the controller answers over gRPC, as `leadline` does."""
 
     def __init__(
         self,
@@ -120,9 +118,9 @@ class _ProgressPrinter:
         self._console = console
         self._boards = [node.name for node in cluster.nodes if not node.unschedulable]
 
-    async def tell(self, plot: Plot) -> int:
-        netsched = [_pod(f"web-{i}") for i in range(1, plot.netsched_pods + 1)]
-        users = [plot.boards[i % len(plot.boards)] for i in range(plot.dacs_pods)]
+    async def run(self, demo: DemoSettings) -> int:
+        netsched = [_pod(f"web-{i}") for i in range(1, demo.netsched_pods + 1)]
+        users = [demo.boards[i % len(demo.boards)] for i in range(demo.dacs_pods)]
         wanted_mbps = _WANTED_MBPS if _bandwidth_is_known(self._controller) else None
         dacs = [
             _pod(
@@ -131,8 +129,8 @@ class _ProgressPrinter:
             )
             for i, user in enumerate(users, start=1)
         ]
-        # The scheduler lists the nodes, so the first listing is after it ran.
-        await self._place("netsched", plot.netsched_options, netsched)
+        # The scheduler lists the nodes, so there is nothing to show before it runs.
+        await self._place("netsched", demo.netsched_options, netsched)
         await self._place("dacs", _DACS_OPTIONS, dacs)
         nodes = await self._inspection.ListNodes(pb.ListNodesRequest())
         matrix = await self._inspection.GetMatrix(pb.GetMatrixRequest())
@@ -157,28 +155,25 @@ class _ProgressPrinter:
         try:
             for pod in pods:
                 self._cluster.put_pod(pod)
-            async with asyncio.timeout(_SECONDS_TO_PLACE):
-                while not all(self._tried(pod) for pod in pods):  # noqa: ASYNC110  # no event tells of it
+            async with asyncio.timeout(_PLACING_TIMEOUT_S):
+                while not all(self._decided(pod) for pod in pods):  # noqa: ASYNC110  # has no event
                     await asyncio.sleep(_POLL_S / 5)
         except TimeoutError:
-            pass  # what found no node is shown as pending, with the reason
+            pass  # a pod without a node is shown as pending, with the reason
         finally:
             scheduling.cancel()
             await asyncio.gather(scheduling, return_exceptions=True)
 
-    def _tried(self, pod: Pod) -> bool:
+    def _decided(self, pod: Pod) -> bool:
         return self._controller.decisions.get(pod.key) is not None
 
     async def _show_placements(self, name: str, pods: Sequence[Pod]) -> None:
         answer = await self._inspection.ListPlacements(pb.ListPlacementsRequest())
         keys = {pod.key for pod in pods}
-        counts = Counter(self._cluster.pod(key).node_name or "nowhere" for key in keys)
-        told = ", ".join(
-            f"{counts[board]} on {board}"
-            for board in (*self._boards, "unresolvable")
-            if counts[board]
-        )
-        self._title(f"Where {name} put {len(pods)} pods: {told}")
+        nodes = Counter(self._cluster.pod(key).node_name for key in keys)
+        counts = [f"{nodes[board]} on {board}" for board in self._boards if nodes[board]]
+        counts += [f"{nodes[None]} nowhere"] if nodes[None] else []
+        self._title(f"Where {name} put {len(pods)} pods: {', '.join(counts)}")
         render.placements(self._console, [p for p in answer.placements if p.pod in keys])
 
     def _title(self, text: str) -> None:
@@ -186,18 +181,18 @@ class _ProgressPrinter:
 
 
 async def _measure(controller: Controller, boards: Sequence[str]) -> None:
-    """Wait until everything that can be measured here is, and say what can't."""
+    """Wait until all is measured that can be on this machine, and print what cannot."""
     nodes = (*boards, ANCHOR)
-    told = Console(stderr=True)
-    told.print("measuring the boards and their links: one bandwidth test at a time")
-    with Progress(console=told, transient=True, disable=not told.is_terminal) as bar:
+    progress = Console(stderr=True)
+    progress.print("measuring the boards and their links: one bandwidth test at a time")
+    with Progress(console=progress, transient=True, disable=not progress.is_terminal) as bar:
         task = bar.add_task("nodes measured", total=len(nodes))
-        deadline_s = controller.clock.now_s() + _SECONDS_TO_MEASURE
+        deadline_s = controller.clock.now_s() + _MEASURING_TIMEOUT_S
         while controller.clock.now_s() < deadline_s and not bar.finished:
             await asyncio.sleep(_POLL_S)
             bar.update(task, completed=sum(_measured(controller, node) for node in nodes))
-    for sentence in _unmeasured(controller, nodes):
-        sys.stderr.write(f"{sentence}\n")
+    for line in _unmeasured(controller, nodes):
+        sys.stderr.write(f"{line}\n")
 
 
 def _measured(controller: Controller, node: str) -> bool:
@@ -229,17 +224,17 @@ def _unmeasured(controller: Controller, nodes: Iterable[str]) -> list[str]:
     agents = controller.telemetry.agents()
     silent = [node for node in nodes if node not in agents]
     probes = {probe for agent in agents.values() for probe in agent.probes}
-    told = []
+    lines = []
     if silent:
-        told.append(f"no agent was heard on {', '.join(silent)}")
+        lines.append(f"no agent was heard on {', '.join(silent)}")
     if "icmp" not in probes:
-        told.append(
+        lines.append(
             "ICMP is not permitted here: round trips are bounds from each board's round trip "
             "to the broker"
         )
     if "iperf3" not in probes:
-        told.append("iperf3 is not here: bandwidth stays unknown, and no pod asks for any")
-    return told
+        lines.append("iperf3 is not here: bandwidth stays unknown, and no pod asks for any")
+    return lines
 
 
 def _node(name: str, address: str) -> Node:
@@ -255,14 +250,14 @@ def _pod(name: str, hints: PodAnnotations | None = None) -> Pod:
 
 
 def main() -> int:
-    """Tell the plot on the command line."""
+    """Run the demo that the command line describes."""
     parser = argparse.ArgumentParser(prog="leadline lab run")
-    parser.add_argument("plot", type=Plot.from_json)
+    parser.add_argument("settings", type=DemoSettings.from_json)
     arguments = parser.parse_args()
     try:
-        return asyncio.run(tell(arguments.plot, Console()))
+        return asyncio.run(run(arguments.settings, Console()))
     except KeyboardInterrupt:
-        return 130  # whoever started us was interrupted as well, and cleans up
+        return 130  # the parent process was interrupted as well, and cleans up
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`leadline strategies`: what can be chosen, and what each can be told."""
+"""List the strategies and their options."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _BEST = {"lower": "lowest", "higher": "highest"}
 @click.command(epilog="Example: leadline strategies -o json")
 @output_option
 def strategies(output: Format) -> None:
-    """List the strategies: where each is from, what should be measured for it, its options."""
+    """List the strategies: the paper, the metrics that it needs and its options."""
     emit(output, _listed, _tables)
 
 
@@ -76,7 +76,7 @@ def _options_in_full() -> Any:
 
 
 def _options_in_brief() -> Any:
-    """Each strategy's options below its name, so that their meaning has room on 80 columns."""
+    """The options below their strategy's name, so that they fit on 80 columns."""
     rows: list[tuple[str, ...]] = []
     for name, strategy in STRATEGIES.items():
         if options := options_of(strategy):

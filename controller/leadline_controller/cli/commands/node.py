@@ -1,4 +1,4 @@
-"""`leadline nodes` and `leadline node`: how the boards are."""
+"""Show everything about one node."""
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
@@ -8,28 +8,12 @@ from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_
 from leadline_controller.cli.output import Format, emit, output_option
 
 
-@click.command(epilog="Example: leadline nodes -o wide")
-@output_option
-@connection_options
-def nodes(output: Format, endpoint: Endpoint) -> None:
-    """List the nodes of the cluster and every agent that was heard: what is measured on each
-    now, and how old it is. "-" is unknown."""
-    answer = ask(
-        endpoint, lambda controller: controller.ListNodes(pb.ListNodesRequest(), timeout=TIMEOUT_S)
-    )
-    emit(
-        output,
-        lambda: documents.nodes(answer),
-        lambda wide: [render.NodesTable(answer.nodes, wide=wide)],
-    )
-
-
 @click.command(epilog="Example: leadline node raspberrypi-3")
 @click.argument("name")
 @output_option
 @connection_options
 def node(name: str, output: Format, endpoint: Endpoint) -> None:
-    """Show everything about one node: its board, its metrics, its links, the pods placed on
+    """Show everything about one node: its board, its metrics, its links and the pods placed on
     it. Exit code 1 when there is no such node."""
     answer = ask(
         endpoint,

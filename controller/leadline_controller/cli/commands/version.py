@@ -1,4 +1,4 @@
-"""`leadline version`."""
+"""Print the versions of leadline and its parts."""
 
 import platform
 from typing import Any
@@ -11,20 +11,20 @@ from leadline_controller.cli.client import Endpoint, ask, connection_options
 from leadline_controller.cli.errors import Failed, Unreachable
 from leadline_controller.cli.output import Format, emit, output_option, table
 
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 @click.command(epilog="Example: leadline version -o json")
 @output_option
 @connection_options
 def version(output: Format, endpoint: Endpoint) -> None:
-    """Print the versions of leadline, of the Python that runs it and of the controller, if one
-    answers, and whether that one leads or stands by."""
+    """Print the versions of leadline, of Python and of the controller, if one answers, and whether
+    that controller is the leader or a standby."""
     found: dict[str, Any] = {"leadline": __version__, "python": platform.python_version()}
     try:
         answer = ask(
             endpoint,
-            lambda controller: controller.GetVersion(pb.GetVersionRequest(), timeout=_PATIENCE_S),
+            lambda controller: controller.GetVersion(pb.GetVersionRequest(), timeout=_TIMEOUT_S),
         )
     except (Unreachable, Failed):
         answer = None

@@ -1,4 +1,4 @@
-"""`leadline lab`: boards of network namespaces on shaped links, for trying things out."""
+"""Run real agents on this machine, on links that differ."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from leadline_controller.cli import output, story
+from leadline_controller.cli import demo, output
 from leadline_controller.cli.errors import BadInput, Failed
 from leadline_controller.lab import lab as labs
 from leadline_controller.lab.agents import (
@@ -26,8 +26,8 @@ from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
 _CLUSTER = "demo"
 _INTERVAL_S = 2
 _LOCAL_BOARDS = ("board-1", "board-2", "board-3", "board-4")
-# Of four boards three are throttled, and two of those are far away.
-_STORY = LabSpec(
+# Three of the four boards have a throttled link, and two of those are far away.
+_DEMO = LabSpec(
     boards=(
         BoardSpec("n1", rate_mbps=4),
         BoardSpec("n2", rate_mbps=4, delay_ms=20),
@@ -35,22 +35,22 @@ _STORY = LabSpec(
         BoardSpec("n4", rate_mbps=100),
     )
 )
-# Boards of a lab share one machine, so its CPU, memory and disk tell nothing apart.
+# All boards of a lab share one machine, so CPU, memory and disk are the same on each.
 _SHARED_MACHINE = {"cpu": 0.0, "memory": 0.0, "disk": 0.0}
-_name = click.argument("name", default=_STORY.name)
+_name = click.argument("name", default=_DEMO.name)
 
 
 @click.group(epilog="Example: leadline lab run")
 def lab() -> None:
-    """Real agents on this one machine, on links that really differ (needs root)."""
+    """Run real agents on this machine, on links that differ (needs root)."""
 
 
 @lab.command(epilog="Example: leadline lab up --spec boards.toml")
 @click.option("--spec", "file", type=click.Path(path_type=Path), help="Boards and links, TOML.")
 def up(file: Path | None) -> None:
-    """Build a lab, with a broker and an agent on every board, and leave it there."""
-    with _told_plainly(), _interrupted_once():
-        spec = _STORY if file is None else load_spec(file)
+    """Build a lab with a broker and an agent on every board, and keep it running."""
+    with _lab_errors(), _first_interrupt_only():
+        spec = _DEMO if file is None else load_spec(file)
         _start(spec)
     click.echo(f"lab {spec.name} is up; end it with: leadline lab down {spec.name}")
 
@@ -58,8 +58,8 @@ def up(file: Path | None) -> None:
 @lab.command(epilog="Example: leadline lab down demo")
 @_name
 def down(name: str) -> None:
-    """End a lab's processes and remove its network; fine if there is none."""
-    with _told_plainly(), output.working(f"ending lab {name}"):
+    """Stop a lab's processes and remove its network. No error if there is no such lab."""
+    with _lab_errors(), output.working(f"ending lab {name}"):
         labs.down(name)
 
 
@@ -68,7 +68,7 @@ def down(name: str) -> None:
 @output.output_option
 def status(name: str, output: output.Format) -> None:
     """Show a lab's boards and processes."""
-    with _told_plainly():
+    with _lab_errors():
         found = labs.status(name)
     if found is None:
         raise Failed(f"there is no lab {name}; build one with: leadline lab up")
@@ -80,20 +80,20 @@ def status(name: str, output: output.Format) -> None:
 def run(local: bool) -> None:
     """Measure, place pods with NetSched and DACS, and explain each choice.
 
-    As root in a lab of its own, where links really differ; otherwise, or with --local, with
-    agents that all measure this machine. Whatever it starts it ends.
+    As root it builds a lab, where links differ. Otherwise, or with --local, all agents measure
+    this machine. It stops everything that it starts.
     """
     reason = None if local else labs.can_build()
-    with _told_plainly(), _interrupted_once():
+    with _lab_errors(), _first_interrupt_only():
         if reason:
             click.echo(f"without a lab, as {reason}: all boards are this machine", err=True)
-        code = _local_story() if local or reason else _lab_story()
+        code = _run_locally() if local or reason else _run_in_a_lab()
     if code:
-        raise Failed("the story did not come to its end; what went wrong is said above")
+        raise Failed("the demo failed; the lines above say why")
 
 
 def _start(spec: LabSpec) -> tuple[labs.Lab, str, int]:
-    """Build a lab with broker and agents; taken back whole when a part does not start."""
+    """Build a lab with broker and agents. If a part does not start, all of it is removed."""
     with output.working(f"building lab {spec.name}"):
         built = labs.up(spec)
         try:
@@ -105,42 +105,42 @@ def _start(spec: LabSpec) -> tuple[labs.Lab, str, int]:
     return built, host, port
 
 
-def _lab_story() -> int:
-    labs.down(_STORY.name)  # what an earlier run that was cut off may have left
-    built, host, port = _start(_STORY)
+def _run_in_a_lab() -> int:
+    labs.down(_DEMO.name)  # an earlier run that was killed may have left its lab
+    built, host, port = _start(_DEMO)
     try:
         click.echo("A lab of four boards in network namespaces, three of their links throttled:")
-        for board in _STORY.boards:
+        for board in _DEMO.boards:
             click.echo(f"  {labs.describe_link(board)}")
         click.echo(
             "They share this machine's CPU, memory and disk, so NetSched's points for these are "
             "set to 0;\na stream of small packets keeps the throttled links as busy as the paper's."
         )
         # The paper's throttled nodes are busy ones: a stream of small packets is on their links.
-        for board in _STORY.boards[:3]:
+        for board in _DEMO.boards[:3]:
             argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
             built.start(board.name, f"traffic-{board.name}", argv)
-        addresses = {each.name: built.address(each.name) for each in _STORY.hosts}
-        plot = story.Plot(host, port, addresses, _SHARED_MACHINE)
-        return subprocess.run(built.command(SERVER, story.command(plot)), check=False).returncode  # noqa: S603  # our own module
+        addresses = {each.name: built.address(each.name) for each in _DEMO.hosts}
+        argv = demo.command(demo.DemoSettings(host, port, addresses, _SHARED_MACHINE))
+        return subprocess.run(built.command(SERVER, argv), check=False).returncode  # noqa: S603  # our own module
     finally:
         with output.working("ending the lab"):
-            labs.down(_STORY.name)
+            labs.down(_DEMO.name)
 
 
-def _local_story() -> int:
+def _run_locally() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-demo-")))
         host, port = stack.enter_context(embedded_broker())
-        # Each has a loopback address of its own, so that they are peers to each other.
+        # Each has its own loopback address, so that they can probe each other.
         addresses = {
             node: f"127.0.0.{number}"
             for number, node in enumerate((*_LOCAL_BOARDS, SERVER), start=1)
         }
         for node, address in addresses.items():
             stack.enter_context(_local_agent(folder / node, address, port))
-        plot = story.Plot(host, port, addresses, {})
-        return subprocess.run(story.command(plot), check=False).returncode  # noqa: S603  # our own module
+        argv = demo.command(demo.DemoSettings(host, port, addresses, {}))
+        return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module
 
 
 @contextmanager
@@ -169,8 +169,8 @@ def _local_agent(folder: Path, address: str, port: int) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupted_once() -> Iterator[None]:
-    """Ctrl-C and SIGTERM both end what was begun; neither then disturbs the clearing up."""
+def _first_interrupt_only() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the work; a second one does not interrupt the clean-up."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(*_: object) -> None:
@@ -187,7 +187,8 @@ def _interrupted_once() -> Iterator[None]:
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _lab_errors() -> Iterator[None]:
+    """Turn the lab's errors into one line and an exit code."""
     try:
         yield
     except SpecError as error:

@@ -1,4 +1,4 @@
-"""`leadline score`: where a snapshot's pods would go, with no server at all."""
+"""Place the pods of a snapshot file, without a server."""
 
 import sys
 from collections import Counter
@@ -21,6 +21,7 @@ from leadline_controller.cli.output import (
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import OptionError, build
+from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
 from leadline_controller.snapshot.score import Scoring, begin, told
 from leadline_controller.snapshot.snapshot import load_snapshot
@@ -57,23 +58,25 @@ _SHOWN_COUNTS = 12
     metavar="KEY=VALUE",
     help="Set an option of the strategy; repeatable. See 'leadline strategies'.",
 )
-@click.option("--seed", default=0, show_default=True, help="Repeats how ties are broken.")
+@click.option(
+    "--seed", default=0, show_default=True, help="Seed of the random choice between equal nodes."
+)
 @output_option
 @click.pass_context
 def score(
     ctx: click.Context, path: Path, name: str, given: tuple[str, ...], seed: int, output: Format
 ) -> None:
-    """Place the pods of a snapshot file one after the other, each seeing what the ones before
-    it took, or all at once where the strategy plans batches, and say why. Exit code 1 when a
-    pod fits nowhere."""
+    """Place the pods of a snapshot file and print why. Each pod sees what the pods before it
+    took; a strategy that plans batches gets all pods at once. Exit code 1 when a pod fits on no
+    node."""
     try:
         strategy = build(STRATEGIES[name], dict(_option(text) for text in given))
         with working(f"reading {path}"):
             snapshot = load_snapshot(path)
-    except (FieldError, OptionError) as error:
+    except (FieldError, OptionError, PluginError) as error:
         raise BadInput(str(error)) from None
     in_table = output in ("table", "wide")
-    # What appears on a terminal line by line is its own progress bar.
+    # Decisions that appear on a terminal one by one need no progress bar.
     counted = in_table or not sys.stdout.isatty()
     pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
     scoring = begin(snapshot, strategy, FILTERS, seed, pods)
@@ -88,7 +91,7 @@ def score(
 
 
 def _counted(decisions: Iterable[Decision], placed: Counter[str | None]) -> Iterator[Decision]:
-    """The decisions, with their nodes added to `placed`."""
+    """The decisions. Counts their nodes in `placed`."""
     for decision in decisions:
         placed[decision.node] += 1
         yield decision

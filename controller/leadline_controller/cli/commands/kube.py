@@ -1,7 +1,7 @@
-"""`leadline kube extender-config`: the file that makes kube-scheduler ask Leadline."""
+"""Print what a Kubernetes cluster needs: rights, and the extender's configuration."""
 
-import ipaddress
 import re
+from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,8 +10,9 @@ import click
 import yaml
 
 from leadline_controller.cli.errors import BadInput
+from leadline_controller.parsing.addresses import is_loopback
 
-# Where the controller answers unless it is told otherwise.
+# The controller's default.
 _ADDRESS = "http://127.0.0.1:50506"
 _KUBECONFIG = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
 _WEIGHT = 10
@@ -29,7 +30,22 @@ _USE_BIND = """\
 """
 
 
-@click.command(
+@click.group(
+    no_args_is_help=False,
+    epilog="Example: leadline kube extender-config > /etc/leadline/kube-scheduler.yaml",
+)
+def kube() -> None:
+    """Print what a Kubernetes cluster needs, as files to apply or install."""
+
+
+@kube.command(epilog="Example: leadline kube manifests | kubectl apply -f -")
+def manifests() -> None:
+    """Print the controller's service account with the least rights that it needs, as YAML."""
+    folder = files("leadline_controller.kube") / "manifests"
+    click.echo(folder.joinpath("rights.yaml").read_text("utf-8"), nl=False)
+
+
+@kube.command(
     "extender-config",
     epilog="Example: leadline kube extender-config --address https://10.0.0.5:50506 "
     "--ca /etc/leadline/ca.pem --cert /etc/leadline/cert.pem --key /etc/leadline/key.pem",
@@ -48,26 +64,26 @@ _USE_BIND = """\
     type=click.IntRange(1, 10_000_000),
     default=_WEIGHT,
     show_default=True,
-    help="What Leadline's word counts beside kube-scheduler's own scores: with 10 each of its ten "
+    help="The weight of Leadline's scores beside kube-scheduler's own: with 10 each of its ten "
     "points is worth a plugin's whole score, with 200 or more it always decides.",
 )
 @click.option(
     "--bind",
     is_flag=True,
-    help="Let Leadline do the binding; needs an https address, and bind = true in the "
+    help="Let Leadline bind the pods; needs an https address, and bind = true in the "
     "controller's section [extender].",
 )
 @click.option(
     "--ignorable/--no-ignorable",
     default=True,
     show_default=True,
-    help="Whether pods are scheduled while Leadline is away.",
+    help="Whether pods are scheduled while Leadline does not answer.",
 )
 @click.option(
     "--node-cache-capable/--no-node-cache-capable",
     default=True,
     show_default=True,
-    help="Whether only the nodes' names are sent, not the whole nodes.",
+    help="Whether kube-scheduler sends the names of nodes only, not the whole objects.",
 )
 @click.option(
     "--timeout",
@@ -96,13 +112,13 @@ def extender_config(
 ) -> None:
     """Print kube-scheduler's configuration file, with Leadline as its extender.
 
-    The files are named as they are called on the machine that kube-scheduler runs on.
+    The paths of files are those on the machine that runs kube-scheduler.
     """
     tls = _tls(_scheme(address), ca, cert, key)
     if bind and tls is None:
         raise BadInput(
             f"--bind: expected an https address, got {address}, because the controller binds only "
-            "for those with a certificate"
+            "for clients with a certificate"
         )
     if not _DURATION.fullmatch(timeout):
         raise BadInput(f"--timeout {timeout}: expected a duration such as 5s or 2500ms")
@@ -130,7 +146,7 @@ def extender_config(
 
 
 def _scheme(address: str) -> str:
-    """http or https, once it is sure that nobody on the way can read or change what is said."""
+    """http or https; http only for this machine, where nobody can read or change the traffic."""
     try:
         url = urlsplit(address)
         host, _ = url.hostname or "", url.port
@@ -138,7 +154,7 @@ def _scheme(address: str) -> str:
         raise BadInput(f"--address {address}: {error}") from None
     if url.scheme not in ("http", "https") or not host or url.query or url.fragment:
         raise BadInput(f"--address {address}: expected https://host:port")
-    if url.scheme == "http" and not _is_this_machine(host):
+    if url.scheme == "http" and not is_loopback(host):
         raise BadInput(f"--address {address}: expected https, because {host} is another machine")
     return url.scheme
 
@@ -152,7 +168,7 @@ def _tls(scheme: str, ca: str | None, cert: str | None, key: str | None) -> dict
         return None
     if len(given) < len(files):
         missing = ", ".join(name for name in files if name not in given)
-        raise BadInput(f"{missing}: missing; the controller answers those with a certificate only")
+        raise BadInput(f"{missing}: missing; the controller needs a client certificate")
     return {"caFile": given["--ca"], "certFile": given["--cert"], "keyFile": given["--key"]}
 
 
@@ -160,10 +176,3 @@ def _absolute(option: str, file: str) -> str:
     if not PurePosixPath(file).is_absolute():
         raise BadInput(f"{option} {file}: expected an absolute path, for kube-scheduler's machine")
     return file
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,4 +1,4 @@
-"""`leadline placements` and `leadline explain`: where pods went, and why."""
+"""List where pods were placed recently."""
 
 import re
 
@@ -12,15 +12,15 @@ from leadline_controller.cli.output import Format, emit, output_option
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class _Span(click.ParamType[float]):
-    """A length of time such as 90s, 10m or 1.5h, as seconds."""
+class _Duration(click.ParamType[float]):
+    """A duration such as 90s, 10m or 1.5h, in seconds."""
 
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Seconds; fails as click wants it."""
+        """The duration in seconds."""
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)", str(value))
@@ -30,35 +30,16 @@ class _Span(click.ParamType[float]):
 
 
 @click.command(epilog="Example: leadline placements --since 10m")
-@click.option("--since", type=_Span(), help="Only decisions younger than this, such as 10m.")
+@click.option("--since", type=_Duration(), help="Only decisions younger than this, such as 10m.")
 @output_option
 @connection_options
 def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
-    """List the last decision about each pod, oldest first: its node, what came of it, and why.
-    Decisions of earlier runs of the controller are among them."""
+    """List the last decision about each pod, oldest first: its node, its outcome and the reason.
+    Decisions of earlier runs of the controller are included."""
     request = pb.ListPlacementsRequest(since_s=since or 0.0)
     answer = ask(endpoint, lambda stub: stub.ListPlacements(request, timeout=TIMEOUT_S))
     emit(
         output,
         lambda: documents.placements(answer),
         lambda wide: render.placements_tables(answer, wide=wide),
-    )
-
-
-@click.command(epilog="Example: leadline explain default/web-1")
-@click.argument("pod")
-@output_option
-@connection_options
-def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
-    """Say why POD (namespace/name, or a name in the namespace default) is where it is: every
-    node's score, how old what was measured was, and why the other nodes were turned down. Exit
-    code 1 when nothing is known."""
-    answer = ask(
-        endpoint,
-        lambda controller: controller.ExplainPod(pb.ExplainPodRequest(pod=pod), timeout=TIMEOUT_S),
-    )
-    emit(
-        output,
-        lambda: documents.explanation(answer),
-        lambda wide: render.explanation_tables(answer, wide=wide),
     )

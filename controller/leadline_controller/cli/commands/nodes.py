@@ -1,0 +1,24 @@
+"""List the nodes and what is measured on each now."""
+
+import click
+from leadline_wire.v1 import control_pb2 as pb
+
+from leadline_controller.cli import documents, render
+from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
+from leadline_controller.cli.output import Format, emit, output_option
+
+
+@click.command(epilog="Example: leadline nodes -o wide")
+@output_option
+@connection_options
+def nodes(output: Format, endpoint: Endpoint) -> None:
+    """List the nodes of the cluster and all agents that sent a message: what is measured on each
+    now, and how old it is. "-" is unknown."""
+    answer = ask(
+        endpoint, lambda controller: controller.ListNodes(pb.ListNodesRequest(), timeout=TIMEOUT_S)
+    )
+    emit(
+        output,
+        lambda: documents.nodes(answer),
+        lambda wide: [render.NodesTable(answer.nodes, wide=wide)],
+    )

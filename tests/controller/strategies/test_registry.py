@@ -1,0 +1,232 @@
+"""Strategies from other packages, and what happens where one is not what it says."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from leadline_controller.config import ConfigError, load
+from leadline_controller.parsing.entry_points import PluginError
+from leadline_controller.strategies.registry import StrategyRegistry
+
+from tests.support.distributions import install
+
+BUILT_IN = {"bef": "bef:BiggestEdgeFirst", "random": "chance:Chance"}
+FIRST = """
+from dataclasses import dataclass
+from typing import ClassVar
+from leadline_controller.plugin import Scores, best
+
+@dataclass(frozen=True)
+class First:
+    name: ClassVar[str] = "first"
+    better: ClassVar[str] = "lower"
+    paper: ClassVar[str] = "none"
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def score(self, view, pod, candidates):
+        total = candidates.astype(float)
+        return Scores(candidates, total, best(total, self.better), lambda at: "the first")
+
+    def charge(self, view, pod, node):
+        return pod.requests
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a plug-in for this test: its strategies and, under the name of a module that no
+    other test has, its source."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def plugin(strategies: Mapping[str, str], distribution: str = "first", **modules: str) -> None:
+        for module in modules:
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        install(tmp_path, distribution, {"leadline.strategies": strategies}, modules)
+
+    return plugin
+
+
+def registry() -> StrategyRegistry:
+    return StrategyRegistry("leadline_controller.strategies", BUILT_IN)
+
+
+def test_plugins_come_after_the_built_in_strategies(installed: Install) -> None:
+    installed({"first": "plugin_first:First"}, plugin_first=FIRST)
+    found = registry()
+    assert list(found) == ["bef", "random", "first"]
+    assert len(found) == 3
+    assert "first" in found
+    assert "second" not in found
+    assert found["first"].paper == "none"
+    assert found["bef"].__name__ == "BiggestEdgeFirst"
+    assert list(found.items())[-1] == ("first", found["first"])
+    assert list(found.values())[-1] is found["first"]
+    with pytest.raises(KeyError):
+        found["second"]
+
+
+def test_a_class_is_imported_when_it_is_used(installed: Install) -> None:
+    installed({"first": "plugin_lazy:First"}, plugin_lazy=FIRST)
+    found = registry()
+    assert "first" in list(found)
+    assert "plugin_lazy" not in sys.modules
+    assert found["first"]
+    assert "plugin_lazy" in sys.modules
+
+
+def test_names_need_no_numpy() -> None:
+    program = (
+        "import sys; from leadline_controller.strategies import STRATEGIES; "
+        "assert 'dacs' in list(STRATEGIES); sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "source", "problem"),
+    [
+        ("broken_a:First", "import no_such_module", "cannot be imported: ModuleNotFoundError: No"),
+        ("broken_a:First", "raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        (
+            "broken_a:First",
+            "raise ImportError('first\\n\\nsecond')",
+            "cannot be imported: ImportError: first second; install what it needs, or ",
+        ),
+        ("broken_a:First", "1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("broken_a:Nothing", FIRST, "cannot be imported: AttributeError: "),
+        ("no_such_module:First", FIRST, "cannot be imported: ModuleNotFoundError: "),
+        ("broken_a", FIRST, "is not a strategy: expected a dataclass, got "),
+        (
+            "broken_a:First",
+            FIRST.replace('"first"', '"last"'),
+            "is not a strategy: name: expected the entry point's name, 'first', got 'last'",
+        ),
+        (
+            "broken_a:First",
+            FIRST.replace('"lower"', "[]"),
+            "is not a strategy: better: expected lower or higher, got ",
+        ),
+        (
+            "broken_a:First",
+            FIRST.replace("needs: ", "wants: "),
+            "is not a strategy: needs: expected a tuple of cpu_percent, ",
+        ),
+        (
+            "broken_a:First",
+            FIRST.replace("= ()", '= ("luck",)'),
+            "is not a strategy: needs: expected a tuple of cpu_percent, ",
+        ),
+        (
+            "broken_a:First",
+            FIRST.replace("def charge", "def charged"),
+            "is not a strategy: charge: expected a method, got nothing",
+        ),
+        (
+            "broken_a:First",
+            FIRST.replace("    def score", "    far: float\n    def score"),
+            "is not a strategy: far: expected a default, got none",
+        ),
+    ],
+)
+def test_a_plugin_that_provides_no_strategy_is_named_with_its_package(
+    entry_point: str,
+    source: str,
+    problem: str,
+    installed: Install,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    installed({"first": entry_point}, distribution="leadline-first", broken_a=source)
+    found = registry()
+    with pytest.raises(PluginError) as raised:
+        found["first"]
+    told = str(raised.value)
+    assert told.startswith(
+        f"strategy plug-in leadline-first 1.2, entry point first = {entry_point}: {problem}"
+    )
+    assert told.endswith("uninstall the package")
+    assert "\n" not in told
+    assert list(dict(found.items())) == list(BUILT_IN), "the others can be used"
+    assert [found[name] for name in BUILT_IN] == list(found.values())
+    assert [record.getMessage() for record in caplog.records] == [told], "one line, once"
+
+
+def test_a_plugin_does_not_take_the_name_of_a_built_in_strategy(
+    installed: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed({"bef": "impostor:First"}, impostor=FIRST)
+    found = registry()
+    assert found["bef"].__module__ == "leadline_controller.strategies.bef"
+    assert len(found) == len(BUILT_IN)
+    assert "impostor" not in sys.modules
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line == (
+        "strategy plug-in first 1.2, entry point bef = impostor:First: ignored, because Leadline "
+        "has a strategy of this name; rename the entry point or uninstall the package"
+    )
+
+
+def test_of_two_plugins_with_one_name_the_first_by_distribution_is_used(
+    installed: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed({"first": "from_b:First"}, distribution="b", from_b=FIRST)
+    installed({"first": "from_a:First"}, distribution="a", from_a=FIRST)
+    assert registry()["first"].__module__ == "from_a"
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("strategy plug-in b 1.2, entry point first = from_b:First: ignored, ")
+    assert "because a 1.2 has a strategy of this name" in line
+
+
+def test_unreadable_metadata_on_the_machine_leaves_the_built_in_strategies(
+    installed: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    installed({"first": "unread:First"}, unread=FIRST)
+    (tmp_path / "first-1.2.dist-info/entry_points.txt").write_text("[x]\nno equals sign\n")
+    assert list(registry()) == list(BUILT_IN)
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "pip check" in record.getMessage()
+
+
+@pytest.fixture
+def settings_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    monkeypatch.setattr("leadline_controller.config.STRATEGIES", registry())
+
+    def file(name: str) -> Path:
+        path = tmp_path / "controller.toml"
+        path.write_text(f'[strategy]\nname = "{name}"\n')
+        return path
+
+    return file
+
+
+def test_the_settings_may_name_a_plugin(
+    installed: Install, settings_of: Callable[[str], Path]
+) -> None:
+    installed({"first": "in_settings:First"}, in_settings=FIRST)
+    assert load(settings_of("first"), {}).strategy == "first"
+
+
+def test_the_controller_logs_that_a_plugin_with_the_configured_name_is_ignored(
+    installed: Install, settings_of: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    installed({"bef": "no_such_module:First"})
+    assert load(settings_of("bef"), {}).strategy == "bef"
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "entry point bef = no_such_module:First: ignored, because Leadline has a" in line
+
+
+def test_only_the_configured_plugin_ends_the_controller(
+    installed: Install, settings_of: Callable[[str], Path]
+) -> None:
+    installed({"first": "no_such_module:First"})
+    assert load(settings_of("bef"), {}).strategy == "bef"
+    with pytest.raises(ConfigError) as raised:
+        load(settings_of("first"), {})
+    assert "controller.toml: strategy.name: strategy plug-in first 1.2, " in str(raised.value)
+    with pytest.raises(ConfigError, match="expected one of bef, random, first, got text 'last'"):
+        load(settings_of("last"), {})
