@@ -142,7 +142,10 @@ def _once(settings: config.Settings) -> int:
     collectors.collect()
     time.sleep(SAMPLE_S)
     report = dataclasses.asdict(collectors.collect())
-    print(json.dumps({"node": settings.node, "cluster": settings.cluster, **report}, indent=2))  # noqa: T201 - its purpose
+    readings = report.pop("readings")
+    values = {run["name"]: readings.get(run["name"]) for run in report["collectors"]}
+    shown = {"node": settings.node, "cluster": settings.cluster, **report, **values}
+    print(json.dumps(shown, indent=2))  # noqa: T201 - its purpose
     sys.stdout.flush()
     return 0
 

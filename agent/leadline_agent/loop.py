@@ -178,7 +178,8 @@ class Agent:
         report = self._collectors.collect()
         if self._probes.has_loaded_since(self._collected_s):
             # Our own test's packets are not what this board's users do.
-            report = replace(report, network=None)
+            readings = {name: each for name, each in report.readings.items() if name != "network"}
+            report = replace(report, readings=readings)
         self._collected_s = now_s
         self._session.publish(_with_failed(report, self._probes.take_failed()))
         if any(run.outcome is CollectorOutcome.OK for run in report.collectors):

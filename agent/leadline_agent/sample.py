@@ -6,8 +6,10 @@ of them needs to know another. `None` is unknown; it never stands for zero.
 
 import ipaddress
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Protocol
 
 # The peer's name in a round-trip time that a board measured to the broker and not to a node.
 BROKER = "@broker"
@@ -17,60 +19,6 @@ _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 def boot_ms() -> int:
     """Milliseconds since boot, suspended time included: a clock that nobody sets."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-class AbsentError(Exception):
-    """This hardware or tool is not on this board; asking again will not bring it."""
-
-
-class TransientError(Exception):
-    """It could not be read this time; the next time may do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """Busy is the share of all cores since the last report, 0 to 100."""
-
-    busy_percent: float | None = None
-    load_1m: float | None = None
-    cores: int | None = None
-    frequency_mhz: float | None = None
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Available is what programs can get without swapping."""
-
-    total_bytes: int | None = None
-    available_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """All whole disks together, since the last report."""
-
-    read_bytes_per_s: float | None = None
-    written_bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One network interface, since the last report."""
-
-    name: str
-    packets_sent_per_s: float | None = None
-    packets_received_per_s: float | None = None
-    bytes_sent_per_s: float | None = None
-    bytes_received_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Temperature:
-    """Of the processor."""
-
-    cpu_celsius: float | None = None
 
 
 class CollectorOutcome(StrEnum):
@@ -90,20 +38,23 @@ class CollectorRun:
     duration_us: int
 
 
+class Reading(Protocol):
+    """What one collector read: a dataclass, or a tuple of them, in the collector's file."""
+
+    def encode(self, report: Any, /) -> None:
+        """Set the collector's field of the wire's Report; a value that is None stays unset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the board was doing at `measured_boot_ms`. A reading that failed is None.
+    """What the board was doing at `measured_boot_ms`; the readings by collector.
 
-    The readings are named as their collectors are in COLLECTORS.
+    A collector that failed or found nothing has no reading.
     """
 
     measured_boot_ms: int
     collectors: tuple[CollectorRun, ...]
-    cpu: Cpu | None = None
-    memory: Memory | None = None
-    disk: Disk | None = None
-    network: tuple[Interface, ...] | None = None
-    temperature: Temperature | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

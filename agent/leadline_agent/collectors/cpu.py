@@ -4,17 +4,36 @@ A Pi says the last two in its firmware's flags, or (voltage only) in the hwmon d
 """
 
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import Cpu
+from leadline_agent.collectors.collector import register
 
 # `get_throttled` of the Raspberry Pi firmware; the higher bits say what has happened since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
 
 
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Busy is the share of all cores since the last report, 0 to 100."""
+
+    busy_percent: float | None = None
+    load_1m: float | None = None
+    cores: int | None = None
+    frequency_mhz: float | None = None
+    throttled: bool | None = None
+    under_voltage: bool | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `cpu`."""
+        report.cpu.CopyFrom(pb.Cpu(**asdict(self)))
+
+
+@register("cpu")
 class CpuCollector:
     """Reads /proc through psutil and sysfs below `sys_root`."""
 

@@ -1,13 +1,27 @@
 """Disk I/O of the whole disks: what a partition or a mapped device does is in its disk's count."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.collectors.rates import per_second
-from leadline_agent.sample import AbsentError, Disk, boot_ms
+from leadline_agent.collectors.collector import AbsentError, per_second, register
+from leadline_agent.sample import boot_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """All whole disks together, since the last report."""
+
+    read_bytes_per_s: float | None = None
+    written_bytes_per_s: float | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `disk`."""
+        report.disk.CopyFrom(pb.Disk(**asdict(self)))
 
 
 class Counters(NamedTuple):
@@ -17,6 +31,7 @@ class Counters(NamedTuple):
     written_bytes: int
 
 
+@register("disk")
 class DiskCollector:
     """Reads /proc/diskstats through psutil; sysfs says which of them are disks."""
 

@@ -1,12 +1,27 @@
 """Memory: what there is and what programs can still get."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import Memory
+from leadline_agent.collectors.collector import register
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Available is what programs can get without swapping."""
+
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `memory`."""
+        report.memory.CopyFrom(pb.Memory(**asdict(self)))
+
+
+@register("memory")
 class MemoryCollector:
     """Reads /proc/meminfo through psutil."""
 

@@ -7,19 +7,42 @@ reporting them would count packets twice and the report would grow with the numb
 import socket
 import struct
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from fcntl import ioctl
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.collectors.rates import per_second
-from leadline_agent.sample import AbsentError, Interface, boot_ms
+from leadline_agent.collectors.collector import AbsentError, per_second, register
+from leadline_agent.sample import boot_ms
 
 MAX_INTERFACES = 4
 # linux/sockios.h, linux/if.h
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
 PLUMBING = ("veth", "cni", "cali", "flannel", "docker", "br-", "kube", "lxc", "ifb", "dummy")
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One network interface, since the last report."""
+
+    name: str
+    packets_sent_per_s: float | None = None
+    packets_received_per_s: float | None = None
+    bytes_sent_per_s: float | None = None
+    bytes_received_per_s: float | None = None
+
+
+class Network(tuple[Interface, ...]):
+    """The interfaces of a board."""
+
+    __slots__ = ()
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `network`."""
+        report.network.extend(pb.NetworkInterface(**asdict(each)) for each in self)
 
 
 class Counters(NamedTuple):
@@ -31,6 +54,7 @@ class Counters(NamedTuple):
     bytes_received: int
 
 
+@register("network")
 class NetworkCollector:
     """Reads /proc/net/dev through psutil; sysfs says which interfaces are hardware."""
 
@@ -39,7 +63,7 @@ class NetworkCollector:
         self._before: Mapping[str, Counters] = {}
         self._before_ms = 0
 
-    def collect(self) -> tuple[Interface, ...]:
+    def collect(self) -> Network:
         """Rates since the reading before. Raises AbsentError where nothing is up but loopback."""
         now_ms = boot_ms()
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
@@ -49,7 +73,7 @@ class NetworkCollector:
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
-        reading = tuple(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
+        reading = Network(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
         self._before, self._before_ms = after, now_ms
         return reading
 

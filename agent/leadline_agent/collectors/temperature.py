@@ -1,9 +1,12 @@
 """The processor's temperature, where the board has a sensor for it."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from leadline_agent.sample import AbsentError, Temperature, TransientError
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_agent.collectors.collector import AbsentError, TransientError, register
 
 # By preference: what the sensor's driver or the thermal zone calls the processor.
 HWMON = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu0_thermal")
@@ -11,6 +14,18 @@ ZONES = ("cpu-thermal", "cpu_thermal", "soc-thermal", "soc_thermal", "x86_pkg_te
 CREDIBLE_CELSIUS = range(-60, 151)
 
 
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Of the processor."""
+
+    cpu_celsius: float | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `temperature`."""
+        report.temperature.CopyFrom(pb.Temperature(**asdict(self)))
+
+
+@register("temperature")
 class TemperatureCollector:
     """Reads hwmon, else a thermal zone, below `sys_root`."""
 

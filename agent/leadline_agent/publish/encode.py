@@ -136,19 +136,17 @@ def _peer(message: pb.Peer) -> Peer:
 
 
 def _report(report: Report) -> pb.Report:
-    return pb.Report(
-        cpu=_fields(pb.Cpu, report.cpu),
-        memory=_fields(pb.Memory, report.memory),
-        disk=_fields(pb.Disk, report.disk),
-        network=[_fields(pb.NetworkInterface, i) for i in report.network or ()],
-        temperature=_fields(pb.Temperature, report.temperature),
+    message = pb.Report(
         collectors=[
             pb.CollectorRun(
                 name=run.name, outcome=_COLLECTOR_OUTCOMES[run.outcome], duration_us=run.duration_us
             )
             for run in report.collectors
-        ],
+        ]
     )
+    for reading in report.readings.values():
+        reading.encode(message)
+    return message
 
 
 def _rtt_report(rtt: RttRound) -> pb.RttReport:
@@ -177,13 +175,6 @@ def _bandwidth_report(result: BandwidthResult) -> pb.BandwidthReport:
         duration_ms=result.duration_ms,
         detail=result.detail,
     )
-
-
-def _fields(message: Any, reading: Any) -> Any:
-    """The message whose fields are named as the reading's; None stays unset."""
-    if reading is None:
-        return None
-    return message(**{name: getattr(reading, name) for name in reading.__slots__})
 
 
 _MESSAGES: dict[type, Any] = {

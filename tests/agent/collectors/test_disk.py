@@ -4,8 +4,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.disk import Counters, DiskCollector, rates
-from leadline_agent.sample import AbsentError, Disk
+from leadline_agent.collectors.collector import AbsentError
+from leadline_agent.collectors.disk import Counters, Disk, DiskCollector, rates
 
 # A Pi's card with two partitions, its boot area, a loop, swap in memory and a mapped device.
 DISKSTATS = """\

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.memory import MemoryCollector, memory
-from leadline_agent.sample import Memory
+from leadline_agent.collectors.memory import Memory, MemoryCollector, memory
 
 MEMINFO = """\
 MemTotal:        3884380 kB

@@ -5,8 +5,15 @@ from pathlib import Path
 import psutil
 import pytest
 from leadline_agent.collectors import network
-from leadline_agent.collectors.network import Counters, NetworkCollector, choose, is_up, rates
-from leadline_agent.sample import AbsentError, Interface
+from leadline_agent.collectors.collector import AbsentError
+from leadline_agent.collectors.network import (
+    Counters,
+    Interface,
+    NetworkCollector,
+    choose,
+    is_up,
+    rates,
+)
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit

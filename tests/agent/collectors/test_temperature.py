@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from leadline_agent.collectors.temperature import TemperatureCollector, hottest
-from leadline_agent.sample import AbsentError, Temperature, TransientError
+from leadline_agent.collectors.collector import AbsentError, TransientError
+from leadline_agent.collectors.temperature import Temperature, TemperatureCollector, hottest
 
 
 def write(root: Path, name: str, text: str) -> Path:

@@ -1,6 +1,11 @@
 """Samples on the wire and leases off it; and how many bytes a report takes."""
 
 import pytest
+from leadline_agent.collectors.cpu import Cpu
+from leadline_agent.collectors.disk import Disk
+from leadline_agent.collectors.memory import Memory
+from leadline_agent.collectors.network import Interface, Network
+from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.encode import Encoder, LeaseError, lease
 from leadline_agent.sample import (
     BandwidthOutcome,
@@ -9,10 +14,6 @@ from leadline_agent.sample import (
     Board,
     CollectorOutcome,
     CollectorRun,
-    Cpu,
-    Disk,
-    Interface,
-    Memory,
     Peer,
     PingWork,
     Report,
@@ -20,7 +21,6 @@ from leadline_agent.sample import (
     RttMethod,
     RttRound,
     RttSample,
-    Temperature,
 )
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -43,13 +43,16 @@ def worst_report() -> Report:
     return Report(
         measured_boot_ms=5 * 365 * 86_400_000,
         collectors=tuple(CollectorRun(n, CollectorOutcome.OK, 100_000) for n in names),
-        cpu=Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
-        memory=Memory(1 << 40, (1 << 40) - 1),
-        disk=Disk(7e9, 7e9),
-        network=tuple(
-            Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10) for i in range(4)
-        ),
-        temperature=Temperature(99.9),
+        readings={
+            "cpu": Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
+            "memory": Memory(1 << 40, (1 << 40) - 1),
+            "disk": Disk(7e9, 7e9),
+            "network": Network(
+                Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10)
+                for i in range(4)
+            ),
+            "temperature": Temperature(99.9),
+        },
     )
 
 
@@ -68,8 +71,10 @@ def test_what_is_unknown_is_not_set_and_what_is_zero_is() -> None:
     report = Report(
         measured_boot_ms=1000,
         collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
-        cpu=Cpu(busy_percent=0.0, throttled=False),
-        network=(Interface("eth0", packets_sent_per_s=0.0),),
+        readings={
+            "cpu": Cpu(busy_percent=0.0, throttled=False),
+            "network": Network([Interface("eth0", packets_sent_per_s=0.0)]),
+        },
     )
     message = decoded(*encoder().sample(report))
     assert isinstance(message, pb.Report)
