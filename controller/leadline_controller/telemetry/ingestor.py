@@ -5,19 +5,19 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, nan
+from math import inf
 from typing import Any, Protocol
 
 from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     BROKER,
     Agent,
     BandwidthReading,
-    BoardReading,
     RttReading,
     TelemetryState,
 )
@@ -144,7 +144,7 @@ class TelemetryIngestor:
     ) -> None:
         at_s = _measured_s(message.timing, sent_s)
         self._state.report(
-            topic.node, _stamp(message, sent_s, retained=retained), _reading(message), at_s
+            topic.node, _stamp(message, sent_s, retained=retained), decode_report(message), at_s
         )
 
     def _rtt(
@@ -250,34 +250,3 @@ def _measured_s(timing: pb.Timing, sent_s: float) -> float:
     if not timing.HasField("sent_boot_ms"):
         return -inf
     return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
-
-
-def _reading(message: pb.Report) -> BoardReading:
-    cpu, memory, disk = message.cpu, message.memory, message.disk
-    known_memory = memory.HasField("total_bytes") and memory.HasField("available_bytes")
-    known_disk = disk.HasField("read_bytes_per_s") and disk.HasField("written_bytes_per_s")
-    sent = received = 0.0 if message.network else nan
-    for interface in message.network:
-        if not interface.HasField("packets_sent_per_s"):
-            sent = nan
-        if not interface.HasField("packets_received_per_s"):
-            received = nan
-        sent += interface.packets_sent_per_s
-        received += interface.packets_received_per_s
-    return BoardReading(
-        values=(
-            cpu.busy_percent if cpu.HasField("busy_percent") else nan,
-            100.0 * (1 - memory.available_bytes / memory.total_bytes)
-            if known_memory and memory.total_bytes
-            else nan,
-            sent,
-            received,
-            # NetSched's "disk input and output" is the sum of both.
-            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else nan,
-        ),
-        throttled=cpu.throttled if cpu.HasField("throttled") else None,
-        under_voltage=cpu.under_voltage if cpu.HasField("under_voltage") else None,
-        cpu_celsius=message.temperature.cpu_celsius
-        if message.temperature.HasField("cpu_celsius")
-        else None,
-    )

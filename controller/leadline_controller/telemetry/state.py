@@ -5,15 +5,15 @@ the controller's monotonic clock; a value older than its time to live is unknown
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from math import isnan
 from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.sequence import MessageOrder, SequenceTracker, Stamp
 
@@ -25,8 +25,7 @@ _SILENT_S = 600.0
 _SWEEP_EVERY_S = 10.0
 _MAX_PEERS = 256
 BROKER = "@broker"
-REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
-_COLUMNS = METRICS  # with bandwidth_mbps, which no report brings, as the last of them
+_BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +49,6 @@ class Agent:
     probes: tuple[str, ...] = ()
     interval_s: int = 0
     dropped_messages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BoardReading:
-    """One report. values: one entry for each of REPORTED, NaN where the board can't tell."""
-
-    values: tuple[float, ...]
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-    cpu_celsius: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +96,14 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
-        self._values = np.full((64, len(_COLUMNS)), np.nan)
-        self._at_s = np.full((64, len(_COLUMNS)), -np.inf)
+        names = dict.fromkeys((*METRICS, *columns()))
+        self._columns = {name: at for at, name in enumerate(names)}
+        self._values = np.full((64, len(names)), np.nan)
+        self._at_s = np.full((64, len(names)), -np.inf)
         self._changes = 0
         self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
-        self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
+        self._ttl_s = np.full(len(names), ttl.report_s)
+        self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
         self._population = 0  # grows whenever a name gets or loses its place
         self._free_slots: list[int] = []
@@ -275,7 +267,7 @@ class TelemetryState:
             ages_s = now_s - self._at_s[record.slot]
         return {
             name: (float(value), float(age_s))
-            for name, value, age_s in zip(_COLUMNS, values, ages_s, strict=True)
+            for name, value, age_s in zip(self._columns, values, ages_s, strict=True)
             if not np.isnan(value)
         }
 
@@ -301,10 +293,10 @@ class TelemetryState:
     def _metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         slots = self._slots_of(table)
         values = self._fresh_values(slots, table.names, now_s)
-        at_s = self._at_s[slots]
+        at_s = self._at_s[slots][:, : len(METRICS)]
         values.flags.writeable = at_s.flags.writeable = False  # many views share them
-        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
-        return NodeMetrics(**columns, measured_at_s=at_s)
+        metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
+        return NodeMetrics(**metrics, measured_at_s=at_s)
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -353,31 +345,29 @@ class TelemetryState:
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._links.bandwidth_of(node, now_s)
-        before = self._values[slot, -1]
-        self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
+        before = self._values[slot, _BANDWIDTH]
+        value, at_s = known or (np.nan, -np.inf)
+        self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._changes += 1
         self.bandwidth_changes += known is not None and known[0] != before
 
-    def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
+    def _set_reported(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
         """What this report leaves out keeps its older value, and that one's age."""
-        end = len(REPORTED)
         self._changes += 1
-        if isnan(sum(values)):
-            known = ~np.isnan(values)
-            self._values[slot, :end][known] = np.array(values)[known]
-            self._at_s[slot, :end][known] = at_s
-        else:
-            self._values[slot, :end] = values
-            self._at_s[slot, :end] = at_s
+        columns, row, row_at_s = self._columns, self._values[slot], self._at_s[slot]
+        for name, value in values.items():
+            column = columns[name]
+            row[column], row_at_s[column] = value, at_s
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
     ) -> NDArray[np.float64]:
         """Rows of values, NaN where unknown, too old, or the slot is -1."""
         old = now_s - self._at_s[slots] > self._ttl_s
-        for at in np.flatnonzero(old[:, -1] & (slots >= 0) & ~np.isnan(self._values[slots, -1])):
+        has_bandwidth = (slots >= 0) & ~np.isnan(self._values[slots, _BANDWIDTH])
+        for at in np.flatnonzero(old[:, _BANDWIDTH] & has_bandwidth):
             self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
-            old[at, -1] = False
+            old[at, _BANDWIDTH] = False
         values = self._values[slots]
         values[old | (slots < 0)[:, np.newaxis]] = np.nan
         return values

@@ -3,12 +3,12 @@
 from collections import Counter
 from typing import Any
 
-from leadline_controller.framework.view import NodeTable
+from leadline_controller.framework.view import METRICS, NodeTable
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     Agent,
     BandwidthReading,
-    BoardReading,
     RttReading,
     TelemetryState,
     TimesToLive,
@@ -44,8 +44,8 @@ class Fleet:
         return self.state.birth(Agent(name, address=address), self.stamp(name, **stamp))
 
     def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
-        padded = (*values, *[NAN] * (5 - len(values)))
-        return self.state.report(name, self.stamp(name, **stamp), BoardReading(padded), at_s)
+        reading = BoardReading(dict(zip(METRICS, values, strict=False)))
+        return self.state.report(name, self.stamp(name, **stamp), reading, at_s)
 
     def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
         return self.state.rtts(name, self.stamp(name), [RttReading(peer, rtt_ms)], at_s)

@@ -5,7 +5,8 @@ import pytest
 from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
-from leadline_controller.telemetry.state import BROKER, Agent, BoardReading, RttReading
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.state import BROKER, Agent, RttReading
 
 from tests.controller.telemetry.telemetry_builder import BOOT_ID, NAN, TTL, Fleet, table
 
@@ -419,7 +420,7 @@ def test_the_table_of_links_follows_nodes_values_and_time() -> None:
 
 def test_what_the_firmware_says_is_shown_while_it_is_fresh() -> None:
     fleet = Fleet("n1")
-    reading = BoardReading((NAN,) * 5, throttled=True, under_voltage=False, cpu_celsius=80.0)
+    reading = BoardReading({"cpu_celsius": 80.0}, ["throttled"])
     fleet.state.report("n1", fleet.stamp("n1"), reading, 100.0)
     assert fleet.state.board("n1", 100.0) == reading
-    assert fleet.state.measurements("n1", 100.0) == {}
+    assert fleet.state.measurements("n1", 100.0) == {"cpu_celsius": (80.0, 0.0)}
