@@ -219,11 +219,11 @@ def _checked(key: str, value: object, where: str) -> object:
         return field.convert(value)
     except ValueError:
         raise ConfigError(
-            f"{where}: {key}: expected {field.expected}, found {_shown(value)}"
+            f"{where}: {key}: expected {field.expected}, found {_displayed(value)}"
         ) from None
 
 
-def _shown(value: object) -> str:
+def _displayed(value: object) -> str:
     """A value for a message. Some have no decimal text, and some a very long one."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length()} bits"

@@ -21,9 +21,9 @@ from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish import (
-    Arrived,
     Endpoint,
     Event,
+    MessageReceived,
     Session,
     StateError,
     read_certificate,
@@ -42,19 +42,19 @@ from leadline_agent.text import one_line
 LOG = logging.getLogger(__name__)
 FLUSH_S = 30.0
 FIRST_REPORT_S = (1.0, 10.0)  # drawn from here: boards that start together do not stay in step
-GOODBYE_S = 2.0
+DISCONNECT_TIMEOUT_S = 2.0
 MAX_WAITING = 256  # messages in the inbox; leases beyond them are not followed
 RETRY_S = 1.0
 
 
-class Order(Enum):
+class Command(Enum):
     """What a signal asks of the loop."""
 
     STOP = "stop"
     RELOAD = "reload"
 
 
-Message = Event | Result | Order
+InboxItem = Event | Result | Command
 
 
 class PeriodicTimer:
@@ -63,7 +63,7 @@ class PeriodicTimer:
     def __init__(self, period_s: float, first_s: float) -> None:
         self.period_s, self.due_s = period_s, first_s
 
-    def take(self, now_s: float) -> bool:
+    def fire_if_due(self, now_s: float) -> bool:
         """Whether it is due; then it is due again at the next point of the grid after now."""
         if now_s < self.due_s:
             return False
@@ -75,7 +75,11 @@ class Agent:
     """Everything that depends on the settings; a reload makes a new one."""
 
     def __init__(
-        self, settings: Settings, endpoint: Endpoint, inbox: SimpleQueue[Message], notify: Notifier
+        self,
+        settings: Settings,
+        endpoint: Endpoint,
+        inbox: SimpleQueue[InboxItem],
+        notify: Notifier,
     ) -> None:
         """Start to measure. Raises StateError."""
         self._settings, self._endpoint = settings, endpoint
@@ -83,9 +87,9 @@ class Agent:
         self._notify = notify
         self._collectors = Collectors()
         self._collectors.collect()  # the rates count from here
-        self._probes = Probes(self._surroundings())
+        self._probes = Probes(self._probe_context())
         try:
-            self._session = self._open(endpoint)
+            self._session = self._open_session(endpoint)
         except Exception:
             self._probes.stop()
             raise
@@ -99,7 +103,7 @@ class Agent:
         self._is_ready = False
         self._has_failed = False  # the last tick
         self._retry_s = now_s
-        self._orders: list[Order] = []
+        self._commands: list[Command] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
@@ -113,7 +117,7 @@ class Agent:
             self._tick(now_s)
         except Exception as error:  # noqa: BLE001 - one bad value must not end the agent
             self._has_failed, self._retry_s = True, now_s + RETRY_S
-            _complain("what was due", error)
+            _log_failure("what was due", error)
         else:
             self._has_failed = False
 
@@ -122,34 +126,38 @@ class Agent:
         try:
             self._handle(message)
         except Exception as error:  # noqa: BLE001 - one bad message must not end the agent
-            _complain(type(message).__name__, error)
+            _log_failure(type(message).__name__, error)
 
     def _tick(self, now_s: float) -> None:
-        if self._watchdog.take(now_s) and not self._has_failed and self._has_progressed(now_s):
-            self._notify.progress()
-        if self._flush.take(now_s):
+        if (
+            self._watchdog.fire_if_due(now_s)
+            and not self._has_failed
+            and self._has_progressed(now_s)
+        ):
+            self._notify.feed_watchdog()
+        if self._flush.fire_if_due(now_s):
             self._session.flush()
-        if self._report.take(now_s):
-            self._hand_over_a_report(now_s)
+        if self._report.fire_if_due(now_s):
+            self._publish_report(now_s)
         self._session.tick(now_s)
 
     def _handle(self, message: Event | Result) -> None:
         if isinstance(message, RttRound | BandwidthResult):
             self._session.publish(message)
-        elif work := self._session.handle(message):
-            self._probes.take(work)
+        elif lease := self._session.handle(message):
+            self._probes.start_lease(lease)
 
     def close(self) -> None:
         """End the probes, say goodbye to the broker, keep what is not confirmed."""
         self._probes.stop()
         try:
-            self._session.close(self._next_event, GOODBYE_S)
+            self._session.close(self._next_event, DISCONNECT_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - the goodbye is no reason not to end, or go on
-            _complain("the goodbye", error)
-        for order in self._orders:
-            self._inbox.put(order)
+            _log_failure("the goodbye", error)
+        for command in self._commands:
+            self._inbox.put(command)
 
-    def reloaded(self, reload: Callable[[], Settings] | None) -> "Agent":
+    def with_new_settings(self, reload: Callable[[], Settings] | None) -> "Agent":
         """The agent with new settings; this one, or one like it, where they cannot be taken.
 
         Raises StateError when neither the new state folder nor the old one can be used.
@@ -158,23 +166,23 @@ class Agent:
             wanted = reload() if reload else self._settings
             endpoint = endpoint_of(wanted.broker)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with them, these hold
-            self._stay(error)
+            self._log_reload_failure(error)
             return self
         self.close()
         try:
             agent = Agent(wanted, endpoint, self._inbox, self._notify)
         except Exception as error:  # noqa: BLE001 - as above
-            self._stay(error)
+            self._log_reload_failure(error)
             return Agent(self._settings, self._endpoint, self._inbox, self._notify)
         LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
         return agent
 
-    def _stay(self, error: Exception) -> None:
+    def _log_reload_failure(self, error: Exception) -> None:
         is_ours = isinstance(error, ConfigError | StateError)
         kind = "" if is_ours else f"{type(error).__name__}: "
         LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
 
-    def _hand_over_a_report(self, now_s: float) -> None:
+    def _publish_report(self, now_s: float) -> None:
         report = self._collectors.collect()
         if self._probes.has_loaded_since(self._collected_s):
             # Our own test's packets are not what this board's users do.
@@ -189,14 +197,14 @@ class Agent:
                 self._notify.ready()
 
     def _has_progressed(self, now_s: float) -> bool:
-        if reason := self._probes.stuck(now_s):
+        if reason := self._probes.unhealthy_reason(now_s):
             LOG.error("watchdog: not fed, because %s", reason)
             return False
         return now_s - self._progress_s < 1.5 * self._settings.interval_s + FIRST_REPORT_S[1]
 
     def _post(self, event: Event) -> None:
         """Take an event of the connection; a flood of leases must not fill the memory."""
-        if isinstance(event, Arrived) and self._inbox.qsize() >= MAX_WAITING:
+        if isinstance(event, MessageReceived) and self._inbox.qsize() >= MAX_WAITING:
             LOG.warning("lease: not followed: %d messages wait already", MAX_WAITING)
             return
         self._inbox.put(event)
@@ -206,11 +214,11 @@ class Agent:
             message = self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
-        if isinstance(message, Order):
-            self._orders.append(message)  # a signal during the goodbye must not be lost
-        return None if isinstance(message, RttRound | BandwidthResult | Order) else message
+        if isinstance(message, Command):
+            self._commands.append(message)  # a signal during the goodbye must not be lost
+        return None if isinstance(message, RttRound | BandwidthResult | Command) else message
 
-    def _surroundings(self) -> ProbeContext:
+    def _probe_context(self) -> ProbeContext:
         caps = self._settings.probe
         return ProbeContext(
             max_ping_peers=caps.max_ping_peers,
@@ -221,7 +229,7 @@ class Agent:
             report=self._inbox.put,
         )
 
-    def _open(self, endpoint: Endpoint) -> Session:
+    def _open_session(self, endpoint: Endpoint) -> Session:
         settings = self._settings
         board = read_board(
             SYS_ROOT,
@@ -247,7 +255,7 @@ def _with_failed(report: Report, names: list[str]) -> Report:
     return replace(report, collectors=report.collectors + failed)
 
 
-def _complain(what: str, error: Exception) -> None:
+def _log_failure(what: str, error: Exception) -> None:
     reason = one_line(f"{type(error).__name__}: {error}")
     LOG.error("agent: %s failed and is left out, please report it: %s", what, reason)
 
@@ -273,21 +281,21 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
 
     Returns the exit code. Raises ConfigError, StateError, before anything has begun.
     """
-    inbox: SimpleQueue[Message] = SimpleQueue()
-    for number, order in (
-        (signal.SIGTERM, Order.STOP),
-        (signal.SIGINT, Order.STOP),
-        (signal.SIGHUP, Order.RELOAD),
+    inbox: SimpleQueue[InboxItem] = SimpleQueue()
+    for number, command in (
+        (signal.SIGTERM, Command.STOP),
+        (signal.SIGINT, Command.STOP),
+        (signal.SIGHUP, Command.RELOAD),
     ):
-        signal.signal(number, lambda *_, order=order: inbox.put(order))
+        signal.signal(number, lambda *_, command=command: inbox.put(command))
     notify = Notifier(os.environ)
     endpoint = endpoint_of(settings.broker)
     agent = Agent(settings, endpoint, inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
-    while (message := _next(inbox, agent.due_s())) is not Order.STOP:
-        if message is Order.RELOAD:
+    while (message := _next(inbox, agent.due_s())) is not Command.STOP:
+        if message is Command.RELOAD:
             notify.reloading()
-            agent = agent.reloaded(reload)
+            agent = agent.with_new_settings(reload)
             notify.ready()
         elif message is not None:
             agent.handle(message)
@@ -297,7 +305,7 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     return 0
 
 
-def _next(inbox: SimpleQueue[Message], until_s: float) -> Message | None:
+def _next(inbox: SimpleQueue[InboxItem], until_s: float) -> InboxItem | None:
     try:
         return inbox.get(timeout=max(0.0, until_s - time.monotonic()))
     except Empty:

@@ -28,7 +28,7 @@ class Notifier:
         """The agent is about to end."""
         self._send("STOPPING=1")
 
-    def progress(self) -> None:
+    def feed_watchdog(self) -> None:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")
 

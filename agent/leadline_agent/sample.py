@@ -162,7 +162,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PingWork:
+class PingLease:
     """A ping lease: `count` echoes to each peer every `interval_s`, until `expires_s`.
 
     `expires_s` is on the monotonic clock, counted from the receipt.
@@ -175,7 +175,7 @@ class PingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class BandwidthWork:
+class BandwidthLease:
     """A bandwidth lease. It must not start after `expires_s` on the monotonic clock."""
 
     lease_id: str
@@ -187,5 +187,5 @@ class BandwidthWork:
     expires_s: float
 
 
-Work = PingWork | BandwidthWork
+Lease = PingLease | BandwidthLease
 Result = RttRound | BandwidthResult

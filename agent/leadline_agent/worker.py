@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
-FIRST_PAUSE_S, MAX_PAUSE_S = 1.0, 60.0
+FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 1.0, 60.0
 MAX_FAILURES = 5  # in a row; more are not healthy
 
 
@@ -23,12 +23,12 @@ class Worker:
     """
 
     def __init__(
-        self, name: str, run: Callable[[], None], first_pause_s: float | None = None
+        self, name: str, run: Callable[[], None], first_back_off_s: float | None = None
     ) -> None:
         """It does not run before `start`."""
         self.name = name
         self._run = run
-        self._first_pause_s = FIRST_PAUSE_S if first_pause_s is None else first_pause_s
+        self._first_back_off_s = FIRST_BACK_OFF_S if first_back_off_s is None else first_back_off_s
         self._failures = 0  # in a row
         self._has_failed = False  # since the last `take_failed`
         self._due_s = float("inf")  # `done` must come before this, on the monotonic clock
@@ -53,7 +53,7 @@ class Worker:
         has_failed, self._has_failed = self._has_failed, False
         return has_failed
 
-    def stuck(self, now_s: float) -> str:
+    def unhealthy_reason(self, now_s: float) -> str:
         """Why it is not healthy, in a few words; "" if it is. `now_s`: the monotonic clock."""
         if now_s > self._due_s:
             return f"{self.name} is late by {now_s - self._due_s:.0f} s"
@@ -76,12 +76,12 @@ class Worker:
                 self._due_s = float("inf")
                 self._has_failed = True
                 self._failures += 1
-                pause_s = self._first_pause_s * 2 ** min(self._failures - 1, 10)
-                pause_s = min(pause_s, MAX_PAUSE_S)
+                back_off_s = self._first_back_off_s * 2 ** min(self._failures - 1, 10)
+                back_off_s = min(back_off_s, MAX_BACK_OFF_S)
                 LOG.error(
                     "%s: failed and begins again in %g s, please report it: %s: %s",
-                    *(self.name, pause_s, type(error).__name__, error),
+                    *(self.name, back_off_s, type(error).__name__, error),
                 )
-                self._stopped.wait(pause_s)
+                self._stopped.wait(back_off_s)
             else:
                 return

@@ -235,18 +235,18 @@ def test_systemd_is_told_of_readiness_progress_reload_and_end(
         systemd.settimeout(20)
         environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
         with running_agent(agent_config(tmp_path, broker.port), environ) as agent:
-            states = told(systemd, until="READY=1")
+            states = explain_failure(systemd, until="READY=1")
             assert states == ["READY=1"] or set(states[:-1]) == {"WATCHDOG=1"}
-            assert told(systemd, until="WATCHDOG=1")[-1] == "WATCHDOG=1"
+            assert explain_failure(systemd, until="WATCHDOG=1")[-1] == "WATCHDOG=1"
             agent.signal(signal.SIGHUP)
-            reload = told(systemd, until="RELOADING=1")[-1]
+            reload = explain_failure(systemd, until="RELOADING=1")[-1]
             assert "MONOTONIC_USEC=" in reload
-            told(systemd, until="READY=1")
+            explain_failure(systemd, until="READY=1")
             assert agent.end() == 0
-            told(systemd, until="STOPPING=1")
+            explain_failure(systemd, until="STOPPING=1")
 
 
-def told(systemd: socket.socket, until: str) -> list[str]:
+def explain_failure(systemd: socket.socket, until: str) -> list[str]:
     states: list[str] = []
     while not (states and states[-1].startswith(until)):
         states.append(systemd.recv(200).decode())

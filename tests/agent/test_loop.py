@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.loop import MAX_WAITING, Agent, Message, PeriodicTimer, endpoint_of
+from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer, endpoint_of
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
-from leadline_agent.publish import Arrived, Session
+from leadline_agent.publish import MessageReceived, Session
 from leadline_agent.sample import (
     BandwidthOutcome,
     BandwidthResult,
@@ -25,20 +25,20 @@ from tests.support.ports import free_port, wait_until
 
 def test_nothing_is_due_before_its_time() -> None:
     every = PeriodicTimer(period_s=10.0, first_s=103.0)
-    assert not every.take(102.9)
-    assert every.take(103.0)
+    assert not every.fire_if_due(102.9)
+    assert every.fire_if_due(103.0)
     assert every.due_s == 113.0
 
 
 def test_being_late_shifts_nothing_and_repeats_nothing() -> None:
     every = PeriodicTimer(period_s=10.0, first_s=100.0)
-    assert every.take(137.0)
+    assert every.fire_if_due(137.0)
     assert every.due_s == 140.0
-    assert not every.take(137.0)
+    assert not every.fire_if_due(137.0)
 
 
 def test_what_never_is_due_stays_so() -> None:
-    assert not PeriodicTimer(float("inf"), float("inf")).take(1e12)
+    assert not PeriodicTimer(float("inf"), float("inf")).fire_if_due(1e12)
 
 
 def tls(certificate: Certificate) -> Broker:
@@ -74,7 +74,7 @@ class Systemd(Notifier):
         super().__init__({"WATCHDOG_USEC": "1000000"})
         self.fed = 0
 
-    def progress(self) -> None:
+    def feed_watchdog(self) -> None:
         self.fed += 1
 
 
@@ -128,7 +128,7 @@ def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reasons = ["ping is late by 12 s", ""]
-    monkeypatch.setattr(Probes, "stuck", lambda *_: reasons.pop(0))
+    monkeypatch.setattr(Probes, "unhealthy_reason", lambda *_: reasons.pop(0))
     now_s = time.monotonic()
     agent.tick(now_s + 1)
     assert systemd.fed == 0
@@ -174,10 +174,10 @@ def test_a_probe_that_failed_is_in_the_next_report(
 
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:
-    inbox: SimpleQueue[Message] = SimpleQueue()
+    inbox: SimpleQueue[InboxItem] = SimpleQueue()
     agent = Agent(settings, endpoint_of(settings.broker), inbox, Notifier({}))
     for _ in range(10 * MAX_WAITING):
-        agent._post(Arrived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
+        agent._post(MessageReceived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
     assert inbox.qsize() <= MAX_WAITING
     agent.close()
 
@@ -194,9 +194,11 @@ def vanish_to_load() -> Settings:
 def test_a_reload_that_fails_for_any_reason_changes_nothing(
     agent: Agent, reload: Callable[[], Settings], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert agent.reloaded(reload) is agent
+    assert agent.with_new_settings(reload) is agent
     assert "the settings stay as they were" in caplog.text
-    wait_until(lambda: agent._probes.stuck(time.monotonic()) == "", "the probes still run")
+    wait_until(
+        lambda: agent._probes.unhealthy_reason(time.monotonic()) == "", "the probes still run"
+    )
 
 
 def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
@@ -211,7 +213,7 @@ def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
         *("pi-1", "default", tmp_path / "file" / "state", 1, 1 << 20),
         *(settings.broker, settings.probe),
     )
-    new = old.reloaded(lambda: elsewhere)
+    new = old.with_new_settings(lambda: elsewhere)
     assert "the settings stay as they were" in caplog.text
     assert new._settings is old._settings
     new.close()

@@ -22,7 +22,7 @@ def test_each_state_is_one_datagram(systemd: tuple[socket.socket, str]) -> None:
     receiver, path = systemd
     notifier = Notifier({"NOTIFY_SOCKET": path})
     notifier.ready()
-    notifier.progress()
+    notifier.feed_watchdog()
     notifier.stopping()
     assert [receiver.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 

@@ -21,7 +21,18 @@ from leadline_agent.sample import boot_ms
 MAX_INTERFACES = 4
 # linux/sockios.h, linux/if.h
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
-PLUMBING = ("veth", "cni", "cali", "flannel", "docker", "br-", "kube", "lxc", "ifb", "dummy")
+VIRTUAL_PREFIXES = (
+    "veth",
+    "cni",
+    "cali",
+    "flannel",
+    "docker",
+    "br-",
+    "kube",
+    "lxc",
+    "ifb",
+    "dummy",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ def is_up(name: str) -> bool:
 def choose(up: list[str], physical: set[str]) -> list[str]:
     """The interfaces to report: hardware first, plumbing of containers only if nothing else."""
     outside = [name for name in up if name != "lo"]
-    real = [name for name in outside if name in physical or not name.startswith(PLUMBING)]
+    real = [name for name in outside if name in physical or not name.startswith(VIRTUAL_PREFIXES)]
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
 
 

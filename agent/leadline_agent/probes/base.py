@@ -12,7 +12,7 @@ class IperfError(Exception):
     """A bandwidth test without a result; str() says why in one sentence."""
 
 
-class ExcessError(IperfError):
+class LeaseExceededError(IperfError):
     """The other end took more than was leased, and was cut off."""
 
 
@@ -43,7 +43,7 @@ class Probe(Protocol):
     def capabilities(self) -> tuple[str, ...]:
         """What it can do on this board, for the birth message."""
 
-    def take(self, work: Any) -> None:
+    def start_lease(self, lease: Any) -> None:
         """Start this lease, or refuse it. Returns at once."""
 
     def has_loaded_since(self, since_s: float) -> bool:

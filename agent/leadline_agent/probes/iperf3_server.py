@@ -17,8 +17,8 @@ import threading
 import time
 from typing import Any
 
-from leadline_agent.probes.base import ExcessError, IperfError
-from leadline_agent.sample import BandwidthWork
+from leadline_agent.probes.base import IperfError, LeaseExceededError
+from leadline_agent.sample import BandwidthLease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -37,33 +37,33 @@ GRACE_S = 10.0  # for the end of a test, over a link that the test itself has fi
 POLL_S = 0.1
 
 
-def serve(work: BandwidthWork, own_address: str, stopped: threading.Event) -> None:
+def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> None:
     """Serve the peer's one test. Raises IperfError where it did not go by the lease; OSError.
 
     `own_address`: where to listen; "" is everywhere.
     """
-    with _listen(own_address, work) as listener:
-        _Serving(work, listener, stopped).run()
+    with _listen(own_address, lease) as listener:
+        _TestServer(lease, listener, stopped).run()
 
 
-class _NotTheTestError(Exception):
+class _UnrelatedConnectionError(Exception):
     """A connection of the peer that was none of the test's; another may be."""
 
 
-class _Serving:
+class _TestServer:
     """One lease's listener, and what has come through it."""
 
     def __init__(
-        self, work: BandwidthWork, listener: socket.socket, stopped: threading.Event
+        self, lease: BandwidthLease, listener: socket.socket, stopped: threading.Event
     ) -> None:
-        self._work = work
+        self._lease = lease
         self._listener = listener
         self._stopped = stopped
-        self._peer = ipaddress.ip_address(work.peer.address)
+        self._peer = ipaddress.ip_address(lease.peer.address)
 
     def run(self) -> None:
         while True:
-            control = self._accept(self._work.expires_s)
+            control = self._accept(self._lease.expires_s)
             if control is None:
                 raise IperfError("the other end did not come before the lease expired")
             with control:
@@ -71,8 +71,8 @@ class _Serving:
                 try:
                     cookie = self._exactly(control, COOKIE_BYTES, until_s)
                     control.sendall(PARAM_EXCHANGE)
-                    self._agree(control, self._message(control, until_s))
-                except (_NotTheTestError, ConnectionError):
+                    self._check_parameters(control, self._message(control, until_s))
+                except (_UnrelatedConnectionError, ConnectionError):
                     continue  # the peer looked whether somebody listens, or said nothing
                 with self._accept_stream(control, cookie, until_s) as stream:
                     self._measure(control, stream)
@@ -101,11 +101,11 @@ class _Serving:
         )
         return None
 
-    def _agree(self, control: socket.socket, parameters: object) -> None:
+    def _check_parameters(self, control: socket.socket, parameters: object) -> None:
         """Raises IperfError, after telling the client, if it wants other than was leased."""
-        if reason := excess(parameters, self._work.duration_ms):
+        if reason := lease_violation(parameters, self._lease.duration_ms):
             control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
-            raise ExcessError(f"cut off: {reason}")
+            raise LeaseExceededError(f"cut off: {reason}")
 
     def _accept_stream(
         self, control: socket.socket, cookie: bytes, until_s: float
@@ -116,7 +116,7 @@ class _Serving:
                 if self._exactly(stream, COOKIE_BYTES, until_s) == cookie:
                     return stream
                 stream.sendall(ACCESS_DENIED)
-            except (_NotTheTestError, ConnectionError):
+            except (_UnrelatedConnectionError, ConnectionError):
                 pass
             except BaseException:
                 stream.close()
@@ -135,25 +135,27 @@ class _Serving:
             self._message(control, until_s)  # what the client sent is the client's to report
             control.sendall(_framed(results(received, elapsed_s)) + DISPLAY_RESULTS)
             self._exactly(control, 1, until_s)
-        except (_NotTheTestError, ConnectionError):
+        except (_UnrelatedConnectionError, ConnectionError):
             return  # the client has what it wanted, or will say that it has not
 
     def _receive(self, control: socket.socket, stream: socket.socket, start_s: float) -> int:
         """Payload bytes until the client ends the test."""
-        most_bytes = self._work.max_bytes + ALLOWANCE_BYTES
-        until_s = start_s + self._work.duration_ms / 1000 + GRACE_S
+        most_bytes = self._lease.max_bytes + ALLOWANCE_BYTES
+        until_s = start_s + self._lease.duration_ms / 1000 + GRACE_S
         buffer = bytearray(READ_BYTES)
         total = 0
         waiting = [control, stream, self._listener]
         while True:
             ready = self._wait(waiting, until_s)
             if not ready:
-                raise ExcessError("cut off: the test took longer than was leased")
+                raise LeaseExceededError("cut off: the test took longer than was leased")
             if stream in ready:
                 count = stream.recv_into(buffer)
                 total += count
                 if total > most_bytes:
-                    raise ExcessError(f"cut off: more came than {self._work.max_bytes} bytes")
+                    raise LeaseExceededError(
+                        f"cut off: more came than {self._lease.max_bytes} bytes"
+                    )
                 if not count:
                     waiting.remove(stream)
             if self._listener in ready and (another := self._accepted()):
@@ -166,20 +168,20 @@ class _Serving:
     def _message(self, control: socket.socket, until_s: float) -> object:
         (length,) = struct.unpack(">I", self._exactly(control, 4, until_s))
         if length > MAX_JSON_BYTES:
-            raise _NotTheTestError
+            raise _UnrelatedConnectionError
         try:
             return json.loads(self._exactly(control, length, until_s))
         except (ValueError, RecursionError):
-            raise _NotTheTestError from None
+            raise _UnrelatedConnectionError from None
 
     def _exactly(self, connection: socket.socket, count: int, until_s: float) -> bytes:
         data = b""
         while len(data) < count:
             if not self._wait((connection,), until_s):
-                raise _NotTheTestError
+                raise _UnrelatedConnectionError
             piece = connection.recv(count - len(data))
             if not piece:
-                raise _NotTheTestError
+                raise _UnrelatedConnectionError
             data += piece
         return data
 
@@ -194,7 +196,7 @@ class _Serving:
         return []
 
 
-def excess(parameters: object, duration_ms: int) -> str:
+def lease_violation(parameters: object, duration_ms: int) -> str:
     """In what a client's parameters go beyond the lease, as a few words; "" if in nothing."""
     if not isinstance(parameters, dict):
         return "its parameters cannot be read"
@@ -234,9 +236,9 @@ def _framed(message: object) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-def _listen(own_address: str, work: BandwidthWork) -> socket.socket:
-    is_v6 = ":" in work.peer.address
+def _listen(own_address: str, lease: BandwidthLease) -> socket.socket:
+    is_v6 = ":" in lease.peer.address
     family = socket.AF_INET6 if is_v6 else socket.AF_INET
-    listener = socket.create_server((own_address, work.port), family=family)
+    listener = socket.create_server((own_address, lease.port), family=family)
     listener.setblocking(False)
     return listener

@@ -18,7 +18,7 @@ from leadline_agent.probes.base import ProbeContext
 from leadline_agent.sample import (
     BROKER,
     Peer,
-    PingWork,
+    PingLease,
     RttMethod,
     RttRound,
     RttSample,
@@ -115,18 +115,18 @@ def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[
     return replies
 
 
-def refusal(work: PingWork, max_peers: int) -> str:
+def refusal(lease: PingLease, max_peers: int) -> str:
     """Why this board will not follow a ping lease, as a sentence; "" if it will."""
-    left_s = work.expires_s - time.monotonic()
+    left_s = lease.expires_s - time.monotonic()
     reasons = {
-        f"{len(work.peers)} peers are asked, {max_peers} are allowed here": (
-            len(work.peers) > max_peers
+        f"{len(lease.peers)} peers are asked, {max_peers} are allowed here": (
+            len(lease.peers) > max_peers
         ),
-        f"{work.count} echoes are asked, 1 to {MAX_COUNT} are allowed": (
-            not 1 <= work.count <= MAX_COUNT
+        f"{lease.count} echoes are asked, 1 to {MAX_COUNT} are allowed": (
+            not 1 <= lease.count <= MAX_COUNT
         ),
-        f"a round every {work.interval_s} s is asked, {MAX_INTERVAL_S} s is the longest": (
-            work.interval_s > MAX_INTERVAL_S
+        f"a round every {lease.interval_s} s is asked, {MAX_INTERVAL_S} s is the longest": (
+            lease.interval_s > MAX_INTERVAL_S
         ),
         f"{left_s:.0f} s are asked, {MAX_TTL_S} s are allowed": left_s > MAX_TTL_S,
     }
@@ -138,14 +138,14 @@ class Ping:
 
     def __init__(
         self,
-        around: ProbeContext,
+        context: ProbeContext,
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
-        self._around = around
+        self._context = context
         self._echo = echo
         self._sequence = 0
-        self._work: PingWork | None = None
+        self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
         self._stopped = False
@@ -163,26 +163,26 @@ class Ping:
         """By which method it measures here."""
         return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
 
-    def take(self, work: PingWork) -> None:
+    def start_lease(self, lease: PingLease) -> None:
         """Begin with this lease at once, or go on if it asks for the same as the one before.
 
         One that is over the board's caps is refused. A peer without an IP address is left out,
         so that one board with an odd address does not cost the others their round trips.
         """
-        if reason := refusal(work, self._around.max_ping_peers):
+        if reason := refusal(lease, self._context.max_ping_peers):
             LOG.warning("ping: refused a lease: %s", reason)
             return
-        for peer in work.peers:
+        for peer in lease.peers:
             if not is_unicast(peer.address):
                 LOG.warning(
                     "ping: left out %s: expected an IP address of one host, found %s",
                     *(peer.node, one_line(repr(peer.address), 80)),
                 )
-        work = replace(work, peers=tuple(p for p in work.peers if is_unicast(p.address)))
+        lease = replace(lease, peers=tuple(p for p in lease.peers if is_unicast(p.address)))
         with self._changed:
-            self._expires_s = work.expires_s
-            if self._work is None or _asks(work) != _asks(self._work):
-                self._work = work
+            self._expires_s = lease.expires_s
+            if self._lease is None or _measured(lease) != _measured(self._lease):
+                self._lease = lease
                 self._changed.notify()
 
     def has_loaded_since(self, _: float) -> bool:
@@ -192,54 +192,54 @@ class Ping:
     def stop(self) -> None:
         """End; a round under way is given up after its current echo."""
         with self._changed:
-            self._stopped, self._work = True, None
+            self._stopped, self._lease = True, None
             self._changed.notify()
         self.worker.stop(2 * TIMEOUT_S)
 
     def _run(self) -> None:
         round_number = 0
-        while (work := self._wait_for_work()) is not None:
+        while (lease := self._wait_for_lease()) is not None:
             start_s = time.monotonic()
             # A round ends with the first peer after its interval; that one may take its time-outs.
-            self.worker.begin(max(work.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
-            if samples := self._round(work, round_number):
-                self._around.report(RttRound(boot_ms(), tuple(samples)))
+            self.worker.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
+            if samples := self._round(lease, round_number):
+                self._context.report(RttRound(boot_ms(), tuple(samples)))
             self.worker.done()
             round_number += 1
-            self._sleep(start_s + max(work.interval_s, 1), work)
+            self._sleep(start_s + max(lease.interval_s, 1), lease)
 
-    def _wait_for_work(self) -> PingWork | None:
+    def _wait_for_lease(self) -> PingLease | None:
         with self._changed:
             while not self._stopped:
-                if self._work and time.monotonic() < self._expires_s:
-                    return self._work
-                self._work = None
+                if self._lease and time.monotonic() < self._expires_s:
+                    return self._lease
+                self._lease = None
                 self._changed.wait()
         return None
 
-    def _sleep(self, until_s: float, work: PingWork) -> None:
+    def _sleep(self, until_s: float, lease: PingLease) -> None:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._work is not work, max(0.0, until_s - time.monotonic())
+                lambda: self._lease is not lease, max(0.0, until_s - time.monotonic())
             )
 
-    def _round(self, work: PingWork, round_number: int) -> list[RttSample]:
+    def _round(self, lease: PingLease, round_number: int) -> list[RttSample]:
         if not self._has_icmp:
-            replies = self._around.broker_rtts_ms()
+            replies = self._context.broker_rtts_ms()
             return [summary(BROKER, RttMethod.MQTT, replies)] if replies else []
         # Peers that time out may use up the round: each time another one is first.
-        first = round_number % len(work.peers) if work.peers else 0
-        deadline_s = time.monotonic() + max(work.interval_s, 1)
+        first = round_number % len(lease.peers) if lease.peers else 0
+        deadline_s = time.monotonic() + max(lease.interval_s, 1)
         samples = []
-        for peer in work.peers[first:] + work.peers[:first]:
-            if self._work is not work or time.monotonic() > deadline_s:
+        for peer in lease.peers[first:] + lease.peers[:first]:
+            if self._lease is not lease or time.monotonic() > deadline_s:
                 break
-            replies = echoes(peer, work.count, self._sequence, self._echo)
-            self._sequence += work.count
+            replies = echoes(peer, lease.count, self._sequence, self._echo)
+            self._sequence += lease.count
             if replies:
                 samples.append(summary(peer.node, RttMethod.ICMP, replies))
         return samples
 
 
-def _asks(work: PingWork) -> tuple[object, ...]:
-    return work.peers, work.interval_s, work.count
+def _measured(lease: PingLease) -> tuple[object, ...]:
+    return lease.peers, lease.interval_s, lease.count

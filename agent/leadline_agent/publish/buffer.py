@@ -33,7 +33,7 @@ _MAX_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BufferedMessage:
     """A message: its number in the queue, and in which boot of this board it was made."""
 
     number: int
@@ -54,7 +54,7 @@ class Buffer:
         """Take up what an earlier run left at `path`. A file that cannot be used is logged."""
         self._path = path
         self.max_bytes = max_bytes
-        self._entries: deque[Entry] = deque()
+        self._messages: deque[BufferedMessage] = deque()
         self._bytes = 0
         self._last = 0  # number of the newest entry ever
         self._last_on_disk = 0
@@ -65,27 +65,27 @@ class Buffer:
         self._read()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._messages)
 
     @property
     def first(self) -> int:
         """The number of the oldest entry, or of the next one if there is none."""
-        return self._last + 1 - len(self._entries)
+        return self._last + 1 - len(self._messages)
 
     def append(self, topic: str, boot_id: bytes, payload: bytes) -> int:
         """Add a message, in memory, dropping the oldest ones if it is full. Returns its number."""
-        self.dropped += self._push(Entry(self._last + 1, topic, boot_id, payload))
+        self.dropped += self._push(BufferedMessage(self._last + 1, topic, boot_id, payload))
         return self._last
 
-    def after(self, number: int) -> Entry | None:
+    def after(self, number: int) -> BufferedMessage | None:
         """The oldest entry that comes after `number`."""
         index = max(0, number + 1 - self.first)
-        return self._entries[index] if index < len(self._entries) else None
+        return self._messages[index] if index < len(self._messages) else None
 
-    def confirm(self, number: int) -> None:
+    def acknowledge(self, number: int) -> None:
         """Forget the messages up to `number`: the broker has them."""
         were_on_disk = self.first <= min(number, self._last_on_disk)
-        while self._entries and self._entries[0].number <= number:
+        while self._messages and self._messages[0].number <= number:
             self._pop()
         if not were_on_disk:
             return
@@ -97,7 +97,7 @@ class Buffer:
     def spill(self) -> None:
         """Write to disk what is in memory only. Not synchronised, see `flush`."""
         start = max(self._last_on_disk + 1, self.first) - self.first
-        missing = list(islice(self._entries, start, None))
+        missing = list(islice(self._messages, start, None))
         if missing and self._write(b"".join(self._record(entry) for entry in missing)):
             self._last_on_disk = self._last
         if self._file_bytes > 2 * self.max_bytes:
@@ -109,7 +109,7 @@ class Buffer:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                self._complain(error)
+                self._log_error(error)
             self._is_dirty = False
 
     def close(self) -> None:
@@ -118,21 +118,21 @@ class Buffer:
         self.flush()
         self._close_file()
 
-    def _push(self, entry: Entry) -> int:
+    def _push(self, entry: BufferedMessage) -> int:
         """Add an entry and drop what no longer fits. Returns how many were dropped."""
-        self._entries.append(entry)
+        self._messages.append(entry)
         self._bytes += entry.size_bytes
         self._last = entry.number
         count = 0
-        while self._bytes > self.max_bytes and len(self._entries) > 1:
+        while self._bytes > self.max_bytes and len(self._messages) > 1:
             self._pop()
             count += 1
         return count
 
     def _pop(self) -> None:
-        self._bytes -= self._entries.popleft().size_bytes
+        self._bytes -= self._messages.popleft().size_bytes
 
-    def _record(self, entry: Entry) -> bytes:
+    def _record(self, entry: BufferedMessage) -> bytes:
         topic = entry.topic.encode()
         head = _HEAD.pack(_ADD, entry.number, self.dropped)
         return _framed(head + _MESSAGE.pack(entry.boot_id, len(topic)) + topic + entry.payload)
@@ -149,7 +149,7 @@ class Buffer:
             if self._file.write(data) != len(data):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return False
         self._file_bytes += len(data)
         self._is_dirty = True
@@ -159,7 +159,7 @@ class Buffer:
         try:
             os.truncate(self._path, 0)
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return
         self._file_bytes = 0
         self._is_dirty = True
@@ -168,7 +168,7 @@ class Buffer:
 
     def _compact(self) -> None:
         """Write the file anew with what still counts, so that a power cut leaves old or new."""
-        data = self._mark() + b"".join(self._record(entry) for entry in self._entries)
+        data = self._mark() + b"".join(self._record(entry) for entry in self._messages)
         temporary = self._path.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
@@ -177,7 +177,7 @@ class Buffer:
                 os.fsync(file.fileno())
             temporary.replace(self._path)
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return
         self._close_file()
         self._file_bytes, self._last_on_disk = len(data), self._last
@@ -187,7 +187,7 @@ class Buffer:
             self._file.close()
         self._file = None
 
-    def _complain(self, error: OSError) -> None:
+    def _log_error(self, error: OSError) -> None:
         LOG.warning("buffer %s: %s; keeping messages in memory only", self._path, error.strerror)
 
     def _read(self) -> None:
@@ -204,7 +204,7 @@ class Buffer:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
         self._last_on_disk = self._last
 
     def _replay(self, body: bytes) -> bool:
@@ -212,25 +212,25 @@ class Buffer:
         kind, number, dropped = _HEAD.unpack_from(body)
         if kind == _ADD:
             try:
-                entry = _entry(number, body)
+                entry = _parse_message(number, body)
             except (struct.error, ValueError):
                 return False
             self._push(entry)
         else:
-            while self._entries and self._entries[0].number <= number:
+            while self._messages and self._messages[0].number <= number:
                 self._pop()
             self._last = max(self._last, number)
         self.dropped = dropped
         return True
 
 
-def _entry(number: int, body: bytes) -> Entry:
+def _parse_message(number: int, body: bytes) -> BufferedMessage:
     """The message in a record. Raises struct.error, ValueError (TopicError is one)."""
     boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
     start = _HEAD.size + _MESSAGE.size
     topic = body[start : start + topic_bytes].decode()
     topics.parse(topic)
-    return Entry(number, topic, boot_id, body[start + topic_bytes :])
+    return BufferedMessage(number, topic, boot_id, body[start + topic_bytes :])
 
 
 def _framed(body: bytes) -> bytes:

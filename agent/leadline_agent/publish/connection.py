@@ -30,7 +30,7 @@ KEEPALIVE_S = 30
 # Twice what a lease may weigh; the broker sends us nothing that is larger.
 MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
 ALERT_S = 2.0
-NO_RETAINED = 2  # retain handling: a lease that was kept for later is none
+DO_NOT_SEND_RETAINED = 2  # retain handling: a lease that was kept for later is none
 # With TLS 1.3 the broker judges our certificate after the handshake, and all that paho makes of
 # its alert is a line of its log. The words are OpenSSL's, which vary in case and punctuation.
 _ALERTS = {
@@ -65,7 +65,7 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Disconnected:
     """There is no connection, or no longer; `is_refusal`: because of who we are."""
 
     attempt: int
@@ -74,7 +74,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
+class Acknowledged:
     """The broker has answered for a message; `refusal` is its reason if it threw it away."""
 
     attempt: int
@@ -84,7 +84,7 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class MessageReceived:
     """A message on the lease topic, and when it came on the monotonic clock."""
 
     topic: str
@@ -93,10 +93,10 @@ class Arrived:
     at_s: float
 
 
-Event = Connected | Lost | Confirmed | Arrived
+Event = Connected | Disconnected | Acknowledged | MessageReceived
 
 
-def _wake_pair() -> tuple[socket.socket, socket.socket]:
+def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
     pair = socket.socketpair()
     for end in pair:
         end.setblocking(False)
@@ -105,7 +105,7 @@ def _wake_pair() -> tuple[socket.socket, socket.socket]:
 
 # paho's own goes over TCP: for a moment it listens, and takes whoever comes first for itself. The
 # agent listens on nothing outside a lease.
-paho._socketpair_compat = _wake_pair
+paho._socketpair_compat = _unix_socket_pair
 
 
 def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContext:
@@ -139,7 +139,7 @@ class _Client(paho.Client):
             return MQTTErrorCode.MQTT_ERR_UNKNOWN
 
 
-class Link(Protocol):
+class MqttConnection(Protocol):
     """What the session needs of a connection."""
 
     def publish(self, topic: str, payload: bytes) -> int:
@@ -149,7 +149,7 @@ class Link(Protocol):
         """Take leave of the broker, so that it does not publish the will."""
 
 
-class Connection:
+class PahoConnection:
     """Starts at once; ends with a Lost event unless `close` was called."""
 
     def __init__(
@@ -168,7 +168,7 @@ class Connection:
         self._post = post
         self._is_closed = False
         self._is_accepted = False
-        self._alert = ""
+        self._refusal_in_alert = ""
         self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -212,8 +212,8 @@ class Connection:
                 self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
             )
         except (OSError, ValueError) as error:
-            alert = _alert(str(error))
-            self._post(Lost(self._attempt, alert or _reason(error), bool(alert)))
+            alert = _refusal_in_alert(str(error))
+            self._post(Disconnected(self._attempt, alert or _reason(error), bool(alert)))
             return
         except Exception as error:  # noqa: BLE001 - a thread must not end without a word
             self._on_failure(error)
@@ -228,20 +228,20 @@ class Connection:
         if connection:
             connection.close()
         what = one_line(f"{type(error).__name__}: {error}")
-        self._post(Lost(self._attempt, f"connection given up, please report it: {what}"))
+        self._post(Disconnected(self._attempt, f"connection given up, please report it: {what}"))
 
     def _on_connect(
         self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
     ) -> None:
         if code.is_failure:
             refusal = f"the broker refused the connection: {code}"
-            self._post(Lost(self._attempt, refusal, is_refusal=True))
+            self._post(Disconnected(self._attempt, refusal, is_refusal=True))
             client.disconnect()
             return
         self._is_accepted = True
         if self._lease_topic:
             how = topics.DELIVERY[topics.Kind.LEASE]
-            options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
+            options = SubscribeOptions(qos=how.qos, retainHandling=DO_NOT_SEND_RETAINED)
             client.subscribe(self._lease_topic, options=options)
         own: Any = client.socket()
         self._post(Connected(self._attempt, own.getsockname()[0] if own else ""))
@@ -253,14 +253,14 @@ class Connection:
         if not self._is_accepted:
             trust = "know this node's certificate" if self._endpoint.tls else "expect TLS"
             reason = f"the broker hung up before it accepted this node: does it {trust}?"
-            reason = self._alert or _asked_why(self._endpoint) or reason
-        self._post(Lost(self._attempt, reason, not self._is_accepted))
+            reason = self._refusal_in_alert or _refusal_on_reconnect(self._endpoint) or reason
+        self._post(Disconnected(self._attempt, reason, not self._is_accepted))
 
     def _on_publish(
         self, _client: paho.Client, _data: Any, message_id: int, code: ReasonCode, _properties: Any
     ) -> None:
         refusal = str(code) if code.is_failure else ""
-        self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+        self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal))
 
     def _on_subscribe(
         self,
@@ -273,18 +273,18 @@ class Connection:
         for code in codes:
             if code.is_failure:
                 refusal = f"{self._lease_topic} cannot be read: {code}"
-                self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+                self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal))
 
     def _on_log(self, _client: paho.Client, _data: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR:
-            self._alert = _alert(text) or self._alert
+            self._refusal_in_alert = _refusal_in_alert(text) or self._refusal_in_alert
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         if message.retain or len(message.payload) > codec.MAX_BYTES:
             return
         pairs = getattr(message.properties, "UserProperty", [])
         schema = dict(pairs).get(topics.SCHEMA_PROPERTY)
-        self._post(Arrived(message.topic, bytes(message.payload), schema, time.monotonic()))
+        self._post(MessageReceived(message.topic, bytes(message.payload), schema, time.monotonic()))
 
 
 def _properties(packet: int, how: topics.Delivery) -> Any:
@@ -302,7 +302,7 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _asked_why(endpoint: Endpoint) -> str:
+def _refusal_on_reconnect(endpoint: Endpoint) -> str:
     """What the broker has against our certificate. An alert is lost when the broker closes on
     what we have already sent; so this connects again and only listens."""
     if endpoint.tls is None:
@@ -314,11 +314,11 @@ def _asked_why(endpoint: Endpoint) -> str:
         ):
             session.recv(1)
     except OSError as error:
-        return _alert(str(error))
+        return _refusal_in_alert(str(error))
     return ""
 
 
-def _alert(text: str) -> str:
+def _refusal_in_alert(text: str) -> str:
     """What the broker has against our certificate, if the text tells of its alert; else ""."""
     words = re.sub(r"[^a-z]+", " ", text.lower())
     if "alert" not in words:

@@ -7,19 +7,19 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.sample import (
+    BandwidthLease,
     BandwidthOutcome,
     BandwidthResult,
-    BandwidthWork,
     Board,
     CollectorOutcome,
+    Lease,
     Peer,
-    PingWork,
+    PingLease,
     Report,
     Role,
     RttMethod,
     RttRound,
     RttSample,
-    Work,
 )
 
 LeaseError = codec.MessageError
@@ -38,7 +38,7 @@ _BANDWIDTH_OUTCOMES = {
     BandwidthOutcome.ABSENT: pb.BandwidthReport.ABSENT,
 }
 _ROLES = {pb.BandwidthLease.SERVER: Role.SERVER, pb.BandwidthLease.CLIENT: Role.CLIENT}
-Numbered = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
+SequencedMessage = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
 
 
 class Encoder:
@@ -56,7 +56,7 @@ class Encoder:
     def sample(self, sample: Report | RttRound | BandwidthResult) -> tuple[str, bytes]:
         """(topic, payload) of what was measured."""
         message = _MESSAGES[type(sample)](sample)
-        return self._numbered(message, sample.measured_boot_ms)
+        return self._add_sequence(message, sample.measured_boot_ms)
 
     def birth(self, board: Board, address: str, dropped: int, now_ms: int) -> tuple[str, bytes]:
         """(topic, payload) of what this board is."""
@@ -72,14 +72,14 @@ class Encoder:
             probes=board.probes,
             dropped_messages=dropped,
         )
-        return self._numbered(message, now_ms)
+        return self._add_sequence(message, now_ms)
 
     def status(self, *, online: bool) -> tuple[str, bytes]:
         """(topic, payload) of the session's life or death, which have no number."""
         message = pb.Status(origin=self._origin(), online=online)
         return self.topic(topics.Kind.STATUS), codec.encode(message)
 
-    def _numbered(self, message: Numbered, measured_boot_ms: int) -> tuple[str, bytes]:
+    def _add_sequence(self, message: SequencedMessage, measured_boot_ms: int) -> tuple[str, bytes]:
         self._sequence += 1
         message.origin.CopyFrom(self._origin())
         message.origin.sequence = self._sequence
@@ -90,7 +90,7 @@ class Encoder:
         return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
 
 
-def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Work:
+def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Lease:
     """The work in a message of the lease topic. Raises LeaseError, TopicError.
 
     Names are as they must be; whether the values suit this board is for the probes to judge.
@@ -100,14 +100,14 @@ def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> 
     """
     message = codec.decode(topics.parse(topic), payload, schema)
     if isinstance(message, pb.Lease) and message.WhichOneof("work") == "ping":
-        return _ping_work(message.ping, received_s)
+        return _ping_lease(message.ping, received_s)
     if isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES:
-        return _bandwidth_work(message.bandwidth, received_s)
+        return _bandwidth_lease(message.bandwidth, received_s)
     raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
 
 
-def _ping_work(message: pb.PingLease, received_s: float) -> PingWork:
-    return PingWork(
+def _ping_lease(message: pb.PingLease, received_s: float) -> PingLease:
+    return PingLease(
         peers=tuple(_peer(peer) for peer in message.peers),
         interval_s=message.interval_s,
         count=message.count,
@@ -115,12 +115,12 @@ def _ping_work(message: pb.PingLease, received_s: float) -> PingWork:
     )
 
 
-def _bandwidth_work(message: pb.BandwidthLease, received_s: float) -> BandwidthWork:
+def _bandwidth_lease(message: pb.BandwidthLease, received_s: float) -> BandwidthLease:
     if not _LEASE_ID.fullmatch(message.lease_id):
         raise LeaseError(
             codec.Fault.OUT_OF_RANGE, "lease_id: expected 1 to 128 printable ASCII characters"
         )
-    return BandwidthWork(
+    return BandwidthLease(
         lease_id=message.lease_id,
         role=_ROLES[message.role],
         peer=_peer(message.peer),

@@ -10,23 +10,23 @@ from queue import Empty, SimpleQueue
 from leadline_wire import topics
 
 from leadline_agent.publish.connection import (
-    Confirmed,
+    Acknowledged,
     Connected,
-    Connection,
+    Disconnected,
     Endpoint,
     Event,
-    Lost,
+    PahoConnection,
 )
-from leadline_agent.publish.session import told
+from leadline_agent.publish.session import explain_failure
 
-PATIENCE_S = 15.0
+TIMEOUT_S = 15.0
 
 
 class ForgetError(Exception):
     """The broker could not be reached or would not forget; str() says why."""
 
 
-def forget(endpoint: Endpoint, cluster: str, node: str, patience_s: float = PATIENCE_S) -> None:
+def forget(endpoint: Endpoint, cluster: str, node: str, timeout_s: float = TIMEOUT_S) -> None:
     """Clear whatever this node has retained at the broker. Raises ForgetError.
 
     The agent must not run: it would say it all again with its next connection.
@@ -34,21 +34,21 @@ def forget(endpoint: Endpoint, cluster: str, node: str, patience_s: float = PATI
     retained = [kind for kind, how in topics.DELIVERY.items() if how.retain]
     inbox: SimpleQueue[Event] = SimpleQueue()
     client_id = f"leadline-{cluster}-{node}-forget"
-    connection = Connection(0, endpoint, client_id, None, None, inbox.put)
-    until_s = time.monotonic() + patience_s
+    connection = PahoConnection(0, endpoint, client_id, None, None, inbox.put)
+    until_s = time.monotonic() + timeout_s
     try:
         _await(inbox, Connected, endpoint, node, until_s)
         for kind in retained:
             connection.publish(topics.topic(cluster, node, kind), b"")
         for _ in retained:
-            _await(inbox, Confirmed, endpoint, node, until_s)
+            _await(inbox, Acknowledged, endpoint, node, until_s)
     finally:
         connection.close()
 
 
 def _await(
     inbox: SimpleQueue[Event],
-    wanted: type[Connected | Confirmed],
+    wanted: type[Connected | Acknowledged],
     endpoint: Endpoint,
     node: str,
     until_s: float,
@@ -58,7 +58,9 @@ def _await(
             event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
         except Empty:
             raise ForgetError(f"broker {endpoint}: no answer in time; try again") from None
-        if isinstance(event, Lost) or (isinstance(event, Confirmed) and event.refusal):
-            raise ForgetError(f"broker {endpoint}: {told(event, endpoint.certificate, node)}")
+        if isinstance(event, Disconnected) or (isinstance(event, Acknowledged) and event.refusal):
+            raise ForgetError(
+                f"broker {endpoint}: {explain_failure(event, endpoint.certificate, node)}"
+            )
         if isinstance(event, wanted):
             return

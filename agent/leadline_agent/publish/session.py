@@ -17,31 +17,31 @@ from pathlib import Path
 
 from leadline_wire import codec, topics
 
-from leadline_agent.publish.buffer import Buffer, Entry
+from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
-    Arrived,
-    Confirmed,
+    Acknowledged,
     Connected,
-    Connection,
+    Disconnected,
     Endpoint,
     Event,
-    Link,
-    Lost,
+    MessageReceived,
+    MqttConnection,
+    PahoConnection,
 )
 from leadline_agent.publish.encode import Encoder, LeaseError, lease
 from leadline_agent.publish.identity import SessionLock, boot_id
-from leadline_agent.sample import BandwidthResult, Board, Report, RttRound, Work, boot_ms
+from leadline_agent.sample import BandwidthResult, Board, Lease, Report, RttRound, boot_ms
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
-WINDOW = 10  # messages on the way at a time
+MAX_IN_FLIGHT = 10  # messages on the way at a time
 DRAIN_PER_S = 50.0  # after an outage a whole fleet comes back at once
 FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 2.0, 60.0
-STEADY_S = 30.0  # a connection that lasted so long was a good one
+STABLE_S = 30.0  # a connection that lasted so long was a good one
 # Across sessions too: after a reload, events of the old session's connection may still come.
 _ATTEMPTS = itertools.count(1)
-UNCONFIRMED_S = 15.0  # so late an answer means that the broker may be gone already
+MAX_UNACKNOWLEDGED_S = 15.0  # so late an answer means that the broker may be gone already
 
 
 def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> float:
@@ -49,10 +49,14 @@ def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> floa
     return draw() * min(MAX_BACK_OFF_S, FIRST_BACK_OFF_S * float(2 ** min(failures, 10)))
 
 
-def told(event: Lost | Confirmed, certificate: Certificate | None, node: str) -> str:
+def explain_failure(
+    event: Disconnected | Acknowledged, certificate: Certificate | None, node: str
+) -> str:
     """Why the broker refused, with what this node can see in its own certificate."""
     why, is_refusal = (
-        (event.reason, event.is_refusal) if isinstance(event, Lost) else (event.refusal, True)
+        (event.reason, event.is_refusal)
+        if isinstance(event, Disconnected)
+        else (event.refusal, True)
     )
     if not (is_refusal and certificate):
         return why
@@ -60,10 +64,10 @@ def told(event: Lost | Confirmed, certificate: Certificate | None, node: str) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _InFlight:
     number: int
     at_s: float
-    was_alone: bool
+    was_only_one: bool
 
 
 class Session:
@@ -78,7 +82,7 @@ class Session:
         state_dir: Path,
         buffer_max_bytes: int,
         post: Callable[[Event], None],
-        connect: Callable[..., Link] = Connection,
+        connect: Callable[..., MqttConnection] = PahoConnection,
     ) -> None:
         self._endpoint = endpoint
         self._node = node
@@ -90,7 +94,7 @@ class Session:
         self._encoder = Encoder(cluster, node, self._boot_id, self._lock.session)
         self._client_id = f"leadline-{cluster}-{node}"
         self._buffer = Buffer(state_dir / "buffer", buffer_max_bytes)
-        self._connection: Link | None = None
+        self._connection: MqttConnection | None = None
         self._attempt = 0
         self._failures = 0
         self._is_connected = False
@@ -98,8 +102,8 @@ class Session:
         self._next_attempt_s = 0.0
         self._sent_number = 0
         self._birth_number = 0
-        self._on_the_way: dict[int, _Sent] = {}
-        self._tokens = float(WINDOW)
+        self._in_flight: dict[int, _InFlight] = {}
+        self._tokens = float(MAX_IN_FLIGHT)
         self._tokens_s = 0.0
         self._rtts_ms: deque[float] = deque(maxlen=32)
         self.address = board.address
@@ -114,8 +118,8 @@ class Session:
             self._connect()
         if self._is_connected:
             self._send(now_s)
-            oldest = next(iter(self._on_the_way.values()), None)
-            if oldest and now_s - oldest.at_s > UNCONFIRMED_S:
+            oldest = next(iter(self._in_flight.values()), None)
+            if oldest and now_s - oldest.at_s > MAX_UNACKNOWLEDGED_S:
                 self._buffer.spill()
 
     def due_s(self) -> float:
@@ -130,18 +134,18 @@ class Session:
         """Make the buffer on disk, if there is one, survive a power cut."""
         self._buffer.flush()
 
-    def handle(self, event: Event) -> Work | None:
+    def handle(self, event: Event) -> Lease | None:
         """Take an event of the connection in; returns the work if it was a lease."""
         match event:
-            case Arrived():
+            case MessageReceived():
                 return self._work(event)
             case _ if event.attempt != self._attempt or self._connection is None:
                 pass  # of a connection that is given up already
             case Connected():
                 self._on_connected(event)
-            case Lost():
+            case Disconnected():
                 self._on_lost(event)
-            case Confirmed():
+            case Acknowledged():
                 self._on_confirmed(event)
         return None
 
@@ -152,12 +156,12 @@ class Session:
             taken.append(self._rtts_ms.popleft())
         return taken
 
-    def close(self, wait_for_event: Callable[[float], Event | None], patience_s: float) -> None:
+    def close(self, wait_for_event: Callable[[float], Event | None], timeout_s: float) -> None:
         """Say that this node is going offline, keep what is not confirmed, and disconnect."""
         try:
             if self._connection and self._is_connected:
                 last = self._connection.publish(*self._encoder.status(online=False))
-                self._await(last, wait_for_event, time.monotonic() + patience_s)
+                self._await(last, wait_for_event, time.monotonic() + timeout_s)
             if self._connection:
                 self._connection.close()
         finally:
@@ -169,9 +173,9 @@ class Session:
     ) -> None:
         while self._is_connected and (left_s := until_s - time.monotonic()) > 0:
             event = wait_for_event(left_s)
-            if event and not isinstance(event, Arrived):
+            if event and not isinstance(event, MessageReceived):
                 self.handle(event)
-            if isinstance(event, Confirmed) and event.message_id == message_id:
+            if isinstance(event, Acknowledged) and event.message_id == message_id:
                 return
 
     def _append(self, topic: str, payload: bytes) -> int:
@@ -205,56 +209,56 @@ class Session:
             self._birth_number = self._append(*birth)
         self._send(self._connected_s)
 
-    def _on_lost(self, event: Lost) -> None:
+    def _on_lost(self, event: Disconnected) -> None:
         lasted_s = time.monotonic() - self._connected_s if self._is_connected else 0.0
-        self._failures = 0 if lasted_s > STEADY_S else self._failures + 1
+        self._failures = 0 if lasted_s > STABLE_S else self._failures + 1
         self._next_attempt_s = time.monotonic() + back_off_s(self._failures)
         self._connection, self._is_connected = None, False
-        self._on_the_way.clear()
+        self._in_flight.clear()
         self._buffer.spill()
         LOG.warning(
             "broker %s: %s; keeping up to %d bytes of messages and trying again",
-            *(self._endpoint, self._told(event), self._buffer.max_bytes),
+            *(self._endpoint, self._explain(event), self._buffer.max_bytes),
         )
 
-    def _on_confirmed(self, event: Confirmed) -> None:
+    def _on_confirmed(self, event: Acknowledged) -> None:
         if event.refusal:
-            LOG.warning("broker %s: refused a message: %s", self._endpoint, self._told(event))
-        sent = self._on_the_way.pop(event.message_id, None)
+            LOG.warning("broker %s: refused a message: %s", self._endpoint, self._explain(event))
+        sent = self._in_flight.pop(event.message_id, None)
         if sent is None:
             return
-        self._buffer.confirm(sent.number)
-        if sent.was_alone:
+        self._buffer.acknowledge(sent.number)
+        if sent.was_only_one:
             self._rtts_ms.append((event.at_s - sent.at_s) * 1000)
         self._send(time.monotonic())
 
-    def _told(self, event: Lost | Confirmed) -> str:
-        return told(event, self._endpoint.certificate, self._node)
+    def _explain(self, event: Disconnected | Acknowledged) -> str:
+        return explain_failure(event, self._endpoint.certificate, self._node)
 
     def _has_room(self) -> bool:
-        return len(self._on_the_way) < WINDOW
+        return len(self._in_flight) < MAX_IN_FLIGHT
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> BufferedMessage | None:
         return self._buffer.after(self._sent_number)
 
     def _send(self, now_s: float) -> None:
-        self._tokens = min(WINDOW, self._tokens + (now_s - self._tokens_s) * DRAIN_PER_S)
+        self._tokens = min(MAX_IN_FLIGHT, self._tokens + (now_s - self._tokens_s) * DRAIN_PER_S)
         self._tokens_s = now_s
         while self._has_room() and self._tokens >= 1 and (entry := self._next()):
             self._tokens -= 1
             self._send_one(entry)
 
-    def _send_one(self, entry: Entry) -> None:
+    def _send_one(self, entry: BufferedMessage) -> None:
         if self._connection is None:
             return
         payload = entry.payload
         if entry.boot_id == self._boot_id:
             payload = codec.stamp_sent(topics.parse(entry.topic).kind, payload, boot_ms())
-        sent = _Sent(entry.number, time.monotonic(), was_alone=not self._on_the_way)
-        self._on_the_way[self._connection.publish(entry.topic, payload)] = sent
+        sent = _InFlight(entry.number, time.monotonic(), was_only_one=not self._in_flight)
+        self._in_flight[self._connection.publish(entry.topic, payload)] = sent
         self._sent_number = entry.number
 
-    def _work(self, event: Arrived) -> Work | None:
+    def _work(self, event: MessageReceived) -> Lease | None:
         try:
             return lease(event.topic, event.payload, event.schema, event.at_s)
         except (LeaseError, topics.TopicError) as error:

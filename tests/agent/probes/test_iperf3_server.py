@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from leadline_agent.probes import iperf3_server
-from leadline_agent.probes.base import ExcessError, IperfError
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, excess, results, serve
-from leadline_agent.sample import BandwidthWork, Peer, Role
+from leadline_agent.probes.base import IperfError, LeaseExceededError
+from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, lease_violation, results, serve
+from leadline_agent.sample import BandwidthLease, Peer, Role
 
 from tests.support.ports import free_port, wait_until
 
@@ -21,8 +21,8 @@ HONEST: dict[str, Any] = {"tcp": True, "omit": 0, "time": 2, "parallel": 1, "num
 COOKIE = b"c" * 37
 
 
-def work(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthWork:
-    return BandwidthWork(
+def bandwidth_lease(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthLease:
+    return BandwidthLease(
         lease_id="L1",
         role=Role.SERVER,
         peer=Peer("pi-2", peer),
@@ -33,10 +33,10 @@ def work(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthWo
     )
 
 
-class Serving:
+class RunningServer:
     """A server in a thread, and how it ended."""
 
-    def __init__(self, lease: BandwidthWork) -> None:
+    def __init__(self, lease: BandwidthLease) -> None:
         self.lease = lease
         self.error: Exception | None = None
         self.stopped = threading.Event()
@@ -61,15 +61,15 @@ class Serving:
         wait_until(attempt, "the server listens")
         return connected[0]
 
-    def ended(self) -> Exception | None:
+    def unmeasured(self) -> Exception | None:
         self.thread.join(30)
         assert not self.thread.is_alive()
         return self.error
 
 
 @contextmanager
-def serving(**kwargs: Any) -> Iterator[Serving]:
-    server = Serving(work(free_port(), **kwargs))
+def serving(**kwargs: Any) -> Iterator[RunningServer]:
+    server = RunningServer(bandwidth_lease(free_port(), **kwargs))
     try:
         yield server
     finally:
@@ -84,7 +84,7 @@ def send_parameters(control: socket.socket, parameters: object) -> None:
     control.sendall(struct.pack(">I", len(body)) + body)
 
 
-def begin(server: Serving) -> tuple[socket.socket, socket.socket]:
+def begin(server: RunningServer) -> tuple[socket.socket, socket.socket]:
     """A test under way: its control connection and its stream."""
     control = server.connect()
     send_parameters(control, HONEST)
@@ -111,11 +111,11 @@ def test_an_honest_client_gets_the_count_of_what_arrived() -> None:
             assert control.recv(1) == iperf3_server.EXCHANGE_RESULTS
             control.sendall(struct.pack(">I", 2) + b"{}")
             (length,) = struct.unpack(">I", control.recv(4, socket.MSG_WAITALL))
-            told = json.loads(control.recv(length, socket.MSG_WAITALL))
+            explain_failure = json.loads(control.recv(length, socket.MSG_WAITALL))
             assert control.recv(1) == iperf3_server.DISPLAY_RESULTS
             control.sendall(b"\x10")
-        assert server.ended() is None
-    (of_stream,) = told["streams"]
+        assert server.unmeasured() is None
+    (of_stream,) = explain_failure["streams"]
     assert (of_stream["id"], of_stream["bytes"]) == (1, 50_000)
     assert 0 < of_stream["end_time"] < 30
 
@@ -143,8 +143,8 @@ def test_more_bytes_than_leased_are_cut_off() -> None:
             with suppress(OSError):
                 for _ in range(1000):
                     sent += stream.send(bytes(100_000))
-        error = server.ended()
-    assert isinstance(error, ExcessError)
+        error = server.unmeasured()
+    assert isinstance(error, LeaseExceededError)
     assert "more came than 1000000 bytes" in str(error)
     # What was in the sockets' buffers has been sent, too, but no more.
     assert sent < 1_000_000 + ALLOWANCE_BYTES + 20_000_000
@@ -156,7 +156,7 @@ def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         control, stream = begin(server)
         with control, stream:
             assert is_closed(control)
-        assert "took longer than was leased" in str(server.ended())
+        assert "took longer than was leased" in str(server.unmeasured())
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_client_that_asks_for_more_is_named(change: dict[str, Any], reason: str) -> None:
-    assert excess(HONEST, 2000) == ""
-    assert reason in excess({**HONEST, **change}, 2000)
-    assert excess({**HONEST, **change}, 2000).isprintable()
+    assert lease_violation(HONEST, 2000) == ""
+    assert reason in lease_violation({**HONEST, **change}, 2000)
+    assert lease_violation({**HONEST, **change}, 2000).isprintable()
 
 
 def test_a_client_that_asks_for_more_is_cut_off() -> None:
@@ -188,7 +188,7 @@ def test_a_client_that_asks_for_more_is_cut_off() -> None:
         with server.connect() as control:
             send_parameters(control, {**HONEST, "parallel": 128})
             assert control.recv(1) == iperf3_server.SERVER_ERROR
-        assert isinstance(server.ended(), ExcessError)
+        assert isinstance(server.unmeasured(), LeaseExceededError)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_one_who_only_looked_does_not_end_the_lease(first: bytes) -> None:
         control, stream = begin(server)
         control.close()
         stream.close()
-        assert "gave the test up" in str(server.ended())
+        assert "gave the test up" in str(server.unmeasured())
 
 
 def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,22 +226,22 @@ def test_a_stream_of_another_test_is_refused() -> None:
 
 def test_nobody_came_and_a_stop() -> None:
     with serving(ttl_s=0.3) as server:
-        assert "did not come before the lease expired" in str(server.ended())
+        assert "did not come before the lease expired" in str(server.unmeasured())
     with serving() as server:
         server.connect("127.0.0.9").close()
         server.stopped.set()
-        assert str(server.ended()) == "the agent is stopping"
+        assert str(server.unmeasured()) == "the agent is stopping"
 
 
 def test_it_listens_where_the_peers_family_is() -> None:
-    server = Serving(work(free_port("::1"), peer="::1"))
+    server = RunningServer(bandwidth_lease(free_port("::1"), peer="::1"))
     server.stopped.set()
     # 127.0.0.1 is no address of that family: the lease fails, and nothing listens elsewhere.
-    assert isinstance(server.ended(), OSError)
+    assert isinstance(server.unmeasured(), OSError)
 
 
 def test_the_results_have_what_iperf3_wants() -> None:
-    told = results(5, 1.5)
-    assert told["sender_has_retransmits"] == -1
+    explain_failure = results(5, 1.5)
+    assert explain_failure["sender_has_retransmits"] == -1
     needed = {"id", "bytes", "retransmits", "jitter", "errors", "packets"}
-    assert needed <= told["streams"][0].keys()
+    assert needed <= explain_failure["streams"][0].keys()

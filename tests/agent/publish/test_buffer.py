@@ -45,7 +45,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_healthy_board_writes_nothing(path: Path) -> None:
     buffer = Buffer(path, 4096)
     for _ in range(100):
-        buffer.confirm(buffer.append(TOPIC, BOOT, b"x" * 200))
+        buffer.acknowledge(buffer.append(TOPIC, BOOT, b"x" * 200))
     buffer.flush()
     buffer.close()
     assert not path.exists()
@@ -54,7 +54,7 @@ def test_a_healthy_board_writes_nothing(path: Path) -> None:
 def test_what_is_not_confirmed_survives_a_restart(path: Path) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"a", b"b", b"c")
-    buffer.confirm(1)
+    buffer.acknowledge(1)
     buffer.close()
     again = Buffer(path, 4096)
     assert contents(again) == [b"b", b"c"]
@@ -74,7 +74,7 @@ def test_when_all_is_confirmed_the_file_is_empty(path: Path) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"a", b"b")
     buffer.spill()
-    buffer.confirm(2)
+    buffer.acknowledge(2)
     assert path.stat().st_size == 0
     fill(buffer, b"c")
     buffer.close()
@@ -90,7 +90,7 @@ def test_the_oldest_is_dropped_first_and_counted_across_restarts(path: Path) -> 
     buffer.close()
     again = Buffer(path, 1000)
     assert (contents(again), again.dropped) == (kept, buffer.dropped)
-    again.confirm(20)
+    again.acknowledge(20)
     again.close()
     assert Buffer(path, 1000).dropped == buffer.dropped
 
@@ -188,9 +188,9 @@ class BufferMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
-    def confirm(self, data: st.DataObject) -> None:
+    def acknowledge(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(self.live[0][0], self.live[-1][0]))
-        self.buffer.confirm(number)
+        self.buffer.acknowledge(number)
         self.live = [entry for entry in self.live if entry[0] > number]
         length, held = self.on_disk[-1]
         left = [entry for entry in held if entry[0] > number]

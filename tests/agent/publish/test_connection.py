@@ -6,7 +6,13 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from leadline_agent.publish.connection import Connected, Connection, Endpoint, Event, Lost
+from leadline_agent.publish.connection import (
+    Connected,
+    Disconnected,
+    Endpoint,
+    Event,
+    PahoConnection,
+)
 
 
 def test_to_connect_it_listens_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,7 +22,7 @@ def test_to_connect_it_listens_on_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(socket.socket, "listen", refuse)
         endpoint = Endpoint("127.0.0.1", broker.getsockname()[1], None)
         will = ("leadline/v1/default/pi-1/status", b"")
-        connection = Connection(
+        connection = PahoConnection(
             1, endpoint, "pi-1", will, "leadline/v1/default/pi-1/lease", posted.put
         )
         peer, _ = broker.accept()
@@ -56,7 +62,7 @@ def test_whatever_a_broker_sends_no_thread_ends_without_a_word(packet: bytes) ->
         broker.settimeout(10)
         endpoint = Endpoint("127.0.0.1", broker.getsockname()[1], None)
         lease_topic = "leadline/v1/default/pi-1/lease"
-        connection = Connection(7, endpoint, "pi-1", None, lease_topic, posted.put)
+        connection = PahoConnection(7, endpoint, "pi-1", None, lease_topic, posted.put)
         peer, _ = broker.accept()
         with peer:
             peer.settimeout(10)
@@ -65,7 +71,7 @@ def test_whatever_a_broker_sends_no_thread_ends_without_a_word(packet: bytes) ->
             assert isinstance(posted.get(timeout=10), Connected)
             peer.sendall(packet)
             peer.shutdown(socket.SHUT_WR)
-            assert wait_for(posted, lambda event: isinstance(event, Lost))
+            assert wait_for(posted, lambda event: isinstance(event, Disconnected))
     connection.close()
 
 

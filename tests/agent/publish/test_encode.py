@@ -8,14 +8,14 @@ from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.encode import Encoder, LeaseError, lease
 from leadline_agent.sample import (
+    BandwidthLease,
     BandwidthOutcome,
     BandwidthResult,
-    BandwidthWork,
     Board,
     CollectorOutcome,
     CollectorRun,
     Peer,
-    PingWork,
+    PingLease,
     Report,
     Role,
     RttMethod,
@@ -126,7 +126,7 @@ def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
         node="pi-1", ping=pb.PingLease(peers=peers, interval_s=10, count=5, ttl_s=60)
     )
     work = lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
-    assert work == PingWork((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
+    assert work == PingLease((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
 
 
 def test_a_bandwidth_lease_is_work() -> None:
@@ -140,7 +140,7 @@ def test_a_bandwidth_lease_is_work() -> None:
         ttl_ms=1500,
     )
     payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
-    assert lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthWork(
+    assert lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
         "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
     )
 
