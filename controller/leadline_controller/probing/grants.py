@@ -58,10 +58,12 @@ class BandwidthGrants:
         mbps, pace = result.mbps, self._pace_mbps
         if mbps > self._most_mbps or result.transferred_bytes > self._most_bytes:
             return OVER_LEASE
-        honest = mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
-        return None if honest else OVER_LEASE
+        is_plausible = (
+            mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
+        )
+        return None if is_plausible else OVER_LEASE
 
-    def close(self, node: str, lease_id: str) -> bool:
+    def use_up(self, node: str, lease_id: str) -> bool:
         """Its client reported: the lease is used up. False when it is not this node's."""
         grant = self._grants.get(lease_id)
         if grant is None or grant.client != node:
@@ -73,14 +75,14 @@ class BandwidthGrants:
 @dataclass(slots=True)
 class _PingGrant:
     """since_s: from when on the node has had leases without a break. former: the peers of the
-    lease before, of which a last round may come until `former_until_s`."""
+    lease before, of which a last round may come until `previous_until_s`."""
 
     peers: frozenset[str]
     interval_s: float
     since_s: float
     until_s: float
-    former: frozenset[str] = frozenset()
-    former_until_s: float = float("-inf")
+    previous_peers: frozenset[str] = frozenset()
+    previous_until_s: float = float("-inf")
     rounds: float = _MOST_ROUNDS
     last_s: float = float("-inf")
 
@@ -102,8 +104,8 @@ class PingGrants:
             return
         grant.until_s, grant.interval_s = until_s, interval_s
         if peers != grant.peers:
-            grant.former, grant.peers = grant.peers, peers
-            grant.former_until_s = now_s + DELIVERY_S + interval_s
+            grant.previous_peers, grant.peers = grant.peers, peers
+            grant.previous_until_s = now_s + DELIVERY_S + interval_s
             grant.rounds = min(_MOST_ROUNDS, grant.rounds + 1)  # the agent begins at once
 
     def refusal(self, node: str, measured_s: float, now_s: float) -> str | None:
@@ -128,8 +130,10 @@ class PingGrants:
         grant = self._grants.get(node)
         if grant is None or now_s > grant.until_s:
             return frozenset()
-        return grant.peers | grant.former if now_s <= grant.former_until_s else grant.peers
+        return (
+            grant.peers | grant.previous_peers if now_s <= grant.previous_until_s else grant.peers
+        )
 
-    def forget(self, now_s: float) -> None:
+    def drop_expired(self, now_s: float) -> None:
         """Drop the leases that are long over."""
         self._grants = {node: g for node, g in self._grants.items() if now_s <= g.until_s}

@@ -13,7 +13,7 @@ from typing import Literal
 # For as long a lease may be on its way: the message's expiry on the wire.
 DELIVERY_S = 5.0
 # All pairs of 200 nodes; some milliseconds.
-MOST_LOOKED_AT = 20_000
+MAX_PAIRS_SCANNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def pairs(
 class RoundRobin:
     """Hands out the bandwidth leases, one at a time, the pair that waited longest first.
 
-    It looks at MOST_LOOKED_AT pairs for each lease, and remembers as many. Up to 200 nodes, or
+    It looks at MAX_PAIRS_SCANNED pairs for each lease, and remembers as many. Up to 200 nodes, or
     with few anchors, those are all; of more it looks at those whose turn is next.
     """
 
@@ -126,9 +126,9 @@ class RoundRobin:
         self._running = None
         return True
 
-    def rest(self, now_s: float) -> None:
+    def pause(self, now_s: float) -> None:
         """Hand out nothing for as long as a lease of somebody else may last that is out now."""
-        self._next_s = max(self._next_s, now_s + self._longest_s())
+        self._next_s = max(self._next_s, now_s + self._max_lease_s())
 
     def is_due(self, now_s: float) -> bool:
         """Whether no lease is out and it is time for the next."""
@@ -148,14 +148,14 @@ class RoundRobin:
         if not self.is_due(now_s):
             return None
         ready = (pair for pair in wanted if pair[0] in addresses and pair[1] in addresses)
-        pair = self._longest_waiting(islice(ready, MOST_LOOKED_AT))
+        pair = self._longest_waiting(islice(ready, MAX_PAIRS_SCANNED))
         if pair is None:
             return None
         client, server = pair
         self._count += 1
         lease_id = f"{nonce}-{self._count}"
         limits = self._limits
-        self._running = RunningLease(client, server, lease_id, now_s + self._longest_s())
+        self._running = RunningLease(client, server, lease_id, now_s + self._max_lease_s())
         self._remember(pair, now_s)
         self._next_s = now_s + limits.interval_s
         serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
@@ -181,10 +181,10 @@ class RoundRobin:
         """A board that comes and goes keeps its place, else it would always be first."""
         self._last_s.pop(pair, None)
         self._last_s[pair] = now_s
-        if len(self._last_s) > MOST_LOOKED_AT:
+        if len(self._last_s) > MAX_PAIRS_SCANNED:
             del self._last_s[next(iter(self._last_s))]
 
-    def _longest_s(self) -> float:
+    def _max_lease_s(self) -> float:
         # Both ends count from the receipt; a second covers both their clocks.
         return DELIVERY_S + (self._limits.ttl_ms + self._limits.duration_ms) / 1000 + 1
 

@@ -33,8 +33,8 @@ from leadline_controller.telemetry.state import Agent, TelemetryState
 Publish = Callable[[str, topics.Kind, bytes], None]
 log = logging.getLogger(__name__)
 
-_COMPLAIN_EVERY_S = 600.0
-_PINGED_AT_ONCE = 100
+_WARN_EVERY_S = 600.0
+_PING_LEASES_PER_TICK = 100
 _ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT}
 
 
@@ -120,7 +120,7 @@ class ProbeScheduler:
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # leases of an earlier controller are not ours
         self._pinged_s: dict[str, float] = {}
-        self._complained_s: dict[str, float] = {}
+        self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
 
@@ -139,7 +139,7 @@ class ProbeScheduler:
     def on_bandwidth(self, node: str, lease_id: str) -> None:
         """A test ended; only its client's word ends the lease, and uses it up."""
         with self._lock:
-            if self._bandwidth_grants.close(node, lease_id):
+            if self._bandwidth_grants.use_up(node, lease_id):
                 self._round_robin.finish(lease_id)
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
@@ -147,7 +147,7 @@ class ProbeScheduler:
         with self._lock:
             return self._ping_grants.refusal(node, measured_s, self._now_s)
 
-    def pinged_by(self, node: str) -> frozenset[str]:
+    def ping_peers(self, node: str) -> frozenset[str]:
         """To which peers the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
@@ -159,52 +159,52 @@ class ProbeScheduler:
         bandwidth test may be out ends before the first of ours."""
         with self._lock:
             self._pinged_s.clear()
-            self._round_robin.rest(now_s)
+            self._round_robin.pause(now_s)
 
     def stand_by(self, now_s: float) -> None:
         """Another leads: what this one handed out before comes to its end."""
         with self._lock:
             self._now_s = now_s
-            self._ping_grants.forget(now_s)
+            self._ping_grants.drop_expired(now_s)
 
     def tick(self, now_s: float) -> None:
         """Send what is due."""
-        present = self._present(now_s)
+        agents = self._probeable_agents(now_s)
         with self._lock:
             self._now_s = now_s
-            self._ping(now_s, {name: agent.address for name, agent in present.items()})
-            self._test(now_s, present)
+            self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
+            self._start_bandwidth_test(now_s, agents)
 
-    def _present(self, now_s: float) -> dict[str, Agent]:
+    def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
         """The boards that can be probed now, sorted by name."""
         nodes = self._nodes()
         if nodes is None:
             return {}
         agents = self._telemetry.agents()
-        present = {}
+        probeable = {}
         for name in sorted(agents.keys() & nodes.keys()):
             agent = agents[name]
             if not (agent.online and agent.address):
                 continue
             reason = self._addressing.refusal(agent.address, nodes[name])
             if reason is None:
-                present[name] = agent
+                probeable[name] = agent
             else:
-                self._complain(name, reason, now_s)
-        self._complained_s = {n: at_s for n, at_s in self._complained_s.items() if n in nodes}
-        return present
+                self._warn(name, reason, now_s)
+        self._warned_s = {n: at_s for n, at_s in self._warned_s.items() if n in nodes}
+        return probeable
 
-    def _complain(self, node: str, reason: str, now_s: float) -> None:
+    def _warn(self, node: str, reason: str, now_s: float) -> None:
         """Say now and then why a board is not probed."""
-        if now_s - self._complained_s.get(node, float("-inf")) < _COMPLAIN_EVERY_S:
+        if now_s - self._warned_s.get(node, float("-inf")) < _WARN_EVERY_S:
             return
-        self._complained_s[node] = now_s
+        self._warned_s[node] = now_s
         log.warning(
             "node %s is not probed: %s; set probe.address on the board, or probe.networks here",
             *(node, reason),
         )
 
-    def _ping(self, now_s: float, addresses: dict[str, str]) -> None:
+    def _renew_ping_leases(self, now_s: float, addresses: dict[str, str]) -> None:
         renew_s = self._limits.ping_ttl_s / 3
         due = [
             (last_s, node)
@@ -215,19 +215,19 @@ class ProbeScheduler:
             ring = PingRing(addresses, self._anchors, self._limits)
             # All at once would hold the event loop up. By two ticks a second a thirtieth is
             # enough to renew the leases of the shortest default time in time.
-            at_once = max(_PINGED_AT_ONCE, len(addresses) // 30)
+            at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
             for _, node in sorted(due)[:at_once]:
                 work = ring.work(node)
                 self._sender.send_ping_lease(node, work)
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
-        self._ping_grants.forget(now_s)
+        self._ping_grants.drop_expired(now_s)
 
-    def _test(self, now_s: float, present: dict[str, Agent]) -> None:
+    def _start_bandwidth_test(self, now_s: float, agents: dict[str, Agent]) -> None:
         if not self._round_robin.is_due(now_s):
             return
-        addresses = {n: a.address for n, a in present.items() if "iperf3" in a.probes}
+        addresses = {n: a.address for n, a in agents.items() if "iperf3" in a.probes}
         wanted = pairs(list(addresses), self._anchors, self._round_robin.latest)
         ends = self._round_robin.next(now_s, wanted, addresses, self._nonce)
         running = self._round_robin.running

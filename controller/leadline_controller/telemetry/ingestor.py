@@ -47,7 +47,7 @@ class BandwidthResult:
     transferred_bytes: int
 
 
-class Leases(Protocol):
+class ProbeLeases(Protocol):
     """What the folder asks of whoever hands out leases; on the thread that folds."""
 
     def on_birth(self, node: str) -> None:
@@ -66,7 +66,7 @@ class Leases(Protocol):
         """Why a round of pings does not count, as a kind; None if it does."""
         ...
 
-    def pinged_by(self, node: str) -> Container[str]:
+    def ping_peers(self, node: str) -> Container[str]:
         """To which peers the node may report round trips."""
         ...
 
@@ -74,14 +74,14 @@ class Leases(Protocol):
 class TelemetryIngestor:
     """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
 
-    def __init__(self, cluster: str, state: TelemetryState, leases: Leases) -> None:
+    def __init__(self, cluster: str, state: TelemetryState, leases: ProbeLeases) -> None:
         self._cluster = cluster
         self._state = state
         self._leases = leases
         # Who may publish may invent topics.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
-        self._undone: Counter[str] = Counter()
-        self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+        self._failed_tests: Counter[str] = Counter()
+        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
             topics.Kind.RTT: self._rtt,
@@ -99,7 +99,7 @@ class TelemetryIngestor:
             parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
                 return  # how MQTT clears a retained message
-            self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+            self._handlers[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
@@ -109,12 +109,12 @@ class TelemetryIngestor:
 
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
-        if topic.kind not in self._folds or topic.cluster != self._cluster:
+        if topic.kind not in self._handlers or topic.cluster != self._cluster:
             raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
-        self._state.refuse(kind)
+        self._state.count_refusal(kind)
         count = self._state.refused[kind]
         if _is_worth_a_line(count):
             log.warning(
@@ -124,10 +124,10 @@ class TelemetryIngestor:
     def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
         agent = Agent(
             node=topic.node,
-            version=_shown(message.agent_version),
-            hardware_model=_shown(message.hardware_model),
-            address=_shown(message.address),
-            probes=tuple(_shown(probe) for probe in message.probes[:16]),
+            version=_printable(message.agent_version),
+            hardware_model=_printable(message.hardware_model),
+            address=_printable(message.address),
+            probes=tuple(_printable(probe) for probe in message.probes[:16]),
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
@@ -156,7 +156,7 @@ class TelemetryIngestor:
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        leased = self._leases.pinged_by(node)
+        leased = self._leases.ping_peers(node)
         readings = [
             RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
             for peer in message.peers
@@ -187,26 +187,26 @@ class TelemetryIngestor:
         at_s = _measured_s(message.timing, sent_s)
         if self._state.bandwidth(topic.node, stamp, reading, at_s):
             if not done:
-                self._tell_undone(topic.node, message)
+                self._log_failed_test(topic.node, message)
             self._leases.on_bandwidth(topic.node, message.lease_id)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
         """Refuse what no lease covers; its number counts, so that it is not taken for lost."""
-        if self._state.number(topic.node, stamp):
-            self._refuse(kind, str(topic), _UNLEASED[kind])
+        if self._state.count_refused_sequence(topic.node, stamp):
+            self._refuse(kind, str(topic), _REFUSALS[kind])
 
-    def _tell_undone(self, node: str, message: pb.BandwidthReport) -> None:
+    def _log_failed_test(self, node: str, message: pb.BandwidthReport) -> None:
         outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
-        self._undone[outcome] += 1
-        if _is_worth_a_line(self._undone[outcome]):
+        self._failed_tests[outcome] += 1
+        if _is_worth_a_line(self._failed_tests[outcome]):
             log.info(
                 "bandwidth test %.40r of %s with %.80r: %s (%d so far): %.120r",
-                *(message.lease_id, node, message.peer, outcome, self._undone[outcome]),
+                *(message.lease_id, node, message.peer, outcome, self._failed_tests[outcome]),
                 message.detail,
             )
 
 
-_UNLEASED = {
+_REFUSALS = {
     NOT_LEASED: "no lease of this controller allows it; another one leads, or led before",
     OVER_LEASE: "it is more than its lease allows",
     TOO_OFTEN: "it comes more often than its lease allows",
@@ -222,7 +222,7 @@ def _is_worth_a_line(count: int) -> bool:
     return set(str(count)[1:]) <= {"0"}
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Short, and nothing that a terminal would obey."""
     return "".join(each for each in text[:_SHORT] if each.isprintable())
 

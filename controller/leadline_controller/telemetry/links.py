@@ -94,7 +94,7 @@ class LinkState:
         self._lower_bounds: set[int] = set()
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
-        self._made: tuple[object, LinkTable] | None = None
+        self._cached: tuple[object, LinkTable] | None = None
 
     def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
         """A round trip by ICMP."""
@@ -124,7 +124,7 @@ class LinkState:
     def fresh(self, now_s: float) -> list[LinkReading]:
         """Every pair of which something is known now; what is too old is None."""
         count = len(self._rows)
-        joined = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._joined(now_s)}
+        bounds = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._broker_bounds(now_s)}
         readings = []
         for pair, row, rtt, bandwidth in zip(
             self._rows,
@@ -133,7 +133,7 @@ class LinkState:
             self._bandwidth.known(count, now_s),
             strict=True,
         ):
-            leg = joined.pop(pair, None)
+            leg = bounds.pop(pair, None)
             if not (rtt or leg or bandwidth):
                 continue
             rtt_ms, rtt_at_s = rtt or leg or _NOTHING
@@ -141,7 +141,7 @@ class LinkState:
             method = "icmp" if rtt else "mqtt" if leg else ""
             at_least = bandwidth is not None and row in self._lower_bounds
             readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
-        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in joined.items()]
+        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in bounds.items()]
 
     def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
         """(Mbit/s, when measured) of the node's best link: what its own interface can do at
@@ -158,28 +158,28 @@ class LinkState:
         """The round trips over `nodes`; made again when one changed, or each second, since
         a value may have grown too old."""
         key = (nodes, self._version, int(now_s))
-        if self._made is None or self._made[0] != key:
-            self._made = (key, self._table(nodes, now_s))
-        return self._made[1]
+        if self._cached is None or self._cached[0] != key:
+            self._cached = (key, self._table(nodes, now_s))
+        return self._cached[1]
 
     def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
         rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
-        joined = [
+        bounds = [
             (nodes.index[a], nodes.index[b], *leg)
-            for a, b, *leg in self._joined(now_s)
+            for a, b, *leg in self._broker_bounds(now_s)
             if a in nodes.index and b in nodes.index
         ]
-        if joined:
-            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in joined]))
-            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in joined]))
-            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in joined]))
+        if bounds:
+            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in bounds]))
+            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in bounds]))
+            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
         return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here])
 
-    def _joined(self, now_s: float) -> list[tuple[str, str, float, float]]:
+    def _broker_bounds(self, now_s: float) -> list[tuple[str, str, float, float]]:
         """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
 
         Each leg crosses one of the two boards' links and the broker, so together they bound
@@ -187,12 +187,12 @@ class LinkState:
         """
         column = self._rtt
         legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= column.ttl_s]
-        joined = []
+        bounds = []
         for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
             row = self._rows.get((a, b))
             if row is None or now_s - column.at_s[row] > column.ttl_s:
-                joined.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
-        return joined
+                bounds.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
+        return bounds
 
     def drop_old(self, now_s: float) -> None:
         """Give back the room of pairs of which nothing is known any more, once it is half of all:

@@ -25,21 +25,21 @@ _PUBLISH = 0x30
 _QOS = 0x06
 _RETAIN = 0x01
 # Property id -> bytes of its value; the others among those of a publication have a length.
-_FIXED = {0x01: 1, 0x02: 4, 0x23: 2}
-_TEXT = frozenset((0x03, 0x08, 0x09))
+_FIXED_BYTES = {0x01: 1, 0x02: 4, 0x23: 2}
+_TEXT_IDS = frozenset((0x03, 0x08, 0x09))
 _EXPIRY, _USER = 0x02, 0x26
 
 
 @dataclass(frozen=True, slots=True)
-class ReceivedPublish:
+class PublishProperties:
     """What a publication's properties say: the schema, and how many seconds of its expiry
     interval the broker left."""
 
     schema: str | None = None
-    left_s: int | None = None
+    expiry_left_s: int | None = None
 
 
-Receive = Callable[[str, bytes, ReceivedPublish, bool], None]
+Receive = Callable[[str, bytes, PublishProperties, bool], None]
 
 
 class ReadingClient(Client):
@@ -52,7 +52,7 @@ class ReadingClient(Client):
         self._receive = receive
         self._max_packet_bytes = max_packet_bytes
         self._rest = b""
-        self.on_message = self._slow_way
+        self.on_message = self._on_paho_message
 
     def is_running(self) -> bool:
         """Whether the network thread is there."""
@@ -80,45 +80,45 @@ class ReadingClient(Client):
         with self._msgtime_mutex:
             self._last_bytes_received = monotonic()
         try:
-            return self._take(self._rest + data)
+            return self._read_packets(self._rest + data)
         except (MalformedPacket, IndexError):
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
 
-    def _take(self, data: bytes) -> MQTTErrorCode:
+    def _read_packets(self, data: bytes) -> MQTTErrorCode:
         end = 0
-        while (frame := _frame(data, end)) is not None:
+        while (frame := _packet_bounds(data, end)) is not None:
             start, stop = frame
             if stop - start > self._max_packet_bytes:
                 raise MalformedPacket("a packet over the size that the broker was told")
             if stop > len(data):
                 break
-            code = self._packet(data[end], data[start:stop])
+            code = self._handle_packet(data[end], data[start:stop])
             if code > MQTTErrorCode.MQTT_ERR_SUCCESS:
                 return code
             end = stop
         self._rest = data[end:]
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
-    def _packet(self, header: int, packet: bytes) -> MQTTErrorCode:
+    def _handle_packet(self, header: int, packet: bytes) -> MQTTErrorCode:
         if header & 0xF0 == _PUBLISH and not header & _QOS:
-            topic, carried, payload = _publication(packet)
-            self._receive(topic, payload, carried, bool(header & _RETAIN))
+            topic, properties, payload = _parse_publish(packet)
+            self._receive(topic, payload, properties, bool(header & _RETAIN))
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         read = self._in_packet
         read["command"], read["packet"] = header, bytearray(packet)
         read["remaining_length"] = len(packet)
         return self._packet_handle()
 
-    def _slow_way(self, _: Client, __: Any, message: MQTTMessage) -> None:
+    def _on_paho_message(self, _: Client, __: Any, message: MQTTMessage) -> None:
         pairs = getattr(message.properties, "UserProperty", ())
-        carried = ReceivedPublish(
+        properties = PublishProperties(
             next((value for name, value in pairs if name == topics.SCHEMA_PROPERTY), None),
             getattr(message.properties, "MessageExpiryInterval", None),
         )
-        self._receive(message.topic, bytes(message.payload), carried, message.retain)
+        self._receive(message.topic, bytes(message.payload), properties, message.retain)
 
 
-def _frame(data: bytes, at: int) -> tuple[int, int] | None:
+def _packet_bounds(data: bytes, at: int) -> tuple[int, int] | None:
     """Where the packet that begins at `at` has its contents; None: its length is not whole."""
     length = 0
     for i in range(4):
@@ -131,52 +131,52 @@ def _frame(data: bytes, at: int) -> tuple[int, int] | None:
     raise MalformedPacket("a length of more than four bytes")
 
 
-def _publication(packet: bytes) -> tuple[str, ReceivedPublish, bytes]:
+def _parse_publish(packet: bytes) -> tuple[str, PublishProperties, bytes]:
     """(topic, properties, payload) of one of QoS 0. Raises MalformedPacket, IndexError."""
-    topic, at = _text(packet, 0)
+    topic, at = _parse_text(packet, 0)
     if packet[at] < 0x80:
         start, stop = at + 1, at + 1 + packet[at]
     else:
-        start, stop = _frame(packet, at - 1) or (0, len(packet) + 1)
+        start, stop = _packet_bounds(packet, at - 1) or (0, len(packet) + 1)
     if stop > len(packet):
         raise MalformedPacket("properties beyond their packet")
     # Text that is none is refused by whoever looks at it; the connection is not to blame.
-    properties = packet[start:stop]
+    raw = packet[start:stop]
     # What is kept stays for long, so only what is short is: anybody may send what is not.
-    carried = (_kept if len(properties) <= _KEPT_BYTES else _carried)(properties)
-    return topic.decode(errors="replace"), carried, packet[stop:]
+    properties = (_cached_properties if len(raw) <= _KEPT_BYTES else _parse_properties)(raw)
+    return topic.decode(errors="replace"), properties, packet[stop:]
 
 
 @lru_cache(4096)  # a fleet says the same again and again
-def _kept(properties: bytes) -> ReceivedPublish:
-    return _carried(properties)
+def _cached_properties(properties: bytes) -> PublishProperties:
+    return _parse_properties(properties)
 
 
-def _carried(properties: bytes) -> ReceivedPublish:
-    schema = left_s = None
+def _parse_properties(properties: bytes) -> PublishProperties:
+    schema = expiry_left_s = None
     at = 0
     while at < len(properties):
         kind = properties[at]
         at += 1
         if kind == _USER:
-            name, at = _text(properties, at)
-            value, at = _text(properties, at)
+            name, at = _parse_text(properties, at)
+            value, at = _parse_text(properties, at)
             if schema is None and name == topics.SCHEMA_PROPERTY.encode():
                 schema = value.decode(errors="replace")
-        elif kind in _TEXT:
-            _, at = _text(properties, at)
-        elif kind in _FIXED:
+        elif kind in _TEXT_IDS:
+            _, at = _parse_text(properties, at)
+        elif kind in _FIXED_BYTES:
             if kind == _EXPIRY:
-                left_s = int.from_bytes(properties[at : at + 4], "big")
-            at += _FIXED[kind]
+                expiry_left_s = int.from_bytes(properties[at : at + 4], "big")
+            at += _FIXED_BYTES[kind]
         else:
             raise MalformedPacket(f"property {kind} in a publication that was not asked for")
     if at > len(properties):
         raise MalformedPacket("a property beyond its packet")
-    return ReceivedPublish(schema, left_s)
+    return PublishProperties(schema, expiry_left_s)
 
 
-def _text(data: bytes, at: int) -> tuple[bytes, int]:
+def _parse_text(data: bytes, at: int) -> tuple[bytes, int]:
     """The bytes of a text or of binary data at `at`, and where it ends."""
     end = at + 2 + (data[at] << 8 | data[at + 1])
     if end > len(data):

@@ -28,7 +28,7 @@ class Stamp:
     dated: bool = True
 
 
-class MessageOrder(StrEnum):
+class SequenceStatus(StrEnum):
     """What a message is worth."""
 
     CURRENT = "current"
@@ -40,7 +40,7 @@ class MessageOrder(StrEnum):
 @dataclass(slots=True)
 class _Session:
     last: int
-    live: bool
+    is_live: bool
 
 
 @dataclass(slots=True)
@@ -51,36 +51,36 @@ class SequenceTracker:
     _current: tuple[bytes, int] | None = None
     _newest_boot_ms: int = 0
     _sessions: dict[tuple[bytes, int], _Session] = field(default_factory=dict)
-    _boots_left: dict[bytes, None] = field(default_factory=dict)
+    _past_boots: dict[bytes, None] = field(default_factory=dict)
 
-    def accept(self, stamp: Stamp, *, birth: bool = False) -> MessageOrder:
+    def accept(self, stamp: Stamp, *, birth: bool = False) -> SequenceStatus:
         """Take note of a message and say what it is worth."""
         key = (stamp.boot_id, stamp.session)
         known = self._sessions.get(key)
-        if self._begins(key, stamp, birth):
-            self._begin(key, stamp)
-            return MessageOrder.CURRENT
+        if self._starts_session(key, stamp, birth):
+            self._start_session(key, stamp)
+            return SequenceStatus.CURRENT
         if known is None:
-            self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
+            self._remember(key, _Session(stamp.sequence, is_live=not stamp.retained))
         elif stamp.sequence == known.last:
-            return MessageOrder.DUPLICATE
+            return SequenceStatus.DUPLICATE
         elif stamp.sequence < known.last:
-            return MessageOrder.OUT_OF_ORDER
+            return SequenceStatus.OUT_OF_ORDER
         else:
             # A retained copy says nothing of what went by before this controller listened.
-            if known.live:
+            if known.is_live:
                 self._count_lost(stamp.sequence - known.last - 1)
-            known.last, known.live = stamp.sequence, not stamp.retained
+            known.last, known.is_live = stamp.sequence, not stamp.retained
         if key != self._current or not stamp.dated:
-            return MessageOrder.LATE
+            return SequenceStatus.LATE
         self._newest_boot_ms = max(self._newest_boot_ms, stamp.measured_boot_ms)
-        return MessageOrder.CURRENT
+        return SequenceStatus.CURRENT
 
     def is_current(self, boot_id: bytes, session: int) -> bool:
         """Whether this is the session that the agent is in now; true when none is known."""
         return self._current is None or self._current == (boot_id, session)
 
-    def _begins(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
+    def _starts_session(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
         """Whether the message is the first of a session that takes the current one's place."""
         if not stamp.dated or self._current is None:
             return stamp.dated
@@ -89,24 +89,24 @@ class SequenceTracker:
             # Only what is of the board's present boot is dated, and a boot does not come back.
             # The broker's copy may be older than what was heard from the board itself.
             newer = stamp.session > session or not stamp.retained
-            return newer and stamp.boot_id not in self._boots_left
+            return newer and stamp.boot_id not in self._past_boots
         if stamp.session > session:
             return True
         # The session counter was lost with its file; the clock since boot was not.
         starts_over = key != self._current or stamp.sequence <= self._sessions[key].last
         return birth and starts_over and stamp.measured_boot_ms > self._newest_boot_ms
 
-    def _begin(self, key: tuple[bytes, int], stamp: Stamp) -> None:
+    def _start_session(self, key: tuple[bytes, int], stamp: Stamp) -> None:
         if self._current is not None:
             if not stamp.retained:
                 self._count_lost(stamp.sequence - 1)
             if self._current[0] != stamp.boot_id:
-                self._boots_left[self._current[0]] = None
-                _drop_oldest(self._boots_left, _BOOTS_KEPT)
+                self._past_boots[self._current[0]] = None
+                _drop_oldest(self._past_boots, _BOOTS_KEPT)
         self._current = key
         self._newest_boot_ms = stamp.measured_boot_ms
         self._sessions.pop(key, None)
-        self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
+        self._remember(key, _Session(stamp.sequence, is_live=not stamp.retained))
 
     def _remember(self, key: tuple[bytes, int], session: _Session) -> None:
         if self._current in self._sessions:  # what the buffer brings up must not push it out

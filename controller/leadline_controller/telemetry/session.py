@@ -22,7 +22,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
+from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +90,10 @@ class BrokerSession:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._folder = ingestor
+        self._ingestor = ingestor
         self._now_s = now_s
         self._stopping = False
-        self._told_down = False
+        self._is_down_logged = False
         self._client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
         self._client.max_queued_messages_set(_QUEUED)
         self._client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
@@ -152,9 +152,9 @@ class BrokerSession:
             self._client.subscribe([(topic, SubscribeOptions(qos=_QOS)) for topic in kept])
             self._client.unsubscribe(kept)  # their messages come by the other subscriptions
 
-    def _tell_down(self, reason: str) -> None:
-        if not self._told_down:
-            self._told_down = True
+    def _log_down(self, reason: str) -> None:
+        if not self._is_down_logged:
+            self._is_down_logged = True
             log.warning(
                 "no broker at %s:%d (%s); measurements stay unknown, trying on",
                 self._settings.host,
@@ -166,9 +166,9 @@ class BrokerSession:
         self, client: Client, _: Any, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         if reason.is_failure:
-            self._tell_down(str(reason))
+            self._log_down(str(reason))
             return
-        self._told_down = False
+        self._is_down_logged = False
         log.info("connected to the broker at %s:%d", self._settings.host, self._settings.port)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
@@ -176,14 +176,14 @@ class BrokerSession:
         )
 
     def _connect_failed(self, _: Client, __: Any) -> None:
-        self._tell_down(self._client.failure)
+        self._log_down(self._client.failure)
 
     def _disconnected(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         if not self._stopping:
             told = flags.is_disconnect_packet_from_server
-            self._tell_down(str(reason) if told else "the connection was lost")
+            self._log_down(str(reason) if told else "the connection was lost")
 
     def _subscribed(
         self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None
@@ -197,17 +197,23 @@ class BrokerSession:
             )
 
     def _message(
-        self, topic: str, payload: bytes, carried: ReceivedPublish, retained: bool
+        self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
-        held_s = _held_s(topic, carried, retained=retained)
-        self._folder.fold(topic, payload, carried.schema, self._now_s() - held_s, retained=retained)
+        held_s = _held_s(topic, properties, retained=retained)
+        self._ingestor.fold(
+            topic, payload, properties.schema, self._now_s() - held_s, retained=retained
+        )
 
 
-def _held_s(topic: str, carried: ReceivedPublish, *, retained: bool) -> float:
+def _held_s(topic: str, properties: PublishProperties, *, retained: bool) -> float:
     """For how many seconds the broker held the message; infinite where nobody knows."""
-    if carried.left_s is None:
+    if properties.expiry_left_s is None:
         return math.inf if retained else 0.0
-    return max(0, _EXPIRY_S.get(topic.rpartition("/")[2], carried.left_s) - carried.left_s)
+    return max(
+        0,
+        _EXPIRY_S.get(topic.rpartition("/")[2], properties.expiry_left_s)
+        - properties.expiry_left_s,
+    )
 
 
 _EXPIRY_S = {

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.links import LinkReading, LinkState
-from leadline_controller.telemetry.sequence import MessageOrder, SequenceTracker, Stamp
+from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
 # While nobody knows the nodes of the cluster.
 _MAX_NODES = 20_000
 # Agents that are on no node of the cluster; where the broker has no ACL, names can be invented.
-_MAX_STRANGERS = 256
-_SILENT_S = 600.0
-_SWEEP_EVERY_S = 10.0
+_MAX_NON_MEMBERS = 256
+_MAX_SILENCE_S = 600.0
+_CLEAN_EVERY_S = 10.0
 _MAX_PEERS = 256
 BROKER = "@broker"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
@@ -74,8 +74,8 @@ class _Record:
     agent: Agent
     board: BoardReading | None = None
     board_at_s: float = -np.inf
-    born: tuple[bytes, int] | None = None
-    heard_s: float = -np.inf
+    birth_session: tuple[bytes, int] | None = None
+    last_seen_s: float = -np.inf
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
@@ -101,15 +101,15 @@ class TelemetryState:
         self._values = np.full((64, len(names)), np.nan)
         self._at_s = np.full((64, len(names)), -np.inf)
         self._changes = 0
-        self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
+        self._cached: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
         self._ttl_s = np.full(len(names), ttl.report_s)
         self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
         self._population = 0  # grows whenever a name gets or loses its place
         self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
-        self._strangers = 0  # names with a place that are not among the members
-        self._now_s = self._swept_s = -np.inf
+        self._non_members = 0  # names with a place that are not among the members
+        self._now_s = self._cleaned_s = -np.inf
 
     # Who has a place: the event loop.
 
@@ -120,37 +120,41 @@ class TelemetryState:
         with self._lock:
             if self._now_s == -np.inf:
                 for record in self._records.values():
-                    record.heard_s = now_s
+                    record.last_seen_s = now_s
             self._now_s = now_s
-            came: list[str] = []
+            unintroduced: list[str] = []
             if members is not None and members != self._members:
                 new = members - (self._members or frozenset())
-                came = [n for n in new if n not in self._records or not self._records[n].born]
+                unintroduced = [
+                    n for n in new if n not in self._records or not self._records[n].birth_session
+                ]
                 self._members = frozenset(members)
-                self._sweep(now_s)
-            elif now_s - self._swept_s >= _SWEEP_EVERY_S:
-                self._sweep(now_s)
-            return sorted(came)
+                self._remove_non_members(now_s)
+            elif now_s - self._cleaned_s >= _CLEAN_EVERY_S:
+                self._remove_non_members(now_s)
+            return sorted(unintroduced)
 
-    def _sweep(self, now_s: float) -> None:
+    def _remove_non_members(self, now_s: float) -> None:
         """Take their places from strangers that are silent, or too many."""
-        self._swept_s = now_s
+        self._cleaned_s = now_s
         members = self._members or frozenset()
-        strangers = sorted(
-            (record.heard_s, name) for name, record in self._records.items() if name not in members
+        non_members = sorted(
+            (record.last_seen_s, name)
+            for name, record in self._records.items()
+            if name not in members
         )
-        most = _MAX_NODES if self._members is None else _MAX_STRANGERS
-        too_many = len(strangers) - most
+        most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
+        too_many = len(non_members) - most
         gone = [
             name
-            for at, (heard_s, name) in enumerate(strangers)
-            if at < too_many or now_s - heard_s > _SILENT_S
+            for at, (last_seen_s, name) in enumerate(non_members)
+            if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
         ]
         for name in gone:
             slot = self._records.pop(name).slot
             self._values[slot], self._at_s[slot] = np.nan, -np.inf
             self._free_slots.append(slot)
-        self._strangers = len(strangers) - len(gone)
+        self._non_members = len(non_members) - len(gone)
         if gone:
             self._population += 1
             self._changes += 1
@@ -158,7 +162,7 @@ class TelemetryState:
 
     # Writing: the ingest thread.
 
-    def refuse(self, kind: str) -> None:
+    def count_refusal(self, kind: str) -> None:
         """Count a message that was not believed."""
         with self._lock:
             self.refused[kind] += 1
@@ -167,10 +171,10 @@ class TelemetryState:
         """An agent introduced itself. False when that is old news."""
         with self._lock:
             accepted = self._accept(agent.node, stamp, birth=True)
-            record = accepted or self._without_birth(agent.node, stamp)
+            record = accepted or self._awaiting_birth(agent.node, stamp)
             if record is None:
                 return False
-            record.born = (stamp.boot_id, stamp.session)
+            record.birth_session = (stamp.boot_id, stamp.session)
             # The broker's copy does not say that the agent lives; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
@@ -195,7 +199,7 @@ class TelemetryState:
             record.board, record.board_at_s = reading, at_s
             return True
 
-    def number(self, node: str, stamp: Stamp) -> bool:
+    def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
         """Take note of the number of a message that is refused, so that it is not taken for
         lost. False when it is not current either."""
         with self._lock:
@@ -281,9 +285,9 @@ class TelemetryState:
         was reported, or each second, since a value may have grown too old."""
         with self._lock:
             key = (table, self._changes, int(now_s))
-            if self._made is None or self._made[0] != key:
-                self._made = (key, self._metrics(table, now_s))
-            return self._made[1]
+            if self._cached is None or self._cached[0] != key:
+                self._cached = (key, self._metrics(table, now_s))
+            return self._cached[1]
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips of a view over `table`."""
@@ -303,18 +307,18 @@ class TelemetryState:
         if record is None:
             self.refused["too_many_nodes"] += 1
             return None
-        standing = record.sequence.accept(stamp, birth=birth)
-        if standing is MessageOrder.CURRENT:
+        status = record.sequence.accept(stamp, birth=birth)
+        if status is SequenceStatus.CURRENT:
             self.accepted += 1
             return record
         if not stamp.retained:  # the broker's copy of what was heard already is no fault
-            self.refused[standing.value] += 1
+            self.refused[status.value] += 1
         return None
 
-    def _without_birth(self, node: str, stamp: Stamp) -> _Record | None:
+    def _awaiting_birth(self, node: str, stamp: Stamp) -> _Record | None:
         """The record of a node whose retained birth comes after messages that it went before."""
         record, session = self._records.get(node), (stamp.boot_id, stamp.session)
-        if record is None or record.born == session or not stamp.retained:
+        if record is None or record.birth_session == session or not stamp.retained:
             return None
         return record if record.sequence.is_current(*session) else None
 
@@ -324,13 +328,13 @@ class TelemetryState:
         if record is None:
             is_member = self._members is not None and node in self._members
             if not is_member:
-                most = _MAX_NODES if self._members is None else _MAX_STRANGERS
-                if self._strangers >= most:
+                most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
+                if self._non_members >= most:
                     return None
-                self._strangers += 1
+                self._non_members += 1
             record = self._records[node] = _Record(self._take_slot(), Agent(node))
             self._population += 1
-        record.heard_s = self._now_s
+        record.last_seen_s = self._now_s
         return record
 
     def _take_slot(self) -> int:

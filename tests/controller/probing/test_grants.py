@@ -25,10 +25,10 @@ def granted() -> BandwidthGrants:
 def test_a_result_counts_under_its_lease_once() -> None:
     grants = granted()
     assert grants.refusal(GOOD, 5.0) is None
-    assert not grants.close("b", "x-1")  # only its client's word ends it
-    assert grants.close("a", "x-1")
+    assert not grants.use_up("b", "x-1")  # only its client's word ends it
+    assert grants.use_up("a", "x-1")
     assert grants.refusal(GOOD, 5.0) == NOT_LEASED
-    assert not grants.close("a", "x-1")
+    assert not grants.use_up("a", "x-1")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_peers_of_the_lease_before_count_for_one_more_round() -> None:
 
 def test_leases_that_are_over_are_forgotten() -> None:
     grants = pinging()
-    grants.forget(200.0)
+    grants.drop_expired(200.0)
     assert grants.peers("a", 200.0) != frozenset()
-    grants.forget(1000.0)
+    grants.drop_expired(1000.0)
     assert grants._grants == {}

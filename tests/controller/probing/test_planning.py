@@ -154,7 +154,7 @@ def test_after_a_rest_no_lease_of_another_can_still_be_out() -> None:
     theirs, ours = RoundRobin(LIMITS), RoundRobin(LIMITS)
     assert theirs.next(0.0, ALL, ADDRESSES, "theirs") is not None
     assert theirs.running is not None
-    ours.rest(0.0)
+    ours.pause(0.0)
     assert ours.next(theirs.running.ends_s - 0.1, ALL, ADDRESSES, "ours") is None
     assert ours.next(theirs.running.ends_s, ALL, ADDRESSES, "ours") is not None
 
@@ -188,7 +188,7 @@ def test_a_lease_costs_no_look_at_all_pairs() -> None:
 def test_of_more_pairs_than_are_looked_at_each_has_its_turn_in_a_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 20)
+    monkeypatch.setattr(planning, "MAX_PAIRS_SCANNED", 20)
     names = [f"n{i:02}" for i in range(12)]  # 66 pairs
     addresses = dict.fromkeys(names, "10.0.0.1")
     leases = RoundRobin(LIMITS)
@@ -206,7 +206,7 @@ def test_of_more_pairs_than_are_looked_at_each_has_its_turn_in_a_round(
 def test_with_more_anchors_than_are_looked_at_each_has_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 15)
+    monkeypatch.setattr(planning, "MAX_PAIRS_SCANNED", 15)
     names, anchors = [f"n{i:02}" for i in range(9)], ["n00", "n03", "n06"]
     addresses = dict.fromkeys(names, "10.0.0.1")
     leases = RoundRobin(LIMITS)

@@ -217,14 +217,14 @@ class Answers:
     def __init__(self) -> None:
         self.scene = Scene("n1", "n2")
         self.state = self.scene.fleet.state
-        self.folder = TelemetryIngestor(CLUSTER, self.state, self.scene.probe_scheduler)
+        self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.scene.probe_scheduler)
         self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
         self.scene.probe_scheduler.tick(100.0)
         self.lease = next(work for _, work in self.scene.sent.tests if work.role == "client")
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
         topic = self.boards[node].topic(kind_of(message))
-        self.folder.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
+        self.ingestor.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
 
     def known(self) -> list[tuple[float | None, float | None]]:
         return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
@@ -261,9 +261,9 @@ def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() 
 def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
     answers = Answers()
     answers.scene.probe_scheduler.stand_by(150.0)
-    assert answers.scene.probe_scheduler.pinged_by("n1") == {"n2"}
+    assert answers.scene.probe_scheduler.ping_peers("n1") == {"n2"}
     answers.scene.probe_scheduler.stand_by(1000.0)
-    assert answers.scene.probe_scheduler.pinged_by("n1") == set()
+    assert answers.scene.probe_scheduler.ping_peers("n1") == set()
     n1 = answers.boards["n1"]
     answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
     assert answers.known() == []
@@ -278,7 +278,7 @@ def test_round_trips_count_for_leased_peers_only() -> None:
     assert answers.state.refused == {"not_leased": 1}
     stranger = Board("n3", session=2)
     topic = stranger.topic(topics.Kind.RTT)
-    answers.folder.fold(
+    answers.ingestor.fold(
         topic, encode(stranger.rtt(("n1", 0.1))), topics.SCHEMA, 101.0, retained=False
     )
     assert answers.state.refused == {"not_leased": 2}

@@ -13,7 +13,7 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.builders import node
-from tests.controller.probing.any_lease import AnyLease
+from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, Board, payload
 
 NOW_S = 1000.0
@@ -25,7 +25,7 @@ class Ingest:
 
     def __init__(self) -> None:
         self.state = TelemetryState(TimesToLive())
-        self.leases = AnyLease()
+        self.leases = PermissiveLeases()
         self.births, self.tests = self.leases.births, self.leases.tests
         self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.leases)
 
@@ -349,7 +349,7 @@ def test_bad_bytes_are_counted_and_change_nothing(
 def test_a_bug_of_our_own_is_counted_and_told(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Careless(AnyLease):
+    class Careless(PermissiveLeases):
         def on_birth(self, node: str) -> None:
             raise RuntimeError("a bug\nof two lines")
 

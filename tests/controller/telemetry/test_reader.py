@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leadline_controller.telemetry import reader
-from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
+from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
 
@@ -49,20 +49,20 @@ EVERYTHING = (
 
 
 def test_what_is_kept_of_properties_is_short() -> None:
-    before = reader._kept.cache_info().currsize
+    before = reader._cached_properties.cache_info().currsize
     for number in range(20):
         long = user(b"schema", f"{number}".encode() * 20_000)
-        _, carried, _ = reader._publication(publication(properties=long)[4:])
-        assert carried.schema is not None
-        assert len(carried.schema) >= 20_000
-    assert reader._kept.cache_info().currsize == before
+        _, properties, _ = reader._parse_publish(publication(properties=long)[4:])
+        assert properties.schema is not None
+        assert len(properties.schema) >= 20_000
+    assert reader._cached_properties.cache_info().currsize == before
 
 
 class Reading(ReadingClient):
     """Reads from a list of what comes from the socket, instead of a socket."""
 
     def __init__(self, chunks: list[bytes | type[OSError]]) -> None:
-        self.got: list[tuple[str, bytes, ReceivedPublish, bool]] = []
+        self.got: list[tuple[str, bytes, PublishProperties, bool]] = []
         self.chunks = chunks
         super().__init__("test", lambda *message: self.got.append(message), MAX_BYTES)
 
@@ -84,38 +84,38 @@ def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        (publication(b"a/b", b"payload"), ("a/b", b"payload", ReceivedPublish(), False)),
-        (publication(header=RETAINED), ("t", b"p", ReceivedPublish(), True)),
-        (publication(payload=b""), ("t", b"", ReceivedPublish(), False)),
+        (publication(b"a/b", b"payload"), ("a/b", b"payload", PublishProperties(), False)),
+        (publication(header=RETAINED), ("t", b"p", PublishProperties(), True)),
+        (publication(payload=b""), ("t", b"", PublishProperties(), False)),
         (
             publication(properties=EVERYTHING),
-            ("t", b"p", ReceivedPublish("leadline.v1", 3595), False),
+            ("t", b"p", PublishProperties("leadline.v1", 3595), False),
         ),
-        (publication(properties=SCHEMA), ("t", b"p", ReceivedPublish("leadline.v1"), False)),
-        (publication(properties=EXPIRY), ("t", b"p", ReceivedPublish(None, 3595), False)),
+        (publication(properties=SCHEMA), ("t", b"p", PublishProperties("leadline.v1"), False)),
+        (publication(properties=EXPIRY), ("t", b"p", PublishProperties(None, 3595), False)),
         (
             publication(properties=user(b"x", b"y" * 300) + SCHEMA),
-            ("t", b"p", ReceivedPublish("leadline.v1"), False),
+            ("t", b"p", PublishProperties("leadline.v1"), False),
         ),
         (
             publication(properties=user(b"schema", b"first") + SCHEMA),
-            ("t", b"p", ReceivedPublish("first"), False),
+            ("t", b"p", PublishProperties("first"), False),
         ),
-        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, ReceivedPublish(), False)),
+        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, PublishProperties(), False)),
         # What a sender can write and the broker lets pass must not cost the connection.
-        (publication(b"\xff"), ("\ufffd", b"p", ReceivedPublish(), False)),
+        (publication(b"\xff"), ("\ufffd", b"p", PublishProperties(), False)),
         (
             publication(properties=user(b"schema", b"\xff")),
-            ("t", b"p", ReceivedPublish("\ufffd"), False),
+            ("t", b"p", PublishProperties("\ufffd"), False),
         ),
         (
             publication(properties=user("\ufeff".encode(), b"") + SCHEMA),
-            ("t", b"p", ReceivedPublish("leadline.v1"), False),
+            ("t", b"p", PublishProperties("leadline.v1"), False),
         ),
     ],
 )
 def test_a_publication_is_taken_apart(
-    sent: bytes, expected: tuple[str, bytes, ReceivedPublish, bool]
+    sent: bytes, expected: tuple[str, bytes, PublishProperties, bool]
 ) -> None:
     client = Reading([sent])
     assert client.read_all() == [SUCCESS]

@@ -1,10 +1,10 @@
 from typing import Any
 
 import pytest
-from leadline_controller.telemetry.sequence import MessageOrder, SequenceTracker, Stamp
+from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
-CURRENT, LATE = MessageOrder.CURRENT, MessageOrder.LATE
-DUPLICATE, OUT_OF_ORDER = MessageOrder.DUPLICATE, MessageOrder.OUT_OF_ORDER
+CURRENT, LATE = SequenceStatus.CURRENT, SequenceStatus.LATE
+DUPLICATE, OUT_OF_ORDER = SequenceStatus.DUPLICATE, SequenceStatus.OUT_OF_ORDER
 A, B, C = (bytes([n] * 16) for n in range(3))
 
 
@@ -17,7 +17,7 @@ class Board:
         self.session = 5
         self.boot_ms = 1000
 
-    def send(self, sequence: int, *, birth: bool = False, **changed: Any) -> MessageOrder:
+    def send(self, sequence: int, *, birth: bool = False, **changed: Any) -> SequenceStatus:
         self.boot_ms += 1000
         fields = {
             "boot_id": self.boot_id,

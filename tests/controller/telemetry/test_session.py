@@ -21,7 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.controller.probing.any_lease import AnyLease
+from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import CLUSTER, Board
 from tests.controller.telemetry.wire_client import connected, properties_of
 from tests.support.certificates import Authority, Certificate
@@ -60,7 +60,7 @@ class Ears:
     def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
         self.now_s = 1000.0
         self.state = TelemetryState(TimesToLive())
-        leases = AnyLease()
+        leases = PermissiveLeases()
         self.births = leases.births
         ingestor = TelemetryIngestor(CLUSTER, self.state, leases)
         settings = BrokerSettings(host, port, CLUSTER, "controller", tls)

@@ -176,7 +176,7 @@ def test_there_is_an_end_to_the_nodes_that_can_be_invented(monkeypatch: pytest.M
 def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
+    monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
     fleet = Fleet()
     fleet.state.keep({"n1", "n2"}, 0.0)
     assert [fleet.birth(f"phantom-{i}") for i in range(10)] == [True] * 3 + [False] * 7
@@ -190,7 +190,7 @@ def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
 def test_strangers_that_came_before_the_nodes_were_known_make_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
+    monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
     phantoms = [f"phantom-{i}" for i in range(50)]
     fleet = Fleet(*phantoms, "n1")
     assert fleet.state.keep(None, 5.0) == []

@@ -5,14 +5,14 @@ from collections.abc import Container
 from leadline_controller.telemetry.ingestor import BandwidthResult
 
 
-class Everybody(Container[str]):
+class EveryName(Container[str]):
     """Holds every name."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
-class AnyLease:
+class PermissiveLeases:
     """Allows everything, and keeps what it is told: births, and (node, lease id) of tests."""
 
     def __init__(self) -> None:
@@ -31,5 +31,5 @@ class AnyLease:
     def rtt_refusal(self, _node: str, _measured_s: float) -> str | None:
         return None
 
-    def pinged_by(self, _: str) -> Container[str]:
-        return Everybody()
+    def ping_peers(self, _: str) -> Container[str]:
+        return EveryName()
