@@ -1,7 +1,7 @@
-"""What the agent measured and what it was told, frozen, with the unit in each name.
+"""Reports, probe results and leases: immutable, with the unit in each name.
 
-The innermost room: collectors and probes make these, the publisher encodes them, and none
-of them needs to know another. `None` is unknown; it never stands for zero.
+Collectors and probes create them and the publisher encodes them, so that none of them imports
+another. None is unknown, never zero.
 """
 
 import ipaddress
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-# The peer's name in a round-trip time that a board measured to the broker and not to a node.
+# The name of the peer when a board measured its round trip to the broker.
 BROKER = "@broker"
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
 
 def boot_ms() -> int:
-    """Milliseconds since boot, suspended time included: a clock that nobody sets."""
+    """Milliseconds since boot, suspended time included. This clock is never set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class CollectorOutcome(StrEnum):
-    """How one collector fared."""
+    """How one run of a collector ended."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -31,7 +31,7 @@ class CollectorOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CollectorRun:
-    """One run of one collector."""
+    """One run of one collector, as node_exporter exports success and duration."""
 
     name: str
     outcome: CollectorOutcome
@@ -59,9 +59,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What this board is and can do; it changes with a restart only.
+    """What this board is and what it can probe; constant while the agent runs.
 
-    `address` is where peers reach it by its settings; empty means by the way to the broker.
+    `address` is where peers reach it, from the settings; empty: its address towards the broker.
     """
 
     agent_version: str
@@ -76,7 +76,7 @@ class Board:
 
 
 class RttMethod(StrEnum):
-    """What went there and back."""
+    """How a round trip was measured."""
 
     ICMP = "icmp"
     MQTT = "mqtt"
@@ -84,9 +84,9 @@ class RttMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RttSample:
-    """One round of echoes with one peer: median and population deviation of the replies.
+    """One round of echoes with one peer: median and population standard deviation of the replies.
 
-    With the method MQTT the peer is BROKER, and it is this board's own leg to the broker.
+    With the method MQTT the peer is BROKER.
     """
 
     peer: str
@@ -99,7 +99,7 @@ class RttSample:
 
 @dataclass(frozen=True, slots=True)
 class RttRound:
-    """One round with all peers."""
+    """One round of echoes with all peers."""
 
     measured_boot_ms: int
     peers: tuple[RttSample, ...]
@@ -116,7 +116,7 @@ class BandwidthOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BandwidthResult:
-    """The answer to one bandwidth lease. Mbit/s are 10^6 bits of payload at the receiver."""
+    """How one bandwidth lease ended. Mbit/s are 10^6 bits of payload at the receiver."""
 
     measured_boot_ms: int
     lease_id: str
@@ -130,9 +130,9 @@ class BandwidthResult:
 
 
 def is_unicast(address: str) -> bool:
-    """Whether this is the literal IP address of one host: the only thing that a lease may name.
+    """Whether this is the literal IP address of one host, the only address that a lease may name.
 
-    A host name would let whoever names it choose where the traffic goes.
+    The owner of a host name could redirect the traffic.
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -148,14 +148,14 @@ def is_unicast(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another node and where it is reached."""
+    """Another node and its address."""
 
     node: str
     address: str
 
 
 class Role(StrEnum):
-    """The end of a bandwidth test that a board plays."""
+    """The end of a bandwidth test."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -163,10 +163,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PingLease:
-    """A ping lease: `count` echoes to each peer every `interval_s`, until `expires_s`.
-
-    `expires_s` is on the monotonic clock, counted from the receipt.
-    """
+    """Send `count` echoes to each peer every `interval_s` until `expires_s` (monotonic clock)."""
 
     peers: tuple[Peer, ...]
     interval_s: int
@@ -176,7 +173,7 @@ class PingLease:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthLease:
-    """A bandwidth lease. It must not start after `expires_s` on the monotonic clock."""
+    """One end of a bandwidth test, which must not start after `expires_s` (monotonic clock)."""
 
     lease_id: str
     role: Role

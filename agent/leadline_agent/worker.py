@@ -1,8 +1,7 @@
-"""A thread that never ends unnoticed: it is started again when it fails, and can be asked.
+"""A supervised thread: it restarts after a failure, with exponential back-off.
 
-A failure is logged, counted for the next report, and followed by a pause that grows with each
-failure in a row. The watchdog asks `stuck`: a thread that overstays the time that it set itself,
-or that fails again and again, is not healthy; one that failed and went on is.
+A failure is logged and appears in the next report. The watchdog asks `unhealthy_reason`: a thread
+is unhealthy when it exceeds its own time limit or fails again and again, not after one failure.
 """
 
 import logging
@@ -12,20 +11,19 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 1.0, 60.0
-MAX_FAILURES = 5  # in a row; more are not healthy
+MAX_FAILURES = 5  # in a row; more are unhealthy
 
 
 class Worker:
     """Runs `run` in a thread until it returns; `run` must return after `stop`.
 
-    `run` brackets what it does: `begin` with the longest time that it may take, then `done`.
-    What it does between `done` and `begin` is waiting.
+    `run` calls `begin` with a time limit before each piece of work, and `done` after it.
     """
 
     def __init__(
         self, name: str, run: Callable[[], None], first_back_off_s: float | None = None
     ) -> None:
-        """It does not run before `start`."""
+        """The thread does not run before `start`."""
         self.name = name
         self._run = run
         self._first_back_off_s = FIRST_BACK_OFF_S if first_back_off_s is None else first_back_off_s
@@ -36,25 +34,25 @@ class Worker:
         self._thread = threading.Thread(target=self._supervise, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to run."""
+        """Start the thread."""
         self._thread.start()
 
     def begin(self, limit_s: float) -> None:
-        """Called by `run`: something begins that ends within `limit_s`."""
+        """Called by `run`: work begins that must end within `limit_s`."""
         self._due_s = time.monotonic() + limit_s
 
     def done(self) -> None:
-        """Called by `run`: it ended well, and waiting begins."""
+        """Called by `run`: the work succeeded."""
         self._due_s = float("inf")
         self._failures = 0
 
     def take_failed(self) -> bool:
-        """Whether it failed since the last call."""
+        """Whether `run` failed since the last call."""
         has_failed, self._has_failed = self._has_failed, False
         return has_failed
 
     def unhealthy_reason(self, now_s: float) -> str:
-        """Why it is not healthy, in a few words; "" if it is. `now_s`: the monotonic clock."""
+        """Why the thread is unhealthy, in a few words; "" if it is healthy. `now_s`: monotonic."""
         if now_s > self._due_s:
             return f"{self.name} is late by {now_s - self._due_s:.0f} s"
         if self._failures > MAX_FAILURES:
@@ -64,7 +62,7 @@ class Worker:
         return ""
 
     def stop(self, timeout_s: float) -> None:
-        """Do not run again, and wait for it to end."""
+        """Prevent a restart, and wait for `run` to return."""
         self._stopped.set()
         self._thread.join(timeout_s)
 

@@ -1,4 +1,4 @@
-"""Samples into messages of the wire, and leases out of them: the only place that knows both."""
+"""Encodes what was measured as messages of the wire, and decodes leases."""
 
 import re
 from typing import Any
@@ -19,7 +19,6 @@ from leadline_agent.sample import (
     Role,
     RttMethod,
     RttRound,
-    RttSample,
 )
 
 LeaseError = codec.MessageError
@@ -42,7 +41,7 @@ SequencedMessage = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
 
 
 class Encoder:
-    """Makes the messages of one session, numbered from 1."""
+    """Encodes the messages of one session, with sequence numbers from 1."""
 
     def __init__(self, cluster: str, node: str, boot_id: bytes, session: int) -> None:
         self._cluster, self._node = cluster, node
@@ -54,12 +53,12 @@ class Encoder:
         return topics.topic(self._cluster, self._node, kind)
 
     def sample(self, sample: Report | RttRound | BandwidthResult) -> tuple[str, bytes]:
-        """(topic, payload) of what was measured."""
+        """(topic, payload) of a report or a probe's result."""
         message = _MESSAGES[type(sample)](sample)
         return self._add_sequence(message, sample.measured_boot_ms)
 
     def birth(self, board: Board, address: str, dropped: int, now_ms: int) -> tuple[str, bytes]:
-        """(topic, payload) of what this board is."""
+        """(topic, payload) of the birth message, which describes this board."""
         message = pb.Birth(
             agent_version=board.agent_version,
             hardware_model=board.hardware_model,
@@ -75,7 +74,7 @@ class Encoder:
         return self._add_sequence(message, now_ms)
 
     def status(self, *, online: bool) -> tuple[str, bytes]:
-        """(topic, payload) of the session's life or death, which have no number."""
+        """(topic, payload) of the session's status, which has no sequence number."""
         message = pb.Status(origin=self._origin(), online=online)
         return self.topic(topics.Kind.STATUS), codec.encode(message)
 
@@ -90,44 +89,32 @@ class Encoder:
         return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
 
 
-def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Lease:
-    """The work in a message of the lease topic. Raises LeaseError, TopicError.
+def decode_lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Lease:
+    """The lease in a message of the lease topic. Raises LeaseError, TopicError.
 
-    Names are as they must be; whether the values suit this board is for the probes to judge.
-
-    Its time to live counts from `received_s` on the monotonic clock: nobody's wall clock
-    has to be right.
+    Syntax is checked here, this board's limits in the probes. The time to live counts from
+    `received_s` on the monotonic clock, so no wall clock has to be right.
     """
     message = codec.decode(topics.parse(topic), payload, schema)
     if isinstance(message, pb.Lease) and message.WhichOneof("work") == "ping":
-        return _ping_lease(message.ping, received_s)
-    if isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES:
-        return _bandwidth_lease(message.bandwidth, received_s)
-    raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
-
-
-def _ping_lease(message: pb.PingLease, received_s: float) -> PingLease:
-    return PingLease(
-        peers=tuple(_peer(peer) for peer in message.peers),
-        interval_s=message.interval_s,
-        count=message.count,
-        expires_s=received_s + message.ttl_s,
-    )
-
-
-def _bandwidth_lease(message: pb.BandwidthLease, received_s: float) -> BandwidthLease:
-    if not _LEASE_ID.fullmatch(message.lease_id):
+        ping = message.ping
+        peers = tuple(_peer(peer) for peer in ping.peers)
+        return PingLease(peers, ping.interval_s, ping.count, received_s + ping.ttl_s)
+    if not (isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES):
+        raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
+    bandwidth = message.bandwidth
+    if not _LEASE_ID.fullmatch(bandwidth.lease_id):
         raise LeaseError(
             codec.Fault.OUT_OF_RANGE, "lease_id: expected 1 to 128 printable ASCII characters"
         )
     return BandwidthLease(
-        lease_id=message.lease_id,
-        role=_ROLES[message.role],
-        peer=_peer(message.peer),
-        port=message.port,
-        duration_ms=message.duration_ms,
-        max_bytes=message.max_bytes,
-        expires_s=received_s + message.ttl_ms / 1000,
+        lease_id=bandwidth.lease_id,
+        role=_ROLES[bandwidth.role],
+        peer=_peer(bandwidth.peer),
+        port=bandwidth.port,
+        duration_ms=bandwidth.duration_ms,
+        max_bytes=bandwidth.max_bytes,
+        expires_s=received_s + bandwidth.ttl_ms / 1000,
     )
 
 
@@ -150,17 +137,18 @@ def _report(report: Report) -> pb.Report:
 
 
 def _rtt_report(rtt: RttRound) -> pb.RttReport:
-    return pb.RttReport(peers=[_rtt(sample) for sample in rtt.peers])
-
-
-def _rtt(sample: RttSample) -> pb.Rtt:
-    return pb.Rtt(
-        peer=sample.peer,
-        rtt_ms=sample.rtt_ms,
-        deviation_ms=sample.deviation_ms,
-        sent=sample.sent,
-        received=sample.received,
-        method=_METHODS[sample.method],
+    return pb.RttReport(
+        peers=[
+            pb.Rtt(
+                peer=sample.peer,
+                rtt_ms=sample.rtt_ms,
+                deviation_ms=sample.deviation_ms,
+                sent=sample.sent,
+                received=sample.received,
+                method=_METHODS[sample.method],
+            )
+            for sample in rtt.peers
+        ]
     )
 
 

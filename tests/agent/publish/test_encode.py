@@ -6,7 +6,7 @@ from leadline_agent.collectors.disk import Disk
 from leadline_agent.collectors.memory import Memory
 from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
-from leadline_agent.publish.encode import Encoder, LeaseError, lease
+from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
 from leadline_agent.sample import (
     BandwidthLease,
     BandwidthOutcome,
@@ -125,7 +125,7 @@ def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
     message = pb.Lease(
         node="pi-1", ping=pb.PingLease(peers=peers, interval_s=10, count=5, ttl_s=60)
     )
-    work = lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
+    work = decode_lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
     assert work == PingLease((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
 
 
@@ -140,7 +140,7 @@ def test_a_bandwidth_lease_is_work() -> None:
         ttl_ms=1500,
     )
     payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
-    assert lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
+    assert decode_lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
         "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
     )
 
@@ -168,7 +168,7 @@ def test_a_bandwidth_lease_is_work() -> None:
 )
 def test_what_is_no_lease_is_refused(payload: bytes, schema: str | None) -> None:
     with pytest.raises(LeaseError):
-        lease(LEASES, payload, schema, received_s=0.0)
+        decode_lease(LEASES, payload, schema, received_s=0.0)
 
 
 @pytest.mark.parametrize("lease_id", ["", "x" * 129, "a\nb", "a b", "\x00", "ü"])
@@ -180,7 +180,7 @@ def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
     )
     payload = codec.encode(pb.Lease(node="pi-1", bandwidth=bandwidth))
     with pytest.raises(LeaseError, match="lease_id"):
-        lease(LEASES, payload, topics.SCHEMA, 0.0)
+        decode_lease(LEASES, payload, topics.SCHEMA, 0.0)
 
 
 @pytest.mark.parametrize("node", ["", "x" * 5000, "a\nb", "a/b", "#"])
@@ -188,4 +188,4 @@ def test_a_peers_name_is_one_of_a_node(node: str) -> None:
     ping = pb.PingLease(peers=[pb.Peer(node=node, address="10.0.0.2")], count=1, ttl_s=1)
     payload = codec.encode(pb.Lease(node="pi-1", ping=ping))
     with pytest.raises((topics.TopicError, codec.MessageError), match="peer"):
-        lease(LEASES, payload, topics.SCHEMA, 0.0)
+        decode_lease(LEASES, payload, topics.SCHEMA, 0.0)
