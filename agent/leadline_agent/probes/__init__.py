@@ -1,4 +1,7 @@
-"""Probes load the network, and only under a lease: one line each in PROBES."""
+"""Probes load the network, and only under a lease: one file and one line in PROBES each.
+
+What only reads this machine belongs in collectors/.
+"""
 
 from collections.abc import Mapping
 
@@ -16,7 +19,7 @@ PROBES: Mapping[type[Lease], type[Ping] | type[Iperf3]] = {
 
 
 class Probes:
-    """One of each, and the work goes to the one that it is for."""
+    """One instance of each probe."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._probes: dict[type[Lease], Probe] = {
@@ -29,11 +32,11 @@ class Probes:
         return tuple(name for probe in self._probes.values() for name in probe.capabilities)
 
     def start_lease(self, lease: Lease) -> None:
-        """Hand a lease to its probe."""
+        """Pass a lease to its probe."""
         self._probes[type(lease)].start_lease(lease)
 
     def has_loaded_since(self, since_s: float) -> bool:
-        """Whether the network counters show our own load since then (monotonic)."""
+        """Whether the network counters include our own traffic since then (monotonic)."""
         return any(probe.has_loaded_since(since_s) for probe in self._probes.values())
 
     def take_failed(self) -> list[str]:
@@ -41,12 +44,12 @@ class Probes:
         return [p.worker.name for p in self._probes.values() if p.worker.take_failed()]
 
     def unhealthy_reason(self, now_s: float) -> str:
-        """Why a probe is not healthy, in a few words; "" if all are. `now_s`: monotonic."""
+        """Why a probe is unhealthy, in a few words; "" if all are healthy. `now_s`: monotonic."""
         return next(
             filter(None, (p.worker.unhealthy_reason(now_s) for p in self._probes.values())), ""
         )
 
     def stop(self) -> None:
-        """End all work under way."""
+        """Stop all probes."""
         for probe in self._probes.values():
             probe.stop()

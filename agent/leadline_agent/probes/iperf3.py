@@ -1,9 +1,9 @@
-"""Available bandwidth to one peer under a lease of the controller, with iperf3.
+"""Measures the available bandwidth to one peer with iperf3, under a lease of the controller.
 
-A lease caps bytes and time. iperf3 can stop at only one of them, so the test runs for the
-time, and its sender is paced so that the bytes cannot be exceeded either; a result at the
-pace is then a lower bound. The client's end is iperf3 itself, in a process of its own that is
-watched, as the server can make it begin again; the server's end is in iperf3_server.
+A lease limits bytes and time. iperf3 can stop at only one of them, so the test runs for the time
+and its sender is paced to stay below the bytes; a result at that pace is a lower bound. The client
+is iperf3 in a child process, which is monitored because the server can make it start again. The
+server is in iperf3_server.
 """
 
 import json
@@ -39,11 +39,11 @@ from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
-# iperf3 writes in blocks of this size, and finishes the one that it has begun.
+# iperf3 writes in blocks of this size and always completes a block.
 BLOCK_BYTES = 128 * 1024
 MIN_BYTES = 2 * BLOCK_BYTES
 LOWER_BOUND_SHARE = 0.95
-# A receiver counts for about as long as the sender sends, and hardly more than the lease allows.
+# Bounds on what the receiver may claim, as shares of the lease's duration and rate.
 SHORTEST_SHARE, HIGHEST_SHARE = 0.9, 1.1
 POLL_S = 0.05
 MAX_OUTPUT_BYTES = 1 << 20
@@ -54,13 +54,13 @@ UNREADABLE = "what iperf3 said cannot be read"
 
 
 def is_installed() -> bool:
-    """Whether there is a program or a library, without loading either."""
+    """Whether the iperf3 program or library is installed. Loads neither."""
     libraries = (file for folder in LIBRARY_FOLDERS for file in Path("/").glob(folder + LIBRARY))
     return shutil.which("iperf3") is not None or next(libraries, None) is not None
 
 
 def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
-    """Why this board will not do it, as a sentence; None if it will."""
+    """Why this board refuses the lease, as a sentence; None if it accepts."""
     open_s = lease.expires_s - now_s
     most_ms, most_bytes = context.max_bandwidth_duration_ms, context.max_bandwidth_bytes
     reasons = {
@@ -82,17 +82,17 @@ def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str |
 
 
 def duration_s(lease: BandwidthLease) -> int:
-    """Whole seconds for which the test may send."""
+    """The whole seconds for which the test may send."""
     return lease.duration_ms // 1000
 
 
 def pace_bits_per_s(lease: BandwidthLease) -> int:
-    """The sender's limit, bits per second, at which the byte cap lasts for the duration."""
+    """The sender's rate, bits per second, at which the byte limit lasts for the duration."""
     return (lease.max_bytes - BLOCK_BYTES) * 8 // duration_s(lease)
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """iperf3's JSON. Raises IperfError if it is none, or an error."""
+    """iperf3's output. Raises IperfError if it is not valid JSON or reports an error."""
     try:
         output = json.loads(text)
     except (ValueError, RecursionError):
@@ -105,9 +105,9 @@ def parse_json(text: str) -> dict[str, Any]:
 
 
 def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
-    """The fields of a BandwidthResult in a client's JSON. Raises IperfError.
+    """The fields of a BandwidthResult from a client's output. Raises IperfError.
 
-    They are what the other end says that it received, so they are held against the lease.
+    They are the other end's claims, so they are checked against the lease.
     """
     output = parse_json(text)
     try:
@@ -138,10 +138,9 @@ def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
 
 
 class Iperf3:
-    """Does one lease at a time and refuses what it must not do.
+    """Runs one lease at a time, as client or server.
 
-    A client reports how its lease ended. A server reports only what went wrong: the
-    result is the client's to tell.
+    The client reports how the lease ended. The server reports only failures.
     """
 
     def __init__(self, context: ProbeContext) -> None:
@@ -156,11 +155,11 @@ class Iperf3:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """Nothing where iperf3 is not installed."""
+        """Empty where iperf3 is not installed."""
         return ("iperf3",) if is_installed() else ()
 
     def start_lease(self, lease: BandwidthLease) -> None:
-        """Start, or report why not. The same lease delivered twice is done once."""
+        """Start the lease, or report why not. A lease that is delivered twice runs once."""
         if lease.lease_id == self._lease_id:
             return
         reason = refusal(lease, self._context, time.monotonic())
@@ -174,11 +173,11 @@ class Iperf3:
         self._context.report(unmeasured(lease, BandwidthOutcome.REFUSED, reason))
 
     def has_loaded_since(self, since_s: float) -> bool:
-        """Whether a test is running or ended after that."""
+        """Whether a test is running, or ended after that time."""
         return self._lease is not None or self._ended_s >= since_s
 
     def stop(self) -> None:
-        """End a test under way."""
+        """Abort a running test."""
         with self._changed:
             self._stopped.set()
             self._changed.notify()
@@ -186,7 +185,7 @@ class Iperf3:
 
     def _run(self) -> None:
         while (lease := self._wait_for_lease()) is not None:
-            # Twice, because that is what a test may take by itself to end.
+            # A test itself may take one GRACE_S to end.
             self.worker.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
             failure: Exception | None = None
             try:
@@ -208,7 +207,7 @@ class Iperf3:
             return self._lease
 
     def _result(self, lease: BandwidthLease) -> BandwidthResult | None:
-        """How it went; None where that is the other end's to report."""
+        """The result; None where the other end reports it."""
         try:
             if lease.role is Role.SERVER:
                 serve(lease, self._context.own_address(), self._stopped)
@@ -226,7 +225,7 @@ class Iperf3:
             return unmeasured(lease, BandwidthOutcome.FAILED, reason)
 
     def _measure(self, lease: BandwidthLease) -> str:
-        """iperf3's JSON. The other end may come up later: a client tries until it expires."""
+        """iperf3's output. A client retries until the lease expires: the server may start late."""
         while True:
             text = self._run_child(lease)
             too_early = NOT_LISTENING_YET in text
@@ -243,7 +242,7 @@ class Iperf3:
             "bits_per_s": pace_bits_per_s(lease),
             "limit_s": max(1, round(_hard_limit_s(lease) - time.monotonic())),
         }
-        # -P: beside that file lies this one, which has the library's name.
+        # -P: the module iperf3.py beside that file would hide the library of the same name.
         command = [sys.executable, "-P", iperf3_child.__file__, json.dumps(spec)]
         with subprocess.Popen(  # noqa: S603 - our own file; the lease is one JSON argument
             command,
@@ -260,7 +259,7 @@ class Iperf3:
         return text
 
     def _output(self, child: subprocess.Popen[bytes], lease: BandwidthLease) -> str:
-        """What the child writes until it ends. Raises IperfError when it must not go on."""
+        """What the child writes until it exits. Raises IperfError when it must be killed."""
         monitor = _LeaseMonitor(child.pid, lease)
         output = b""
         assert child.stdout is not None  # noqa: S101 - a pipe was asked for
@@ -278,7 +277,7 @@ class Iperf3:
 
 
 class _LeaseMonitor:
-    """Holds a client's process to its lease: its server can have it begin again and again."""
+    """Keeps a client's process within its lease; its server can make it start again."""
 
     def __init__(self, pid: int, lease: BandwidthLease) -> None:
         self._process = psutil.Process(pid)
@@ -287,7 +286,7 @@ class _LeaseMonitor:
         self._bytes_before = 0
 
     def check(self, now_s: float) -> None:
-        """Raises IperfError (LeaseExceededError) when the process has to be ended."""
+        """Raises IperfError (LeaseExceededError is one) when the process must be killed."""
         lease = self._lease
         if self._begun_s is None and self._is_connected():
             self._begun_s, self._bytes_before = now_s, self._moved_bytes()
@@ -308,7 +307,7 @@ class _LeaseMonitor:
         return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
 
     def _moved_bytes(self) -> int:
-        """By read and write, as iperf3 uses sockets; 0 where the kernel does not count."""
+        """Bytes by read and write, as iperf3 uses sockets; 0 if the kernel does not count."""
         try:
             counters = self._process.io_counters()
         except (psutil.Error, AttributeError):
@@ -325,12 +324,12 @@ def _ended_well(child: subprocess.Popen[bytes], output: bytes) -> str:
 
 
 def _hard_limit_s(lease: BandwidthLease) -> float:
-    """When all of a test must have ended, on the monotonic clock."""
+    """When a test must have ended, on the monotonic clock."""
     return lease.expires_s + duration_s(lease) + GRACE_S
 
 
 def unmeasured(
     lease: BandwidthLease, outcome: BandwidthOutcome, detail: str = ""
 ) -> BandwidthResult:
-    """The answer to a lease, without a measurement."""
+    """A result without a measurement."""
     return BandwidthResult(boot_ms(), lease.lease_id, lease.peer.node, outcome, detail=detail)

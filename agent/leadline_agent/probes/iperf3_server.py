@@ -1,10 +1,9 @@
-"""The serving end of a bandwidth lease: what iperf3's client needs for one test, and no more.
+"""The server of a bandwidth lease: the part of iperf3's protocol that one client test needs.
 
-iperf3's own server takes anybody, in any direction, with any number of streams, bytes and
-seconds, and can be told nothing of the lease; watched from outside it is cut off too late, and a
-stranger who comes first has cost the test. This end speaks the same protocol (iperf3 3.1 and
-later): one connection for control, one that receives. The leased peer's address is the only one
-that it answers, and what exceeds the lease is cut off at the byte.
+iperf3's own server accepts any client, direction, number of streams, bytes and seconds, and knows
+no lease. Monitoring it from outside stops it too late, and a stranger who connects first prevents
+the test. This server speaks the protocol of iperf3 3.1 and later: one control connection, one
+stream that it receives. It answers only the leased peer's address and stops at the lease's bytes.
 """
 
 import ipaddress
@@ -22,7 +21,7 @@ from leadline_agent.sample import BandwidthLease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
-# The states of iperf3's control connection, a byte each.
+# States of iperf3's control connection, one byte each.
 TEST_START, TEST_RUNNING, TEST_END = b"\x01", b"\x02", b"\x04"
 PARAM_EXCHANGE, CREATE_STREAMS = b"\x09", b"\x0a"
 EXCHANGE_RESULTS, DISPLAY_RESULTS = b"\x0d", b"\x0e"
@@ -30,15 +29,15 @@ ACCESS_DENIED, SERVER_ERROR = b"\xff", b"\xfe"
 COOKIE_BYTES = 37
 MAX_JSON_BYTES = 16 * 1024
 READ_BYTES = 128 * 1024
-# iperf3's client looks at its pace before each burst of blocks of 128 KiB, and at its clock after.
+# iperf3's client checks its pace before each burst of blocks of 128 KiB, and its clock after it.
 ALLOWANCE_BYTES = 16 * 128 * 1024
 SETUP_S = 5.0  # from a connection to the first byte of the test
-GRACE_S = 10.0  # for the end of a test, over a link that the test itself has filled
+GRACE_S = 10.0  # for the end of a test, over a link that the test has filled
 POLL_S = 0.1
 
 
 def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> None:
-    """Serve the peer's one test. Raises IperfError where it did not go by the lease; OSError.
+    """Serve one test of the peer. Raises IperfError where it violates the lease; OSError.
 
     `own_address`: where to listen; "" is everywhere.
     """
@@ -47,11 +46,11 @@ def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> 
 
 
 class _UnrelatedConnectionError(Exception):
-    """A connection of the peer that was none of the test's; another may be."""
+    """A connection of the peer that does not belong to the test; the next one may."""
 
 
 class _TestServer:
-    """One lease's listener, and what has come through it."""
+    """The listener of one lease and its connections."""
 
     def __init__(
         self, lease: BandwidthLease, listener: socket.socket, stopped: threading.Event
@@ -73,13 +72,13 @@ class _TestServer:
                     control.sendall(PARAM_EXCHANGE)
                     self._check_parameters(control, self._message(control, until_s))
                 except (_UnrelatedConnectionError, ConnectionError):
-                    continue  # the peer looked whether somebody listens, or said nothing
+                    continue  # the peer checked whether the port is open, or sent nothing
                 with self._accept_stream(control, cookie, until_s) as stream:
                     self._measure(control, stream)
                 return
 
     def _accept(self, until_s: float) -> socket.socket | None:
-        """The peer's next connection, if one comes in time; those of others are closed at once."""
+        """The peer's next connection, None if too late. Other connections are closed at once."""
         while self._wait((self._listener,), until_s):
             if connection := self._accepted():
                 return connection
@@ -89,10 +88,10 @@ class _TestServer:
         try:
             connection, (address, *_) = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return None  # it has gone already
+            return None  # the connection is already closed
         if ipaddress.ip_address(address.partition("%")[0]) == self._peer:
             connection.settimeout(SETUP_S)
-            # Otherwise the word that the test begins waits for an acknowledgement, 40 ms of it.
+            # Otherwise the start of the test waits 40 ms for a TCP acknowledgement.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
         connection.close()
@@ -102,7 +101,7 @@ class _TestServer:
         return None
 
     def _check_parameters(self, control: socket.socket, parameters: object) -> None:
-        """Raises IperfError, after telling the client, if it wants other than was leased."""
+        """Raises IperfError, after telling the client, if the parameters violate the lease."""
         if reason := lease_violation(parameters, self._lease.duration_ms):
             control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
             raise LeaseExceededError(f"cut off: {reason}")
@@ -132,14 +131,14 @@ class _TestServer:
         until_s = time.monotonic() + GRACE_S
         try:
             control.sendall(EXCHANGE_RESULTS)
-            self._message(control, until_s)  # what the client sent is the client's to report
+            self._message(control, until_s)  # the client's own results, which it reports itself
             control.sendall(_framed(results(received, elapsed_s)) + DISPLAY_RESULTS)
             self._exactly(control, 1, until_s)
         except (_UnrelatedConnectionError, ConnectionError):
-            return  # the client has what it wanted, or will say that it has not
+            return  # the client has its results, or reports a failure
 
     def _receive(self, control: socket.socket, stream: socket.socket, start_s: float) -> int:
-        """Payload bytes until the client ends the test."""
+        """Receive until the client ends the test. Returns the payload bytes."""
         most_bytes = self._lease.max_bytes + ALLOWANCE_BYTES
         until_s = start_s + self._lease.duration_ms / 1000 + GRACE_S
         buffer = bytearray(READ_BYTES)
@@ -186,7 +185,7 @@ class _TestServer:
         return data
 
     def _wait(self, sockets: Any, until_s: float) -> list[socket.socket]:
-        """Those that can be read; none when it is too late. Raises IperfError at a stop."""
+        """The readable sockets; none after `until_s`. Raises IperfError when the agent stops."""
         while (left_s := until_s - time.monotonic()) > 0:
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
@@ -197,7 +196,7 @@ class _TestServer:
 
 
 def lease_violation(parameters: object, duration_ms: int) -> str:
-    """In what a client's parameters go beyond the lease, as a few words; "" if in nothing."""
+    """How a client's parameters violate the lease, in a few words; "" if they do not."""
     if not isinstance(parameters, dict):
         return "its parameters cannot be read"
     seconds = parameters.get("time")
@@ -214,7 +213,7 @@ def lease_violation(parameters: object, duration_ms: int) -> str:
 
 
 def results(received_bytes: int, elapsed_s: float) -> dict[str, Any]:
-    """What the receiver tells the client at the end, with all that any iperf3 wants to be there."""
+    """The receiver's results for the client, with every key that any iperf3 version requires."""
     stream = {
         "id": 1,
         "bytes": received_bytes,

@@ -1,13 +1,12 @@
-"""The bounded queue of messages that no broker has confirmed yet.
+"""The bounded queue of messages that the broker has not acknowledged yet.
 
-It lives in memory. Only while the broker is away does it go to disk too, appended to one
-file, so that a healthy board writes nothing to its SD card and an outage survives a restart
-and a power cut. When it is full the oldest message is dropped and counted.
+It is in memory. Only while the broker is unreachable is it also appended to a file, so that a
+healthy board writes nothing to its SD card, and queued messages survive a restart and a power cut.
+When it is full, the oldest message is dropped and counted.
 
-The file is a log of records: length and CRC-32 of the body, then the body. A message record
-adds to the queue; a mark removes what was confirmed or dropped up to a number. Reading ends
-at the first record that is not whole: a power cut loses what was being written and nothing
-before it.
+The file is a log of records: length and CRC-32 of the body, then the body. A message record adds to
+the queue; a mark removes all messages up to a number. Reading ends at the first incomplete record,
+so that a power cut loses only the record that was being written.
 """
 
 import logging
@@ -34,7 +33,7 @@ _MAX_BODY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BufferedMessage:
-    """A message: its number in the queue, and in which boot of this board it was made."""
+    """A message with its number in the queue and the boot in which it was created."""
 
     number: int
     topic: str
@@ -43,20 +42,20 @@ class BufferedMessage:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts against the bound."""
+        """Its size in the file, which counts against the bound."""
         return _FRAME.size + _HEAD.size + _MESSAGE.size + len(self.topic) + len(self.payload)
 
 
 class Buffer:
-    """A queue, oldest first. Numbers are contiguous; one thread only."""
+    """A queue, oldest first, with contiguous numbers. For one thread."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        """Take up what an earlier run left at `path`. A file that cannot be used is logged."""
+        """Read what an earlier run left at `path`. An unusable file is logged."""
         self._path = path
         self.max_bytes = max_bytes
         self._messages: deque[BufferedMessage] = deque()
         self._bytes = 0
-        self._last = 0  # number of the newest entry ever
+        self._last = 0  # number of the newest message ever
         self._last_on_disk = 0
         self._file: FileIO | None = None
         self._file_bytes = 0
@@ -69,21 +68,21 @@ class Buffer:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry, or of the next one if there is none."""
+        """The number of the oldest message, or of the next one if there is none."""
         return self._last + 1 - len(self._messages)
 
     def append(self, topic: str, boot_id: bytes, payload: bytes) -> int:
-        """Add a message, in memory, dropping the oldest ones if it is full. Returns its number."""
+        """Add a message in memory, dropping the oldest ones if it is full. Returns its number."""
         self.dropped += self._push(BufferedMessage(self._last + 1, topic, boot_id, payload))
         return self._last
 
     def after(self, number: int) -> BufferedMessage | None:
-        """The oldest entry that comes after `number`."""
+        """The oldest message after `number`."""
         index = max(0, number + 1 - self.first)
         return self._messages[index] if index < len(self._messages) else None
 
     def acknowledge(self, number: int) -> None:
-        """Forget the messages up to `number`: the broker has them."""
+        """Remove the messages up to `number`: the broker has them."""
         were_on_disk = self.first <= min(number, self._last_on_disk)
         while self._messages and self._messages[0].number <= number:
             self._pop()
@@ -95,16 +94,16 @@ class Buffer:
             self._clear_disk()
 
     def spill(self) -> None:
-        """Write to disk what is in memory only. Not synchronised, see `flush`."""
+        """Write to disk what is only in memory, without synchronising (see `flush`)."""
         start = max(self._last_on_disk + 1, self.first) - self.first
         missing = list(islice(self._messages, start, None))
-        if missing and self._write(b"".join(self._record(entry) for entry in missing)):
+        if missing and self._write(b"".join(self._record(message) for message in missing)):
             self._last_on_disk = self._last
         if self._file_bytes > 2 * self.max_bytes:
             self._compact()
 
     def flush(self) -> None:
-        """Make sure that what was written survives a power cut."""
+        """Synchronise the file, so that it survives a power cut."""
         if self._file and self._is_dirty:
             try:
                 os.fsync(self._file.fileno())
@@ -118,11 +117,11 @@ class Buffer:
         self.flush()
         self._close_file()
 
-    def _push(self, entry: BufferedMessage) -> int:
-        """Add an entry and drop what no longer fits. Returns how many were dropped."""
-        self._messages.append(entry)
-        self._bytes += entry.size_bytes
-        self._last = entry.number
+    def _push(self, message: BufferedMessage) -> int:
+        """Add a message and drop what no longer fits. Returns how many were dropped."""
+        self._messages.append(message)
+        self._bytes += message.size_bytes
+        self._last = message.number
         count = 0
         while self._bytes > self.max_bytes and len(self._messages) > 1:
             self._pop()
@@ -132,16 +131,16 @@ class Buffer:
     def _pop(self) -> None:
         self._bytes -= self._messages.popleft().size_bytes
 
-    def _record(self, entry: BufferedMessage) -> bytes:
-        topic = entry.topic.encode()
-        head = _HEAD.pack(_ADD, entry.number, self.dropped)
-        return _framed(head + _MESSAGE.pack(entry.boot_id, len(topic)) + topic + entry.payload)
+    def _record(self, message: BufferedMessage) -> bytes:
+        topic = message.topic.encode()
+        head = _HEAD.pack(_ADD, message.number, self.dropped)
+        return _framed(head + _MESSAGE.pack(message.boot_id, len(topic)) + topic + message.payload)
 
     def _mark(self) -> bytes:
         return _framed(_HEAD.pack(_MARK, self.first - 1, self.dropped))
 
     def _write(self, data: bytes) -> bool:
-        """Append to the file; what half a write left is written over by the next."""
+        """Append to the file. The next write overwrites an incomplete one."""
         try:
             if self._file is None:
                 self._file = FileIO(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
@@ -167,8 +166,8 @@ class Buffer:
             self._write(self._mark())
 
     def _compact(self) -> None:
-        """Write the file anew with what still counts, so that a power cut leaves old or new."""
-        data = self._mark() + b"".join(self._record(entry) for entry in self._messages)
+        """Rewrite the file atomically with the messages that are still queued."""
+        data = self._mark() + b"".join(self._record(message) for message in self._messages)
         temporary = self._path.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
@@ -208,14 +207,14 @@ class Buffer:
         self._last_on_disk = self._last
 
     def _replay(self, body: bytes) -> bool:
-        """Take a record in; whether it is one that an agent wrote."""
+        """Apply a record. False if no agent can have written it."""
         kind, number, dropped = _HEAD.unpack_from(body)
         if kind == _ADD:
             try:
-                entry = _parse_message(number, body)
+                message = _parse_message(number, body)
             except (struct.error, ValueError):
                 return False
-            self._push(entry)
+            self._push(message)
         else:
             while self._messages and self._messages[0].number <= number:
                 self._pop()
@@ -238,7 +237,7 @@ def _framed(body: bytes) -> bytes:
 
 
 def _bodies(file: BufferedReader) -> Iterator[bytes]:
-    """The bodies of the whole records at the beginning of the file."""
+    """The bodies of the complete records at the beginning of the file."""
     while len(frame := file.read(_FRAME.size)) == _FRAME.size:
         length, checksum = _FRAME.unpack(frame)
         if not _HEAD.size <= length <= _MAX_BODY_BYTES:
