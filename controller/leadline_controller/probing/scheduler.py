@@ -1,7 +1,6 @@
-"""Sends the probe leases that the core plans, and hears how they ended.
+"""Sends the planned probe leases and checks the results.
 
-Called from the event loop on a clock, and from the MQTT thread when a board is born or a
-test ends, hence the lock.
+The event loop calls it periodically and the MQTT thread at births and results, hence the lock.
 """
 
 import logging
@@ -40,7 +39,7 @@ _ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """What is probed. anchors: nodes against which the others test their bandwidth."""
+    """What to probe. anchors: the nodes with which all others test their bandwidth."""
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     anchors: tuple[str, ...] = ()
@@ -51,11 +50,11 @@ class LeaseTransport(Protocol):
     """Sends leases to agents."""
 
     def send_ping_lease(self, node: str, work: PingWork) -> None:
-        """Tell a node whom to ping."""
+        """Send a node its ping lease."""
         ...
 
     def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
-        """Let a node take one end of a bandwidth test."""
+        """Send a node its end of a bandwidth lease."""
         ...
 
 
@@ -67,7 +66,7 @@ class LeaseSender:
         self._publish = publish
 
     def send_ping_lease(self, node: str, work: PingWork) -> None:
-        """Tell a node whom to ping."""
+        """Send a node its ping lease."""
         lease = pb.PingLease(
             peers=[_peer(peer) for peer in work.peers],
             interval_s=work.interval_s,
@@ -77,7 +76,7 @@ class LeaseSender:
         self._send(node, pb.Lease(node=node, ping=lease))
 
     def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
-        """Let a node take one end of a bandwidth test."""
+        """Send a node its end of a bandwidth lease."""
         lease = pb.BandwidthLease(
             lease_id=work.lease_id,
             role=_ROLES[work.role],
@@ -95,11 +94,10 @@ class LeaseSender:
 
 
 class ProbeScheduler:
-    """Keeps every board's ping lease fresh and one bandwidth test at a time going, and judges
-    what is reported under these leases.
+    """Renews every board's ping lease, runs one bandwidth test at a time, and checks the results.
 
-    nodes: the nodes of the cluster by name, None while nobody knows them. Only they are probed,
-    at the addresses that the rule `addressing` allows.
+    nodes: the nodes of the cluster by name, None while unknown. Only they are probed, at addresses
+    that `addressing` allows.
     """
 
     def __init__(
@@ -118,7 +116,7 @@ class ProbeScheduler:
         self._round_robin = RoundRobin(probing.limits)
         self._bandwidth_grants = BandwidthGrants(probing.limits)
         self._ping_grants = PingGrants()
-        self._nonce = secrets.token_hex(8)  # leases of an earlier controller are not ours
+        self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
@@ -127,48 +125,48 @@ class ProbeScheduler:
     # Called on the MQTT thread.
 
     def on_birth(self, node: str) -> None:
-        """The board just (re)started and has forgotten its ping lease."""
+        """The agent has (re)started and has no ping lease."""
         with self._lock:
             self._pinged_s.pop(node, None)
 
     def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result does not count, as a kind; None if it does."""
+        """Why a result is refused, as a kind; None if it is valid."""
         with self._lock:
             return self._bandwidth_grants.refusal(result, self._now_s)
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A test ended; only its client's word ends the lease, and uses it up."""
+        """A test ended. Only its client's report ends the lease."""
         with self._lock:
             if self._bandwidth_grants.use_up(node, lease_id):
                 self._round_robin.finish(lease_id)
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
-        """Why a round of pings does not count, as a kind; None if it does."""
+        """Why a round of pings is refused, as a kind; None if it is valid."""
         with self._lock:
             return self._ping_grants.refusal(node, measured_s, self._now_s)
 
     def ping_peers(self, node: str) -> frozenset[str]:
-        """To which peers the node may report round trips."""
+        """The peers to which the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
 
     # Called from the event loop.
 
     def take_over(self, now_s: float) -> None:
-        """Another sent the leases until now: every board is told anew whom to ping, and what
-        bandwidth test may be out ends before the first of ours."""
+        """This controller becomes the leader: send all ping leases anew, and wait until a
+        bandwidth test of the previous leader must have ended."""
         with self._lock:
             self._pinged_s.clear()
             self._round_robin.pause(now_s)
 
     def stand_by(self, now_s: float) -> None:
-        """Another leads: what this one handed out before comes to its end."""
+        """Another controller leads: only let the leases of this one expire."""
         with self._lock:
             self._now_s = now_s
             self._ping_grants.drop_expired(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Send what is due."""
+        """Send the leases that are due."""
         agents = self._probeable_agents(now_s)
         with self._lock:
             self._now_s = now_s
@@ -176,7 +174,7 @@ class ProbeScheduler:
             self._start_bandwidth_test(now_s, agents)
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
-        """The boards that can be probed now, sorted by name."""
+        """The agents that can be probed now, sorted by name."""
         nodes = self._nodes()
         if nodes is None:
             return {}
@@ -195,7 +193,7 @@ class ProbeScheduler:
         return probeable
 
     def _warn(self, node: str, reason: str, now_s: float) -> None:
-        """Say now and then why a board is not probed."""
+        """Log, at intervals, why a board is not probed."""
         if now_s - self._warned_s.get(node, float("-inf")) < _WARN_EVERY_S:
             return
         self._warned_s[node] = now_s
@@ -213,8 +211,8 @@ class ProbeScheduler:
         ]
         if due:
             ring = PingRing(addresses, self._anchors, self._limits)
-            # All at once would hold the event loop up. By two ticks a second a thirtieth is
-            # enough to renew the leases of the shortest default time in time.
+            # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
+            # tick renews all leases in 15 s, in time for a third of the default time to live.
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
             for _, node in sorted(due)[:at_once]:
                 work = ring.work(node)

@@ -1,4 +1,4 @@
-"""One MQTT message -> the state, or a count of why not. No I/O; nothing gets out of here."""
+"""Decodes MQTT messages and stores them in the state, or counts why not. No I/O."""
 
 import logging
 from collections import Counter
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 NOT_LEASED = "not_leased"
 OVER_LEASE = "over_lease"
 TOO_OFTEN = "too_often"
-# A broken fleet must not fill the journal.
+# Many broken agents must not fill the journal.
 _LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
-# Five of each of 5,000 nodes; who may publish may invent more.
+# Five of each of 5,000 nodes. Clients of the broker may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthResult:
-    """What a node reports of one bandwidth lease. mbps: None when nothing was measured."""
+    """A node's report of one bandwidth lease. mbps: None when nothing was measured."""
 
     node: str
     lease_id: str
@@ -48,37 +48,37 @@ class BandwidthResult:
 
 
 class ProbeLeases(Protocol):
-    """What the folder asks of whoever hands out leases; on the thread that folds."""
+    """The probe scheduler as the ingestor needs it, on the MQTT thread."""
 
     def on_birth(self, node: str) -> None:
-        """A board introduced itself."""
+        """An agent published its birth."""
         ...
 
     def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result does not count, as a kind; None if it does."""
+        """Why a result is refused, as a kind; None if it is valid."""
         ...
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A node reported, rightly, how its bandwidth lease ended."""
+        """A node reported the valid result of its bandwidth lease."""
         ...
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
-        """Why a round of pings does not count, as a kind; None if it does."""
+        """Why a round of pings is refused, as a kind; None if it is valid."""
         ...
 
     def ping_peers(self, node: str) -> Container[str]:
-        """To which peers the node may report round trips."""
+        """The peers to which the node may report round trips."""
         ...
 
 
 class TelemetryIngestor:
-    """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
+    """Stores messages in one TelemetryState. Network measurements need a lease."""
 
     def __init__(self, cluster: str, state: TelemetryState, leases: ProbeLeases) -> None:
         self._cluster = cluster
         self._state = state
         self._leases = leases
-        # Who may publish may invent topics.
+        # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
         self._failed_tests: Counter[str] = Counter()
         self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
@@ -92,19 +92,18 @@ class TelemetryIngestor:
     def fold(
         self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
     ) -> None:
-        """Take one message in. `sent_s`: when it left the board, on the controller's
-        monotonic clock (its arrival less what the broker held it for; minus infinity where
-        nobody knows). Never raises."""
+        """Store one message. sent_s: when it left the board, on the controller's monotonic clock
+        (its arrival minus the time at the broker; minus infinity when unknown). Never raises."""
         try:
             parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
-                return  # how MQTT clears a retained message
+                return  # an empty payload clears a retained message
             self._handlers[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
             self._refuse("topic", topic, str(error))
-        except Exception as error:  # noqa: BLE001  # our own fault must not end the session
+        except Exception as error:  # noqa: BLE001  # our own bug must not end the MQTT thread
             self._refuse("unexpected", topic, repr(error))
 
     def _parse(self, text: str) -> topics.Topic:
@@ -131,7 +130,7 @@ class TelemetryIngestor:
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
-        # A birth's age does not matter, so it is as good as sent just now.
+        # The age of a birth does not matter.
         if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
             self._leases.on_birth(topic.node)
 
@@ -191,7 +190,7 @@ class TelemetryIngestor:
             self._leases.on_bandwidth(topic.node, message.lease_id)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
-        """Refuse what no lease covers; its number counts, so that it is not taken for lost."""
+        """Refuse a result without a lease; record its number, so that it is not lost."""
         if self._state.count_refused_sequence(topic.node, stamp):
             self._refuse(kind, str(topic), _REFUSALS[kind])
 
@@ -215,15 +214,14 @@ _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome
 
 
 def _is_worth_a_line(count: int) -> bool:
-    """The first few, then each 1000th, from 10,000 on each 10,000th, and so on: nine lines each
-    time that there are ten times as many."""
+    """The first few, then 1000, 2000, ..., 10,000, 20,000, ...: nine lines per power of ten."""
     if count < _LOGGED_FROM:
         return count <= _LOGGED_PER_KIND
     return set(str(count)[1:]) <= {"0"}
 
 
 def _printable(text: str) -> str:
-    """Short, and nothing that a terminal would obey."""
+    """The text, short and without control characters."""
     return "".join(each for each in text[:_SHORT] if each.isprintable())
 
 
@@ -245,8 +243,8 @@ def _stamp(
 
 
 def _measured_s(timing: pb.Timing, sent_s: float) -> float:
-    """When it was measured, on the controller's clock. Without the time of sending (the
-    board has booted since) nobody knows, so it is as old as can be."""
+    """When it was measured, on the controller's clock. Minus infinity without the time of sending:
+    the board has booted since, so the age is unknown."""
     if not timing.HasField("sent_boot_ms"):
         return -inf
     return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000

@@ -1,7 +1,7 @@
-"""What the agents measured, each value with its age.
+"""The latest measurements of every agent, each value with its age.
 
-Written by the ingest thread, read by the event loop, hence the lock. Times are seconds on
-the controller's monotonic clock; a value older than its time to live is unknown again.
+The MQTT thread writes and the event loop reads, hence the lock. Times are seconds on the
+controller's monotonic clock. A value that is older than its time to live is unknown.
 """
 
 from collections import Counter
@@ -17,9 +17,9 @@ from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
-# While nobody knows the nodes of the cluster.
+# Limit while the nodes of the cluster are not known.
 _MAX_NODES = 20_000
-# Agents that are on no node of the cluster; where the broker has no ACL, names can be invented.
+# Limit on agents outside the cluster. Without an ACL at the broker, names can be invented.
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
@@ -39,7 +39,7 @@ class TimesToLive:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What an agent said of itself and its board; None and empty: it did not say."""
+    """An agent's birth and status. None and empty values are unknown."""
 
     node: str
     online: bool | None = None
@@ -53,7 +53,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class RttReading:
-    """A round trip to `peer`, or to BROKER. None: no reply came."""
+    """A round trip to `peer` or BROKER. None: no reply."""
 
     peer: str
     rtt_ms: float | None
@@ -61,7 +61,7 @@ class RttReading:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthReading:
-    """How a bandwidth test with `peer` ended. None: it measured nothing."""
+    """The result of a bandwidth test with `peer`. None: no measurement."""
 
     peer: str
     mbps: float | None
@@ -80,12 +80,13 @@ class _Record:
 
 
 class TelemetryState:
-    """All that was measured, by node. `refused` counts the messages that were not believed,
-    by kind; `accepted` those that were. `bandwidth_changes` grows when a node's bandwidth does
-    not stay as it was.
+    """All measurements by node, and counters of messages.
 
-    Each node of the cluster has its place. All other names share a small table: one that is full
-    takes nobody in, and who is silent for ten minutes loses the place.
+    refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
+    bandwidth of a node changed.
+
+    Each node of the cluster has a record. Other names share a bounded number of records: when these
+    are used up, new names get none; a name that is silent for ten minutes loses its record.
     """
 
     def __init__(self, ttl: TimesToLive) -> None:
@@ -105,18 +106,19 @@ class TelemetryState:
         self._ttl_s = np.full(len(names), ttl.report_s)
         self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
-        self._population = 0  # grows whenever a name gets or loses its place
+        self._population = 0  # grows whenever a record is added or removed
         self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
-        self._non_members = 0  # names with a place that are not among the members
+        self._non_members = 0  # records of names that are not members
         self._now_s = self._cleaned_s = -np.inf
 
-    # Who has a place: the event loop.
+    # Membership: called by the event loop.
 
     def keep(self, members: Set[str] | None, now_s: float) -> list[str]:
-        """Take note of the nodes of the cluster, None while nobody knows them, and of the time.
-        To be called regularly. Returns those that are new and were not introduced by a birth:
-        what came of them before was perhaps not kept."""
+        """Set the nodes of the cluster (None while unknown) and the time. Call it regularly.
+
+        Returns the new nodes without a birth message, sorted: it may have been dropped before.
+        """
         with self._lock:
             if self._now_s == -np.inf:
                 for record in self._records.values():
@@ -135,7 +137,7 @@ class TelemetryState:
             return sorted(unintroduced)
 
     def _remove_non_members(self, now_s: float) -> None:
-        """Take their places from strangers that are silent, or too many."""
+        """Remove the records of non-members that are silent or too many."""
         self._cleaned_s = now_s
         members = self._members or frozenset()
         non_members = sorted(
@@ -160,28 +162,28 @@ class TelemetryState:
             self._changes += 1
         self._links.drop_old(now_s)
 
-    # Writing: the ingest thread.
+    # Writing: called by the MQTT thread.
 
     def count_refusal(self, kind: str) -> None:
-        """Count a message that was not believed."""
+        """Count a rejected message."""
         with self._lock:
             self.refused[kind] += 1
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
-        """An agent introduced itself. False when that is old news."""
+        """Store an agent's birth. False when it is not current."""
         with self._lock:
             accepted = self._accept(agent.node, stamp, birth=True)
             record = accepted or self._awaiting_birth(agent.node, stamp)
             if record is None:
                 return False
             record.birth_session = (stamp.boot_id, stamp.session)
-            # The broker's copy does not say that the agent lives; its status does.
+            # A retained birth does not show that the agent is online; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
             return True
 
     def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
-        """An agent came or went; the will of an earlier session is ignored."""
+        """Store whether an agent is online. The will of an earlier session is ignored."""
         with self._lock:
             record = self._record(node)
             if record is None:
@@ -190,7 +192,7 @@ class TelemetryState:
                 record.agent = replace(record.agent, online=online)
 
     def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
-        """Fold a report in that was measured at `at_s`. False when it is not current."""
+        """Store a report that was measured at `at_s`. False when it is not current."""
         with self._lock:
             record = self._accept(node, stamp)
             if record is None:
@@ -200,15 +202,15 @@ class TelemetryState:
             return True
 
     def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
-        """Take note of the number of a message that is refused, so that it is not taken for
-        lost. False when it is not current either."""
+        """Accept the sequence number of a refused message, so that it does not count as lost.
+        False when the message is not current."""
         with self._lock:
             current = self._accept(node, stamp) is not None
             self.accepted -= current
             return current
 
     def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
-        """Fold a round of pings in. False when it is not current."""
+        """Store a round of pings. False when it is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
@@ -222,7 +224,7 @@ class TelemetryState:
             return True
 
     def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
-        """Fold the end of a bandwidth test in. False when it is not current."""
+        """Store the result of a bandwidth test. False when it is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
@@ -233,15 +235,15 @@ class TelemetryState:
                 self._refresh_bandwidth(peer, at_s)
             return True
 
-    # Reading: the event loop.
+    # Reading: called by the event loop.
 
     def agents(self) -> dict[str, Agent]:
-        """What every agent said of itself."""
+        """The birth and status of every agent, by node."""
         with self._lock:
             return {name: record.agent for name, record in self._records.items()}
 
     def board(self, node: str, now_s: float) -> BoardReading | None:
-        """The last report of a node that is still fresh."""
+        """The node's newest report, None when it is too old."""
         with self._lock:
             record = self._records.get(node)
             if record is None or now_s - record.board_at_s > self.ttl.report_s:
@@ -249,7 +251,7 @@ class TelemetryState:
             return record.board
 
     def report_age_s(self, node: str, now_s: float) -> float | None:
-        """Seconds since the node's newest report was measured; None when none came."""
+        """Seconds since the node's newest report was measured; None without a report."""
         with self._lock:
             record = self._records.get(node)
             if record is None or record.board is None:
@@ -257,12 +259,12 @@ class TelemetryState:
             return now_s - record.board_at_s
 
     def lost_messages(self, node: str) -> int:
-        """Messages of this node that never came."""
+        """How many messages of this node were lost."""
         with self._lock:
             return self._records[node].sequence.lost if node in self._records else 0
 
     def measurements(self, node: str, now_s: float) -> dict[str, tuple[float, float]]:
-        """Metric -> (value, age in seconds) of what is known of a node now."""
+        """The values of a node that are known now: metric -> (value, age in seconds)."""
         with self._lock:
             record = self._records.get(node)
             if record is None:
@@ -276,13 +278,13 @@ class TelemetryState:
         }
 
     def links(self, now_s: float) -> list[LinkReading]:
-        """Every pair of nodes of which something is known now."""
+        """Every pair of nodes with a value that is known now."""
         with self._lock:
             return self._links.fresh(now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
-        """The columns of a view over `table`, NaN where unknown now; made again when something
-        was reported, or each second, since a value may have grown too old."""
+        """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new
+        report arrives or a second has passed, as a value may have become too old."""
         with self._lock:
             key = (table, self._changes, int(now_s))
             if self._cached is None or self._cached[0] != key:
@@ -290,7 +292,7 @@ class TelemetryState:
             return self._cached[1]
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
-        """The measured round trips of a view over `table`."""
+        """The measured round trips between the nodes of `table`."""
         with self._lock:
             return self._links.table(table, now_s)
 
@@ -298,7 +300,7 @@ class TelemetryState:
         slots = self._slots_of(table)
         values = self._fresh_values(slots, table.names, now_s)
         at_s = self._at_s[slots][:, : len(METRICS)]
-        values.flags.writeable = at_s.flags.writeable = False  # many views share them
+        values.flags.writeable = at_s.flags.writeable = False  # views share them
         metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
         return NodeMetrics(**metrics, measured_at_s=at_s)
 
@@ -311,19 +313,19 @@ class TelemetryState:
         if status is SequenceStatus.CURRENT:
             self.accepted += 1
             return record
-        if not stamp.retained:  # the broker's copy of what was heard already is no fault
+        if not stamp.retained:  # a retained copy of a known message is not an error
             self.refused[status.value] += 1
         return None
 
     def _awaiting_birth(self, node: str, stamp: Stamp) -> _Record | None:
-        """The record of a node whose retained birth comes after messages that it went before."""
+        """The record of a node whose retained birth arrives after later messages of its session."""
         record, session = self._records.get(node), (stamp.boot_id, stamp.session)
         if record is None or record.birth_session == session or not stamp.retained:
             return None
         return record if record.sequence.is_current(*session) else None
 
     def _record(self, node: str) -> _Record | None:
-        """The record of a node, made if need be; None when there is no place for it."""
+        """The record of a node, created if necessary; None when there are too many."""
         record = self._records.get(node)
         if record is None:
             is_member = self._members is not None and node in self._members
@@ -340,7 +342,7 @@ class TelemetryState:
     def _take_slot(self) -> int:
         if self._free_slots:
             return self._free_slots.pop()
-        slot = len(self._records)  # without free ones, all slots below are taken
+        slot = len(self._records)  # without free slots, all slots below are in use
         if slot == len(self._at_s):
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
             self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
@@ -356,7 +358,7 @@ class TelemetryState:
         self.bandwidth_changes += known is not None and known[0] != before
 
     def _set_reported(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
-        """What this report leaves out keeps its older value, and that one's age."""
+        """Values that the report leaves out keep their older value and its age."""
         self._changes += 1
         columns, row, row_at_s = self._columns, self._values[slot], self._at_s[slot]
         for name, value in values.items():
@@ -370,7 +372,7 @@ class TelemetryState:
         old = now_s - self._at_s[slots] > self._ttl_s
         has_bandwidth = (slots >= 0) & ~np.isnan(self._values[slots, _BANDWIDTH])
         for at in np.flatnonzero(old[:, _BANDWIDTH] & has_bandwidth):
-            self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
+            self._refresh_bandwidth(names[int(at)], now_s)  # another link may have a fresh value
             old[at, _BANDWIDTH] = False
         values = self._values[slots]
         values[old | (slots < 0)[:, np.newaxis]] = np.nan
