@@ -206,7 +206,7 @@ class Agent:
     def _post(self, event: Event) -> None:
         """Queue an event of the connection. Leases beyond MAX_WAITING are dropped."""
         if isinstance(event, MessageReceived) and self._inbox.qsize() >= MAX_WAITING:
-            LOG.warning("lease: not followed: %d messages wait already", MAX_WAITING)
+            LOG.warning("lease: refused: %d messages are queued already", MAX_WAITING)
             return
         self._inbox.put(event)
 

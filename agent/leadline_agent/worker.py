@@ -77,7 +77,7 @@ class Worker:
                 back_off_s = self._first_back_off_s * 2 ** min(self._failures - 1, 10)
                 back_off_s = min(back_off_s, MAX_BACK_OFF_S)
                 LOG.error(
-                    "%s: failed and begins again in %g s, please report it: %s: %s",
+                    "%s: failed, restarts in %g s, please report it: %s: %s",
                     *(self.name, back_off_s, type(error).__name__, error),
                 )
                 self._stopped.wait(back_off_s)

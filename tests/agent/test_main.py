@@ -94,7 +94,7 @@ def logged(quiet: RateLimitFilter, template: str, *values: object) -> str:
 
 def test_one_template_with_other_values_each_time_is_rationed() -> None:
     quiet = RateLimitFilter(per_template=6)
-    lines = [logged(quiet, "lease: not followed: %s", f"odd {number}") for number in range(1000)]
+    lines = [logged(quiet, "lease: refused: %s", f"odd {number}") for number in range(1000)]
     assert len([line for line in lines if line]) == 6
     assert "more like it are held back" in lines[5]
     assert logged(quiet, "broker %s: connected", "here") == "broker here: connected"

@@ -1,6 +1,6 @@
-"""CPU: busy share, load, cores, frequency, and whether heat or voltage holds the board back.
+"""CPU: busy share, load, cores, frequency, throttling and under-voltage.
 
-A Pi says the last two in its firmware's flags, or (voltage only) in the hwmon driver rpi_volt.
+A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmon driver rpi_volt.
 """
 
 import os
@@ -12,7 +12,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.collectors.collector import register
 
-# `get_throttled` of the Raspberry Pi firmware; the higher bits say what has happened since boot.
+# `get_throttled` of the Raspberry Pi firmware; the higher bits are the history since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
 
@@ -46,7 +46,7 @@ class CpuCollector:
         self._before: tuple[float, float] | None = None
 
     def collect(self) -> Cpu:
-        """One reading; the busy share is since the one before. Raises OSError."""
+        """One reading; the busy share is since the previous one. Raises OSError."""
         before, self._before = self._before, times(psutil.cpu_times())
         flags = _text(self._flags)
         alarm = _text(self._alarm) if self._alarm else None
@@ -61,7 +61,7 @@ class CpuCollector:
 
 
 def times(raw: object) -> tuple[float, float]:
-    """(busy, idle) seconds since boot of psutil's CPU times. Guests are within user already."""
+    """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
     busy = sum(getattr(raw, name, 0.0) for name in _BUSY)
     return busy, sum(getattr(raw, name, 0.0) for name in ("idle", "iowait"))
 
@@ -70,7 +70,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 def busy_percent(before: tuple[float, float] | None, after: tuple[float, float]) -> float | None:
-    """Busy share between two `times`, per cent; None when a counter went back or stood still."""
+    """The busy share between two `times`, per cent; None when a counter decreased or none moved."""
     if before is None:
         return None
     busy, idle = after[0] - before[0], after[1] - before[1]

@@ -1,4 +1,4 @@
-"""Memory: what there is and what programs can still get."""
+"""Memory: total and available."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,9 +31,6 @@ class MemoryCollector:
     def collect(self) -> Memory:
         """One reading. Raises OSError."""
         raw = psutil.virtual_memory()
-        return memory(raw.total, raw.available)
-
-
-def memory(total_bytes: int, available_bytes: int) -> Memory:
-    """A reading; nobody can get more than there is, though a container may be told so."""
-    return Memory(total_bytes, min(available_bytes, total_bytes))
+        return Memory(
+            raw.total, min(raw.available, raw.total)
+        )  # a container may see more available

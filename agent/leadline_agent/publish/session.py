@@ -150,7 +150,7 @@ class Session:
                 try:
                     return decode_lease(event.topic, event.payload, event.schema, event.at_s)
                 except (LeaseError, topics.TopicError) as error:
-                    LOG.warning("lease: not followed: %s", one_line(str(error)))
+                    LOG.warning("lease: refused: %s", one_line(str(error)))
             case _ if event.attempt != self._attempt or self._connection is None:
                 pass  # an event of an earlier connection
             case Connected():
@@ -195,7 +195,7 @@ class Session:
         return number
 
     def _on_connected(self, event: Connected) -> None:
-        LOG.info("broker %s: connected, %d messages wait", self._endpoint, len(self._buffer))
+        LOG.info("broker %s: connected, %d messages queued", self._endpoint, len(self._buffer))
         self._is_connected, self._connected_s = True, time.monotonic()
         self.address = self._board.address or event.address
         self._sent_number = 0

@@ -109,7 +109,7 @@ class TelemetryIngestor:
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
         if topic.kind not in self._handlers or topic.cluster != self._cluster:
-            raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
+            raise topics.TopicError(f"topic {text[:_SHORT]!r}: not for this controller")
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:

@@ -155,7 +155,7 @@ class BrokerSession:
         if not self._is_down_logged:
             self._is_down_logged = True
             log.warning(
-                "no broker at %s:%d (%s); measurements stay unknown, trying on",
+                "no broker at %s:%d (%s); measurements are unknown, retrying",
                 self._settings.host,
                 self._settings.port,
                 reason,
@@ -190,7 +190,7 @@ class BrokerSession:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if refused:
             log.warning(
-                "the broker at %s:%d lets us not read %s of cluster %s; allow it in its ACL",
+                "the broker at %s:%d does not let us read %s of cluster %s; allow it in its ACL",
                 *(self._settings.host, self._settings.port),
                 *(", ".join(refused), self._settings.cluster),
             )

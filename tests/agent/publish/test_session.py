@@ -271,7 +271,7 @@ def test_a_bad_lease_is_said_and_not_followed(
     session = open_session()
     topic = "leadline/v1/home/pi-1/lease"
     assert session.handle(MessageReceived(topic, payload, topics.SCHEMA, 0.0)) is None
-    assert "lease: not followed" in caplog.text
+    assert "lease: refused" in caplog.text
     close(session)
 
 

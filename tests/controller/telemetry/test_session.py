@@ -162,7 +162,7 @@ def test_without_a_broker_it_waits_and_says_so_once(caplog: pytest.LogCaptureFix
             keep_sending(client, board, ears, 12.5)
             assert down(caplog) == [
                 f"no broker at 127.0.0.1:{port} (Connection refused); "
-                "measurements stay unknown, trying on"
+                "measurements are unknown, retrying"
             ]
 
 
@@ -294,7 +294,7 @@ def test_a_refused_subscription_is_told_with_what_to_do(caplog: pytest.LogCaptur
     session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, reasons, None)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "the broker at broker.example:8883 lets us not read birth, report of cluster lab; "
+        "the broker at broker.example:8883 does not let us read birth, report of cluster lab; "
         "allow it in its ACL"
     )
 
