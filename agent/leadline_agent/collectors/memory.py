@@ -31,6 +31,5 @@ class MemoryCollector:
     def collect(self) -> Memory:
         """One reading. Raises OSError."""
         raw = psutil.virtual_memory()
-        return Memory(
-            raw.total, min(raw.available, raw.total)
-        )  # a container may see more available
+        # In a container the kernel may report more available memory than there is.
+        return Memory(raw.total, min(raw.available, raw.total))
