@@ -30,14 +30,14 @@ def test_nothing_is_due_before_its_time() -> None:
     assert every.due_s == 113.0
 
 
-def test_being_late_shifts_nothing_and_repeats_nothing() -> None:
+def test_a_late_run_neither_shifts_nor_repeats_the_next() -> None:
     every = PeriodicTimer(period_s=10.0, first_s=100.0)
     assert every.fire_if_due(137.0)
     assert every.due_s == 140.0
     assert not every.fire_if_due(137.0)
 
 
-def test_what_never_is_due_stays_so() -> None:
+def test_an_infinite_period_is_never_due() -> None:
     assert not PeriodicTimer(float("inf"), float("inf")).fire_if_due(1e12)
 
 
@@ -56,7 +56,7 @@ def test_tls_checks_the_broker_and_shows_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["ca_file", "cert_file", "key_file", "another key"])
-def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, broken: str) -> None:
+def test_a_key_that_does_not_match_its_certificate_is_refused(tmp_path: Path, broken: str) -> None:
     authority = Authority(tmp_path)
     certificate = authority.client("pi-1")
     if broken == "another key":
@@ -103,7 +103,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | RttRound | Bandw
     return published
 
 
-def test_a_result_that_cannot_be_encoded_costs_itself_and_nothing_else(
+def test_a_result_that_cannot_be_encoded_is_dropped_alone(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     too_long = BandwidthResult(1, "L1", "pi-2", BandwidthOutcome.DONE, 1.0, duration_ms=2**40)
@@ -116,7 +116,7 @@ def test_a_result_that_cannot_be_encoded_costs_itself_and_nothing_else(
     assert all("BandwidthResult failed and is left out" in line for line in lines)
 
 
-def test_the_watchdog_is_fed_while_all_is_well(agent: Agent, systemd: Systemd) -> None:
+def test_the_watchdog_is_fed_while_the_agent_is_healthy(agent: Agent, systemd: Systemd) -> None:
     agent.tick(time.monotonic() + 1)
     assert systemd.fed == 1
 
@@ -137,7 +137,7 @@ def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
     assert systemd.fed == 1
 
 
-def test_the_watchdog_is_not_fed_while_what_is_due_fails(
+def test_the_watchdog_is_not_fed_while_ticks_fail(
     agent: Agent, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

@@ -14,7 +14,7 @@ from leadline_agent.text import one_line
         ("", ""),
     ],
 )
-def test_what_cannot_be_printed_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert one_line(text) == shown
     assert one_line(text).encode().decode() == shown  # a lone surrogate could not be encoded
 

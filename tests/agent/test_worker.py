@@ -31,7 +31,7 @@ class Task:
         self.worker.stop(10.0)
 
 
-def test_a_failure_is_logged_and_reported_once_and_the_thread_begins_again(
+def test_a_failure_is_logged_and_reported_once_and_the_thread_restarts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     task = Task(failures=2)
@@ -46,7 +46,7 @@ def test_a_failure_is_logged_and_reported_once_and_the_thread_begins_again(
     task.stop()
 
 
-def test_one_that_keeps_failing_is_not_healthy() -> None:
+def test_a_thread_that_keeps_failing_is_unhealthy() -> None:
     task = Task(failures=1_000_000)
     task.worker.start()
     wait_until(lambda: task.runs > MAX_FAILURES, "it fails again and again")
@@ -56,7 +56,7 @@ def test_one_that_keeps_failing_is_not_healthy() -> None:
     task.stop()
 
 
-def test_one_that_overstays_its_time_is_not_healthy() -> None:
+def test_a_thread_over_its_time_limit_is_unhealthy() -> None:
     worker = Worker("task", lambda: None)
     worker.begin(5.0)
     now_s = time.monotonic()
@@ -67,7 +67,7 @@ def test_one_that_overstays_its_time_is_not_healthy() -> None:
     assert worker.unhealthy_reason(now_s + 60.0) == ""
 
 
-def test_one_that_ended_by_itself_is_not_healthy() -> None:
+def test_a_thread_that_ended_is_unhealthy() -> None:
     worker = Worker("task", lambda: None)
     worker.start()
     wait_until(
@@ -75,7 +75,7 @@ def test_one_that_ended_by_itself_is_not_healthy() -> None:
     )
 
 
-def test_a_stop_does_not_wait_for_the_pause_after_a_failure() -> None:
+def test_a_stop_does_not_wait_for_the_back_off() -> None:
     task = Task(failures=1, first_back_off_s=60.0)
     task.worker.start()
     wait_until(task.worker.take_failed, "it has failed")

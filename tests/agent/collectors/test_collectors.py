@@ -29,7 +29,9 @@ class Works(Broken):
         return Memory(2, 1)
 
 
-def test_the_others_still_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_collector_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     registry: dict[str, CollectorFactory] = {
         "cpu": Broken,
         "disk": Missing,

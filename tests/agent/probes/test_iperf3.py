@@ -56,7 +56,7 @@ def output(bits_per_second: float, bytes_: int = 12_500_000, seconds: float = 1.
         ({"peer": Peer("pi-2", "255.255.255.255")}, "is no IP address of one host"),
     ],
 )
-def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
+def test_a_lease_over_the_limits_is_refused_with_a_sentence(
     harness: Any, change: dict[str, Any], reason: str
 ) -> None:
     asked = replace(bandwidth_lease(), **change)
@@ -71,13 +71,13 @@ def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
     assert (result.lease_id, result.peer) == ("L1", "pi-2")
 
 
-def test_a_lease_within_the_caps_is_not_refused(harness: Any) -> None:
+def test_a_lease_within_the_limits_is_accepted(harness: Any) -> None:
     assert refusal(bandwidth_lease(), harness.context(), time.monotonic()) is None
 
 
 @pytest.mark.parametrize("duration_ms", [1000, 1999, 2000, 5000])
 @pytest.mark.parametrize("max_bytes", [1 << 18, 20_000_000])
-def test_the_pace_keeps_both_caps(duration_ms: int, max_bytes: int) -> None:
+def test_the_pace_respects_both_limits(duration_ms: int, max_bytes: int) -> None:
     asked = replace(bandwidth_lease(), duration_ms=duration_ms, max_bytes=max_bytes)
     sent = pace_bits_per_s(asked) / 8 * iperf3.duration_s(asked) + iperf3.BLOCK_BYTES
     assert iperf3.duration_s(asked) * 1000 <= duration_ms
@@ -128,7 +128,7 @@ def test_output_without_a_result_is_an_error(text: str, reason: str) -> None:
         parse(text, bandwidth_lease())
 
 
-def test_the_program_is_asked_for_the_same_as_the_library() -> None:
+def test_the_program_and_the_library_run_the_same_test() -> None:
     spec = {"host": "10.0.0.2", "port": 5201, "bind": "10.0.0.1"}
     client = iperf3_child.arguments({**spec, "duration_s": 2, "bits_per_s": 8_000_000})
     assert " ".join(client[1:]) == (
@@ -174,7 +174,7 @@ def pair(
 
 
 @pytest.mark.network
-def test_a_real_test_stays_within_its_caps(make_harness: Callable[[], Any]) -> None:
+def test_a_real_test_stays_within_its_limits(make_harness: Callable[[], Any]) -> None:
     port = free_port()
     result = pair(
         make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
@@ -188,7 +188,7 @@ def test_a_real_test_stays_within_its_caps(make_harness: Callable[[], Any]) -> N
 
 
 @pytest.mark.network
-def test_a_client_waits_for_a_server_that_comes_later(make_harness: Callable[[], Any]) -> None:
+def test_a_client_waits_for_a_server_that_starts_later(make_harness: Callable[[], Any]) -> None:
     port = free_port()
     result = pair(
         make_harness,
@@ -201,7 +201,7 @@ def test_a_client_waits_for_a_server_that_comes_later(make_harness: Callable[[],
 
 @pytest.mark.network
 @pytest.mark.parametrize("role", Role)
-def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(harness: Any, role: Role) -> None:
+def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role: Role) -> None:
     probe = Iperf3(harness.context())
     probe.start_lease(bandwidth_lease(role, free_port(), ttl_s=1.5))
     result = harness.results.get(timeout=30)
@@ -213,7 +213,7 @@ def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(harness: Any, r
 
 
 @pytest.mark.network
-def test_one_lease_at_a_time_and_the_same_one_only_once(harness: Any) -> None:
+def test_one_lease_runs_at_a_time_and_a_duplicate_is_ignored(harness: Any) -> None:
     probe = Iperf3(harness.context())
     try:
         lease = bandwidth_lease(Role.SERVER, free_port())
@@ -294,7 +294,7 @@ def sender(listener: socket.socket, total: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("total", "is_cut_off"), [(19_000_000, False), (40_000_000, True)])
-def test_a_client_that_is_made_to_send_more_is_cut_off(total: int, is_cut_off: bool) -> None:
+def test_a_client_that_its_server_restarts_is_cut_off(total: int, is_cut_off: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, sender(listener, total) as process:
         connection, _ = listener.accept()
         with connection:

@@ -102,7 +102,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_an_honest_client_gets_the_count_of_what_arrived() -> None:
+def test_a_client_gets_the_number_of_bytes_that_arrived() -> None:
     with serving() as server:
         control, stream = begin(server)
         with control, stream:
@@ -120,7 +120,7 @@ def test_an_honest_client_gets_the_count_of_what_arrived() -> None:
     assert 0 < of_stream["end_time"] < 30
 
 
-def test_a_stranger_is_closed_at_once_and_does_not_cost_the_test() -> None:
+def test_a_strangers_connection_is_closed_and_the_test_goes_on() -> None:
     with serving() as server:
         with server.connect("127.0.0.9") as stranger:
             assert is_closed(stranger)
@@ -177,7 +177,7 @@ def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         ({"omit": 10}, "time that does not count"),
     ],
 )
-def test_a_client_that_asks_for_more_is_named(change: dict[str, Any], reason: str) -> None:
+def test_parameters_beyond_the_lease_are_named(change: dict[str, Any], reason: str) -> None:
     assert lease_violation(HONEST, 2000) == ""
     assert reason in lease_violation({**HONEST, **change}, 2000)
     assert lease_violation({**HONEST, **change}, 2000).isprintable()
@@ -196,7 +196,7 @@ def test_a_client_that_asks_for_more_is_cut_off() -> None:
     [b"", COOKIE + struct.pack(">I", 2**32 - 1), COOKIE + struct.pack(">I", 5000) + b"[" * 5000],
     ids=["nothing", "4 GB of parameters", "deep parameters"],
 )
-def test_one_who_only_looked_does_not_end_the_lease(first: bytes) -> None:
+def test_a_connection_without_data_does_not_end_the_lease(first: bytes) -> None:
     with serving() as server:
         with server.connect() as looked:
             looked.sendall(first)
@@ -206,7 +206,7 @@ def test_one_who_only_looked_does_not_end_the_lease(first: bytes) -> None:
         assert "gave the test up" in str(server.unmeasured())
 
 
-def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iperf3_server, "SETUP_S", 0.3)
     with serving() as server, server.connect() as silent:
         assert is_closed(silent)
@@ -224,7 +224,7 @@ def test_a_stream_of_another_test_is_refused() -> None:
             assert control.recv(1) == iperf3_server.TEST_START
 
 
-def test_nobody_came_and_a_stop() -> None:
+def test_an_expired_lease_and_a_stop_are_failures() -> None:
     with serving(ttl_s=0.3) as server:
         assert "did not come before the lease expired" in str(server.unmeasured())
     with serving() as server:
@@ -233,14 +233,14 @@ def test_nobody_came_and_a_stop() -> None:
         assert str(server.unmeasured()) == "the agent is stopping"
 
 
-def test_it_listens_where_the_peers_family_is() -> None:
+def test_it_listens_on_the_peers_address_family() -> None:
     server = RunningServer(bandwidth_lease(free_port("::1"), peer="::1"))
     server.stopped.set()
     # 127.0.0.1 is no address of that family: the lease fails, and nothing listens elsewhere.
     assert isinstance(server.unmeasured(), OSError)
 
 
-def test_the_results_have_what_iperf3_wants() -> None:
+def test_the_results_have_every_key_that_iperf3_requires() -> None:
     explain_failure = results(5, 1.5)
     assert explain_failure["sender_has_retransmits"] == -1
     needed = {"id", "bytes", "retransmits", "jitter", "errors", "packets"}

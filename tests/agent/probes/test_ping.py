@@ -27,12 +27,12 @@ def ping_lease(peers: tuple[Peer, ...] = PEERS, count: int = 3, ttl_s: float = 6
     return PingLease(peers, interval_s=1, count=count, expires_s=time.monotonic() + ttl_s)
 
 
-def test_the_median_stands_and_the_deviation_is_of_the_population() -> None:
+def test_the_summary_has_the_median_and_the_population_deviation() -> None:
     sample = summary("pi-2", RttMethod.ICMP, [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
     assert sample == RttSample("pi-2", RttMethod.ICMP, 8, 8, rtt_ms=4.5, deviation_ms=2.0)
 
 
-def test_what_did_not_come_back_was_sent_and_has_no_time() -> None:
+def test_an_echo_without_reply_counts_as_sent() -> None:
     assert summary("pi-2", RttMethod.ICMP, [None, 3.0, None]) == RttSample(
         "pi-2", RttMethod.ICMP, sent=3, received=1, rtt_ms=3.0, deviation_ms=0.0
     )
@@ -50,11 +50,11 @@ def test_what_did_not_come_back_was_sent_and_has_no_time() -> None:
         (0.002, 0.001, True),
     ],
 )
-def test_clocks_that_disagree(wall_s: float, steady_s: float, expected: bool) -> None:
+def test_clocks_that_differ_were_set(wall_s: float, steady_s: float, expected: bool) -> None:
     assert clock_was_set(wall_s, steady_s) is expected
 
 
-def test_a_sample_during_which_the_clock_was_set_is_thrown_away() -> None:
+def test_a_sample_during_which_the_clock_was_set_is_discarded() -> None:
     answers: list[Any] = [1.0, ClockSetError(), 3.0]
 
     def echo(address: str, sequence: int) -> float | None:
@@ -66,7 +66,7 @@ def test_a_sample_during_which_the_clock_was_set_is_thrown_away() -> None:
     assert echoes(PEERS[0], 3, 0, echo) == [1.0, 3.0]
 
 
-def test_a_step_of_the_clock_is_seen_through_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_clock_is_detected_with_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
     walls = iter([1000.0, 5000.0])
     monkeypatch.setattr("time.time", lambda: next(walls))
     monkeypatch.setattr("ping3.ping", lambda *a, **k: 4000.0)
@@ -75,7 +75,7 @@ def test_a_step_of_the_clock_is_seen_through_ping3(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("answer", [None, False, -1.0, 99.0])
-def test_time_outs_errors_and_forged_times_are_no_answer(
+def test_time_outs_errors_and_forged_times_are_no_reply(
     monkeypatch: pytest.MonkeyPatch, answer: object
 ) -> None:
     monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
@@ -85,13 +85,13 @@ def test_time_outs_errors_and_forged_times_are_no_answer(
 @pytest.mark.parametrize(
     "answer", [-1e308 * 10, 1e308, float("nan"), float("inf")], ids=["-inf", "1e308", "nan", "inf"]
 )
-def test_impossible_times_are_no_answer(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
+def test_impossible_times_are_no_reply(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
     monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
     assert ping.echo_ms("127.0.0.1", 0) is None
 
 
 @pytest.mark.parametrize("error", [OverflowError(), struct.error(), IndexError(), KeyError("id")])
-def test_whatever_ping3_trips_over_is_no_answer(
+def test_an_exception_of_ping3_is_no_reply(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def trip(*_: object, **__: object) -> float:
@@ -150,7 +150,7 @@ def test_the_address_of_one_host_may_be_leased(address: str) -> None:
     assert is_unicast(address)
 
 
-def test_a_peer_that_is_away_does_not_take_the_whole_round() -> None:
+def test_an_unreachable_peer_does_not_use_up_the_round() -> None:
     asked = []
 
     def echo(address: str, sequence: int) -> float | None:
@@ -170,7 +170,7 @@ def reports(harness: Any, probe: Ping, *leases: PingLease) -> list[RttRound]:
         probe.stop()
 
 
-def test_a_lease_is_followed_at_once_and_every_peer_is_asked(harness: Any) -> None:
+def test_a_lease_starts_at_once_and_every_peer_is_pinged(harness: Any) -> None:
     probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: float(a[-1]))
     (round_,) = reports(harness, probe, ping_lease())
     assert [(p.peer, p.sent, p.rtt_ms) for p in round_.peers] == [
@@ -180,7 +180,7 @@ def test_a_lease_is_followed_at_once_and_every_peer_is_asked(harness: Any) -> No
     assert {p.method for p in round_.peers} == {RttMethod.ICMP}
 
 
-def test_a_newer_lease_replaces_the_one_before(harness: Any) -> None:
+def test_a_newer_lease_replaces_the_previous_one(harness: Any) -> None:
     probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: 1.0)
     try:
         probe.start_lease(ping_lease(PEERS[:1]))
@@ -221,7 +221,7 @@ def test_a_lease_over_the_boards_caps_is_refused(
     assert "refused a lease" in caplog.text
 
 
-def test_without_icmp_the_own_leg_to_the_broker_is_reported(
+def test_without_icmp_the_round_trip_to_the_broker_is_reported(
     harness: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.broker_rtts_ms = [3.0, 1.0, 2.0]

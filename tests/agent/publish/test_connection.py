@@ -15,7 +15,7 @@ from leadline_agent.publish.connection import (
 )
 
 
-def test_to_connect_it_listens_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_opens_no_listening_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as broker:
         broker.settimeout(10)
@@ -56,7 +56,7 @@ def publish(topic: bytes) -> bytes:
     ids=["topic", "no topic", "short", "connack", "suback", "puback", "auth"],
 )
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_a_broker_sends_no_thread_ends_without_a_word(packet: bytes) -> None:
+def test_a_thread_that_fails_on_a_brokers_packet_reports_it(packet: bytes) -> None:
     posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as broker:
         broker.settimeout(10)

@@ -67,7 +67,7 @@ def test_a_report_takes_at_most_400_bytes() -> None:
     assert len(message.network) == 4
 
 
-def test_what_is_unknown_is_not_set_and_what_is_zero_is() -> None:
+def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
     report = Report(
         measured_boot_ms=1000,
         collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
@@ -103,7 +103,7 @@ def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     assert (status.online, status.origin.sequence) == (False, 0)
 
 
-def test_a_bandwidth_result_keeps_its_sentence() -> None:
+def test_a_bandwidth_result_keeps_its_detail() -> None:
     result = BandwidthResult(9, "L1", "pi-2", BandwidthOutcome.REFUSED, detail="busy")
     message = decoded(*encoder().sample(result))
     assert isinstance(message, pb.BandwidthReport)
@@ -111,7 +111,7 @@ def test_a_bandwidth_result_keeps_its_sentence() -> None:
     assert not message.HasField("bandwidth_mbps")
 
 
-def test_a_birth_says_what_the_board_is() -> None:
+def test_a_birth_describes_the_board() -> None:
     board = Board("0.1.0", "Pi 5", "aarch64", "6.12", 4, 1 << 33, "", 10.0, ("icmp", "iperf3"))
     message = decoded(*encoder().birth(board, "10.0.0.7", dropped=4, now_ms=77))
     assert isinstance(message, pb.Birth)
@@ -120,7 +120,7 @@ def test_a_birth_says_what_the_board_is() -> None:
     assert (message.interval_s, message.timing.measured_boot_ms) == (10, 77)
 
 
-def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
+def test_the_time_of_a_ping_lease_counts_from_its_receipt() -> None:
     peers = [pb.Peer(node="pi-2", address="10.0.0.2")]
     message = pb.Lease(
         node="pi-1", ping=pb.PingLease(peers=peers, interval_s=10, count=5, ttl_s=60)
@@ -129,7 +129,7 @@ def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
     assert work == PingLease((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
 
 
-def test_a_bandwidth_lease_is_work() -> None:
+def test_a_bandwidth_lease_is_decoded() -> None:
     bandwidth = pb.BandwidthLease(
         lease_id="L1",
         role=pb.BandwidthLease.CLIENT,
@@ -166,7 +166,7 @@ def test_a_bandwidth_lease_is_work() -> None:
         ),
     ],
 )
-def test_what_is_no_lease_is_refused(payload: bytes, schema: str | None) -> None:
+def test_an_invalid_lease_is_refused(payload: bytes, schema: str | None) -> None:
     with pytest.raises(LeaseError):
         decode_lease(LEASES, payload, schema, received_s=0.0)
 
@@ -184,7 +184,7 @@ def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
 
 
 @pytest.mark.parametrize("node", ["", "x" * 5000, "a\nb", "a/b", "#"])
-def test_a_peers_name_is_one_of_a_node(node: str) -> None:
+def test_a_peers_name_is_a_valid_node_name(node: str) -> None:
     ping = pb.PingLease(peers=[pb.Peer(node=node, address="10.0.0.2")], count=1, ttl_s=1)
     payload = codec.encode(pb.Lease(node="pi-1", ping=ping))
     with pytest.raises((topics.TopicError, codec.MessageError), match="peer"):

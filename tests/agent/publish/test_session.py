@@ -114,7 +114,7 @@ def test_a_connection_begins_with_status_and_birth(
     close(session)
 
 
-def test_what_was_measured_while_away_leaves_in_order_before_the_birth(
+def test_measurements_of_an_outage_are_sent_in_order_before_the_birth(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -128,7 +128,7 @@ def test_what_was_measured_while_away_leaves_in_order_before_the_birth(
     close(session)
 
 
-def test_no_more_than_a_window_is_on_the_way(
+def test_the_number_of_messages_in_flight_is_bounded(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -139,7 +139,9 @@ def test_no_more_than_a_window_is_on_the_way(
     close(session)
 
 
-def test_draining_is_paced(open_session: Callable[[], Session], connection: FakeConnection) -> None:
+def test_buffered_messages_are_sent_at_a_limited_rate(
+    open_session: Callable[[], Session], connection: FakeConnection
+) -> None:
     session = open_session()
     for _ in range(20 * MAX_IN_FLIGHT):
         session.publish(report())
@@ -153,7 +155,7 @@ def test_draining_is_paced(open_session: Callable[[], Session], connection: Fake
     close(session)
 
 
-def test_what_was_not_confirmed_is_sent_again_after_a_loss(
+def test_unacknowledged_messages_are_sent_again_after_a_reconnection(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -169,7 +171,7 @@ def test_what_was_not_confirmed_is_sent_again_after_a_loss(
     close(session)
 
 
-def test_a_birth_that_waits_is_not_doubled(
+def test_a_queued_birth_is_not_duplicated(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -182,7 +184,7 @@ def test_a_birth_that_waits_is_not_doubled(
     close(session)
 
 
-def test_the_next_session_sends_what_the_last_one_could_not(
+def test_the_next_session_sends_the_messages_of_the_last_one(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     first = open_session()
@@ -215,7 +217,7 @@ def test_a_message_of_an_earlier_boot_has_no_time_of_sending(
     close(second)
 
 
-def test_events_of_a_connection_given_up_are_ignored(
+def test_events_of_an_earlier_connection_are_ignored(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -236,7 +238,7 @@ def test_events_of_a_connection_given_up_are_ignored(
     close(session)
 
 
-def test_round_trips_are_of_messages_that_went_alone(
+def test_only_a_message_that_is_alone_in_flight_gives_a_round_trip(
     open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
@@ -248,7 +250,7 @@ def test_round_trips_are_of_messages_that_went_alone(
     close(session)
 
 
-def test_a_refused_message_is_given_up(
+def test_a_refused_message_is_dropped(
     open_session: Callable[[], Session],
     connection: FakeConnection,
     caplog: pytest.LogCaptureFixture,
@@ -265,7 +267,7 @@ def test_a_refused_message_is_given_up(
 
 
 @pytest.mark.parametrize("payload", [b"\xff", pb.Lease(node="pi-2").SerializeToString()])
-def test_a_bad_lease_is_said_and_not_followed(
+def test_an_invalid_lease_is_logged_and_refused(
     open_session: Callable[[], Session], caplog: pytest.LogCaptureFixture, payload: bytes
 ) -> None:
     session = open_session()
@@ -275,7 +277,7 @@ def test_a_bad_lease_is_said_and_not_followed(
     close(session)
 
 
-def test_a_good_lease_is_work(open_session: Callable[[], Session]) -> None:
+def test_a_valid_lease_is_returned(open_session: Callable[[], Session]) -> None:
     session = open_session()
     payload = pb.Lease(node="pi-1", ping=pb.PingLease(count=1, ttl_s=5)).SerializeToString()
     event = MessageReceived("leadline/v1/home/pi-1/lease", payload, topics.SCHEMA, 10.0)

@@ -68,7 +68,7 @@ class Scene:
         self.probe_scheduler.on_birth(name)
 
 
-def test_a_lease_travels_no_longer_than_the_plan_allows() -> None:
+def test_the_expiry_of_a_lease_message_is_the_planned_delivery_time() -> None:
     assert topics.DELIVERY[topics.Kind.LEASE].expiry_s == DELIVERY_S
 
 
@@ -83,7 +83,7 @@ def test_ping_leases_are_renewed_well_before_they_end() -> None:
     assert scene.sent.pinged() == ["n1", "n2", "n3"]
 
 
-def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
+def test_a_restarted_agent_gets_its_lease_at_once() -> None:
     scene = Scene("n1", "n2")
     scene.probe_scheduler.tick(0.0)
     scene.sent.pinged()
@@ -92,7 +92,7 @@ def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
     assert scene.sent.pinged() == ["n2"]
 
 
-def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end() -> None:
+def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> None:
     scene = Scene("n1", "n2")
     scene.probe_scheduler.tick(0.0)
     scene.probe_scheduler.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
@@ -106,7 +106,7 @@ def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end
     assert len(scene.sent.tests) == 2
 
 
-def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
+def test_only_online_boards_with_an_address_are_probed() -> None:
     scene = Scene("n1", "n2", "n3")
     scene.born("nowhere", address="")
     scene.fleet.state.birth(
@@ -130,7 +130,7 @@ def test_only_boards_with_iperf3_are_tested() -> None:
     assert scene.sent.pinged() == ["n1", "n2", "n3"]
 
 
-def test_one_test_at_a_time_and_only_its_client_ends_it() -> None:
+def test_one_test_runs_at_a_time_and_only_its_client_ends_it() -> None:
     scene = Scene("n1", "n2", "n3", anchors=("n3",))
     scene.probe_scheduler.tick(0.0)
     (server, serving), (client, _) = scene.sent.tests
@@ -146,7 +146,7 @@ def test_one_test_at_a_time_and_only_its_client_ends_it() -> None:
     assert [node for node, _ in scene.sent.tests[2:]] == ["n3", "n2"]
 
 
-def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
+def test_leases_of_an_earlier_controller_are_not_ours() -> None:
     first, second = Scene("n1", "n2"), Scene("n1", "n2")
     for scene in (first, second):
         scene.probe_scheduler.tick(0.0)
@@ -191,13 +191,13 @@ def test_only_nodes_of_the_cluster_are_probed() -> None:
     assert scene.sent.pinged() == ["n1", "n2"]
 
 
-def test_nothing_is_probed_while_nobody_knows_the_nodes() -> None:
+def test_nothing_is_probed_while_the_nodes_are_unknown() -> None:
     fleet, sent = Fleet("n1", "n2"), Sent()
     ProbeScheduler(fleet.state, sent, ProbeSettings(LIMITS), lambda: None).tick(0.0)
     assert (sent.pings, sent.tests) == ([], [])
 
 
-def test_thousands_of_ping_leases_do_not_go_out_at_once() -> None:
+def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
     scene = Scene(*(f"n{i:04}" for i in range(2000)))
     sent = []
     for tick in range(60):
@@ -250,7 +250,7 @@ def test_a_bandwidth_over_its_lease_leaves_it_open_and_no_message_counts_as_lost
     assert answers.state.lost_messages("n1") == 0
 
 
-def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() -> None:
+def test_a_result_for_an_earlier_controller_is_refused_and_counted() -> None:
     before, after = Answers(), Answers()
     n1 = after.boards["n1"]
     after.take("n1", n1.bandwidth("n2", 90.0, lease_id=before.lease.lease_id))
@@ -258,7 +258,7 @@ def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() 
     assert after.state.refused == {"not_leased": 1}
 
 
-def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
+def test_leases_of_a_former_leader_expire() -> None:
     answers = Answers()
     answers.scene.probe_scheduler.stand_by(150.0)
     assert answers.scene.probe_scheduler.ping_peers("n1") == {"n2"}
@@ -372,7 +372,7 @@ class Bench:
 
 
 @pytest.mark.broker
-def test_a_cluster_sounds_itself_under_leases() -> None:
+def test_a_cluster_measures_its_links_under_leases() -> None:
     with mosquitto() as broker, Bench(broker) as bench, ExitStack() as boards:
         for name in ("n1", "n2", "n3"):
             boards.enter_context(bench.board(broker, name))
@@ -394,7 +394,7 @@ def test_a_cluster_sounds_itself_under_leases() -> None:
 
 
 @pytest.mark.broker
-def test_a_client_that_dies_under_its_lease_holds_nobody_up_for_ever() -> None:
+def test_a_client_that_dies_does_not_block_the_other_tests() -> None:
     with (
         mosquitto() as broker,
         Bench(broker) as bench,

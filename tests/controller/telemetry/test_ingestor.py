@@ -129,7 +129,7 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: Ingest) -> None:
         ),
     ],
 )
-def test_what_the_board_cant_tell_is_unknown_and_not_zero(
+def test_a_missing_value_is_unknown_and_not_zero(
     ingest: Ingest, fields: dict[str, Any], unknown: str
 ) -> None:
     board = Board("n1")
@@ -140,20 +140,20 @@ def test_what_the_board_cant_tell_is_unknown_and_not_zero(
     assert isnan(column[0])
 
 
-def test_what_was_sent_of_a_half_known_interface_is_still_known(ingest: Ingest) -> None:
+def test_the_known_half_of_an_interface_is_still_known(ingest: Ingest) -> None:
     board = Board("n1")
     ingest.take(board, board.report(network=[pb.NetworkInterface(packets_sent_per_s=5)]))
     assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
 
 
-def test_births_and_finished_tests_are_told_on(ingest: Ingest, board: Board) -> None:
+def test_births_and_finished_tests_reach_the_probe_scheduler(ingest: Ingest, board: Board) -> None:
     assert ingest.births == ["n1", "n2"]
     assert ingest.tests == [("n1", "x-1")]
     agent = ingest.state.agents()["n1"]
     assert (agent.address, agent.probes, agent.online) == ("192.0.2.1", ("icmp", "iperf3"), True)
 
 
-def test_what_a_birth_says_is_cut_to_a_readable_length(ingest: Ingest) -> None:
+def test_the_texts_of_a_birth_are_shortened(ingest: Ingest) -> None:
     board = Board("n1")
     birth = board.birth("a" * 500, ["p" * 500] * 50, agent_version="v" * 500)
     ingest.take(board, birth)
@@ -162,7 +162,7 @@ def test_what_a_birth_says_is_cut_to_a_readable_length(ingest: Ingest) -> None:
     assert {len(probe) for probe in agent.probes} == {120}
 
 
-def test_what_a_birth_says_gives_no_orders_to_a_terminal(ingest: Ingest) -> None:
+def test_the_texts_of_a_birth_have_no_control_characters(ingest: Ingest) -> None:
     board = Board("n1")
     ingest.take(board, board.birth("a\nb", hardware_model="\x1b[2JPi 5", agent_version="1\r2"))
     agent = ingest.state.agents()["n1"]
@@ -177,7 +177,7 @@ def test_the_last_will_says_offline(ingest: Ingest, board: Board) -> None:
 
 
 @pytest.mark.parametrize("kind", [topics.Kind.BIRTH, topics.Kind.STATUS])
-def test_a_retained_message_that_is_cleared_is_no_fault(
+def test_a_cleared_retained_message_is_not_an_error(
     ingest: Ingest, board: Board, kind: topics.Kind
 ) -> None:
     before = ingest.snapshot()
@@ -196,7 +196,7 @@ def test_a_retained_message_that_is_cleared_is_no_fault(
         (99, 55.0),
     ],
 )
-def test_a_test_that_measured_nothing_ends_its_lease_and_is_told_in_one_line(
+def test_a_failed_test_ends_its_lease_and_is_logged_in_one_line(
     ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture, outcome: int, mbps: float | None
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -213,7 +213,7 @@ def test_a_test_that_measured_nothing_ends_its_lease_and_is_told_in_one_line(
 # Ages.
 
 
-def test_the_age_is_that_on_the_board_and_that_in_the_broker(ingest: Ingest) -> None:
+def test_the_age_includes_the_time_on_the_board_and_at_the_broker(ingest: Ingest) -> None:
     board = Board("n1")
     ingest.take(board, board.report(age_ms=3000), sent_s=NOW_S - 7)
     assert ingest.state.measurements("n1", NOW_S) == {"cpu_percent": (12.5, 10.0)}
@@ -230,7 +230,7 @@ def test_links_have_ages_too(ingest: Ingest, board: Board) -> None:
 @pytest.mark.parametrize(
     ("age_ms", "sent_s"), [(None, NOW_S), (0, -inf)], ids=["not sent in this boot", "kept"]
 )
-def test_what_has_no_known_age_does_not_become_current(
+def test_a_message_of_unknown_age_does_not_become_current(
     ingest: Ingest, board: Board, age_ms: int | None, sent_s: float
 ) -> None:
     before = ingest.snapshot()
@@ -241,7 +241,7 @@ def test_what_has_no_known_age_does_not_become_current(
     assert ingest.state.refused == {"late": 3}
 
 
-def test_the_buffer_of_an_earlier_boot_is_history(ingest: Ingest, board: Board) -> None:
+def test_buffered_messages_of_an_earlier_boot_are_late(ingest: Ingest, board: Board) -> None:
     before = ingest.snapshot()
     old = {"boot_id": bytes(16), "session": 9, "sequence": 77}
     ingest.take(board, board.report(None, origin=old, cpu=pb.Cpu(busy_percent=99)))
@@ -346,7 +346,7 @@ def test_bad_bytes_are_counted_and_change_nothing(
     assert ingest.state.refused == {kind: 1}
 
 
-def test_a_bug_of_our_own_is_counted_and_told(
+def test_an_internal_error_is_counted_and_logged(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Careless(PermissiveLeases):
@@ -365,7 +365,7 @@ def test_a_bug_of_our_own_is_counted_and_told(
 # Logs.
 
 
-def test_a_broken_fleet_does_not_fill_the_journal(
+def test_many_broken_agents_do_not_fill_the_journal(
     ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3000):
@@ -377,7 +377,7 @@ def test_a_broken_fleet_does_not_fill_the_journal(
     assert "(3000 of this kind)" in caplog.records[-1].getMessage()
 
 
-def test_failed_tests_do_not_fill_it_either(
+def test_failed_tests_do_not_fill_the_journal(
     ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -483,7 +483,7 @@ def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool)
         max_size=12,
     )
 )
-def test_no_series_of_messages_raises_or_spoils_what_is_read(
+def test_no_sequence_of_messages_raises_or_corrupts_the_state(
     series: list[tuple[codec.TelemetryMessage, bool, float]],
 ) -> None:
     ingest = Ingest()

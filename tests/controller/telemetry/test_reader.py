@@ -48,7 +48,7 @@ EVERYTHING = (
 ) + (b"\x09" + text(b"\x00\xff") + b"\x23\x00\x07" + user(b"other", b"x") + SCHEMA)
 
 
-def test_what_is_kept_of_properties_is_short() -> None:
+def test_only_short_properties_are_cached() -> None:
     before = reader._cached_properties.cache_info().currsize
     for number in range(20):
         long = user(b"schema", f"{number}".encode() * 20_000)
@@ -76,7 +76,7 @@ class Reading(ReadingClient):
         return [self._packet_read() for _ in list(self.chunks)]
 
 
-def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
+def test_paho_still_calls_the_overridden_methods() -> None:
     """Else all would go paho's slow way, unnoticed."""
     assert {"_packet_read", "_sock_recv", "_packet_handle"} <= set(vars(Client))
 
@@ -114,7 +114,7 @@ def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
         ),
     ],
 )
-def test_a_publication_is_taken_apart(
+def test_a_publish_packet_is_parsed(
     sent: bytes, expected: tuple[str, bytes, PublishProperties, bool]
 ) -> None:
     client = Reading([sent])
@@ -126,7 +126,7 @@ def test_a_publication_is_taken_apart(
     cuts=st.lists(st.integers(0, 900), max_size=12), sizes=st.lists(st.integers(0, 300), max_size=5)
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_packets_come_whole_however_the_network_cuts_them(
+def test_packets_are_reassembled_however_the_network_splits_them(
     cuts: list[int], sizes: list[int]
 ) -> None:
     stream = b"".join(publication(b"n/%d" % n, b"x" * size, EXPIRY) for n, size in enumerate(sizes))
@@ -155,7 +155,7 @@ def test_packets_come_whole_however_the_network_cuts_them(
         b"\x30" + length(MAX_BYTES + 1),  # nor is it waited for
     ],
 )
-def test_what_no_broker_should_send_ends_the_connection_and_not_the_thread(sent: bytes) -> None:
+def test_an_invalid_packet_ends_the_connection_and_not_the_thread(sent: bytes) -> None:
     client = Reading([sent])
     assert client.read_all() == [PROTOCOL]
     assert client.got == []

@@ -40,7 +40,7 @@ def test_messages_in_turn_are_current_and_none_is_lost(board: Board) -> None:
     assert board.tracker.lost == 0
 
 
-def test_repeats_are_refused_and_change_nothing(board: Board) -> None:
+def test_duplicates_are_refused_and_change_nothing(board: Board) -> None:
     for n in (1, 2, 3):
         board.send(n)
     assert board.send(3) is DUPLICATE
@@ -57,7 +57,7 @@ def test_a_gap_is_counted_once(board: Board) -> None:
     assert board.tracker.lost == 3
 
 
-def test_numbers_are_the_senders_to_choose_and_the_count_stays_bounded(board: Board) -> None:
+def test_the_count_of_lost_messages_is_bounded(board: Board) -> None:
     board.send(1)
     board.send(2**64 - 1)
     board.session += 1
@@ -65,7 +65,7 @@ def test_numbers_are_the_senders_to_choose_and_the_count_stays_bounded(board: Bo
     assert board.tracker.lost == 2**63
 
 
-def test_a_later_session_takes_over_and_what_the_buffer_still_brings_is_late(board: Board) -> None:
+def test_a_later_session_becomes_current_and_buffered_messages_are_late(board: Board) -> None:
     board.send(1)
     assert board.send(1, session=6) is CURRENT
     assert board.send(2) is LATE
@@ -76,13 +76,13 @@ def test_a_later_session_takes_over_and_what_the_buffer_still_brings_is_late(boa
     assert board.tracker.lost == 0
 
 
-def test_what_is_missing_at_the_begin_of_a_session_is_lost(board: Board) -> None:
+def test_missing_messages_at_the_start_of_a_session_are_lost(board: Board) -> None:
     board.send(1)
     board.send(4, session=6)
     assert board.tracker.lost == 3
 
 
-def test_late_sessions_do_not_push_the_present_one_out(board: Board) -> None:
+def test_late_sessions_do_not_evict_the_current_one(board: Board) -> None:
     board.send(10)
     for session in range(5):
         for n in (1, 2):
@@ -92,7 +92,7 @@ def test_late_sessions_do_not_push_the_present_one_out(board: Board) -> None:
     assert board.tracker.lost == 1
 
 
-def test_another_boot_takes_over_and_the_one_before_does_not_come_back(board: Board) -> None:
+def test_a_new_boot_becomes_current_and_an_earlier_one_does_not_return(board: Board) -> None:
     board.send(1)
     board.reboot(B, 6)
     assert board.send(1) is CURRENT
@@ -101,7 +101,7 @@ def test_another_boot_takes_over_and_the_one_before_does_not_come_back(board: Bo
     assert board.send(2) is CURRENT
 
 
-def test_what_was_measured_before_the_boot_is_history(board: Board) -> None:
+def test_a_message_from_before_the_boot_is_late(board: Board) -> None:
     board.send(1)
     # The buffer of an earlier boot that this controller never saw: its age is unknown.
     assert board.send(3, boot_id=C, session=4, dated=False) is LATE
@@ -109,20 +109,20 @@ def test_what_was_measured_before_the_boot_is_history(board: Board) -> None:
     assert board.send(2) is CURRENT
 
 
-def test_history_alone_makes_no_session_current(board: Board) -> None:
+def test_late_messages_alone_make_no_session_current(board: Board) -> None:
     assert board.send(3, boot_id=C, session=9, dated=False) is LATE
     assert board.send(1) is CURRENT
     assert board.send(2) is CURRENT
 
 
-def test_without_an_age_a_message_of_the_present_session_is_history_too(board: Board) -> None:
+def test_an_undated_message_of_the_current_session_is_late(board: Board) -> None:
     board.send(1)
     assert board.send(2, dated=False) is LATE
     assert board.send(3) is CURRENT
     assert board.tracker.lost == 0
 
 
-def test_a_counter_lost_with_its_file_starts_again_with_a_birth(board: Board) -> None:
+def test_a_lost_session_counter_starts_again_with_a_birth(board: Board) -> None:
     board.send(1)
     board.session = 1
     assert board.send(1) is LATE  # a report made before the connection, and so the birth
@@ -130,7 +130,7 @@ def test_a_counter_lost_with_its_file_starts_again_with_a_birth(board: Board) ->
     assert board.send(3) is CURRENT
 
 
-def test_a_counter_that_is_lost_each_time_locks_nobody_out(board: Board) -> None:
+def test_a_session_counter_that_is_always_lost_is_accepted(board: Board) -> None:
     board.session = 1
     for n in range(1, 500):
         board.send(n)
@@ -140,21 +140,21 @@ def test_a_counter_that_is_lost_each_time_locks_nobody_out(board: Board) -> None
     assert board.tracker.lost == 0
 
 
-def test_a_birth_sent_twice_does_not_start_a_session_again(board: Board) -> None:
+def test_a_duplicate_birth_does_not_restart_the_session(board: Board) -> None:
     board.send(1, birth=True, measured_boot_ms=500)
     board.send(2)
     assert board.send(1, birth=True, measured_boot_ms=500) is OUT_OF_ORDER
     assert board.send(2) is DUPLICATE
 
 
-def test_a_board_made_anew_is_believed_though_its_counter_is_lower(board: Board) -> None:
+def test_a_reinstalled_board_with_a_lower_counter_is_accepted(board: Board) -> None:
     board.send(1)
     board.reboot(B, 1)
     assert board.send(1) is CURRENT
     assert board.send(2, birth=True) is CURRENT
 
 
-def test_what_the_broker_kept_is_a_baseline_and_no_gap(board: Board) -> None:
+def test_a_retained_message_is_a_baseline_and_not_a_gap(board: Board) -> None:
     assert board.send(1, birth=True, retained=True) is CURRENT
     assert board.send(40) is CURRENT
     assert board.tracker.lost == 0
@@ -162,12 +162,12 @@ def test_what_the_broker_kept_is_a_baseline_and_no_gap(board: Board) -> None:
     assert board.tracker.lost == 1
 
 
-def test_what_the_broker_kept_does_not_replace_what_the_board_said_itself(board: Board) -> None:
+def test_a_retained_message_does_not_replace_the_boards_own(board: Board) -> None:
     board.reboot(B, 6)
     board.send(3)
     assert board.send(1, boot_id=A, session=5, birth=True, retained=True) is LATE
     assert board.send(4) is CURRENT
 
 
-def test_before_anything_is_known_every_session_may_be_the_present_one() -> None:
+def test_any_session_may_be_current_before_the_first_message() -> None:
     assert SequenceTracker().is_current(A, 1)

@@ -49,7 +49,7 @@ def test_a_measured_zero_is_known() -> None:
     }
 
 
-def test_what_a_report_leaves_out_keeps_its_older_value_and_that_ones_age() -> None:
+def test_a_value_that_a_report_leaves_out_keeps_its_age() -> None:
     fleet = Fleet("n1")
     fleet.report("n1", *ALL_KNOWN, at_s=100.0)
     fleet.report("n1", 20.0, at_s=130.0)
@@ -111,7 +111,7 @@ def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
     assert fleet.state.measurements("n1", 10.0) == {"bandwidth_mbps": (90.0, 10.0)}
 
 
-def test_a_bandwidth_that_changed_is_told_of_and_one_that_stayed_is_not() -> None:
+def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
     fleet = Fleet("n1", "n2", "n3")
     told = [fleet.state.bandwidth_changes]
     for peer, mbps, at_s in (
@@ -129,7 +129,7 @@ def test_a_bandwidth_that_changed_is_told_of_and_one_that_stayed_is_not() -> Non
     assert fleet.state.bandwidth_changes > told[-1]
 
 
-def test_columns_follow_the_table_and_take_new_boards_up() -> None:
+def test_columns_follow_the_node_table_and_include_new_boards() -> None:
     fleet = Fleet("n2")
     fleet.report("n2", 2.0, at_s=100.0)
     nodes = table("n1", "n2", "n3")
@@ -141,7 +141,7 @@ def test_columns_follow_the_table_and_take_new_boards_up() -> None:
     assert fleet.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_more_boards_than_the_first_columns_hold() -> None:
+def test_the_columns_grow_with_the_boards() -> None:
     names = [f"n{i:03}" for i in range(200)]
     fleet = Fleet(*names)
     for i, name in enumerate(names):
@@ -153,7 +153,7 @@ def test_more_boards_than_the_first_columns_hold() -> None:
     assert [links.rtt_ms_from(i)[i - 1] for i in range(200)] == [float(i) for i in range(200)]
 
 
-def test_a_view_is_the_callers_to_keep() -> None:
+def test_later_reports_do_not_change_a_view() -> None:
     fleet = Fleet("n1")
     fleet.report("n1", 1.0, at_s=100.0)
     metrics = fleet.state.metrics(table("n1"), 100.0)
@@ -161,7 +161,7 @@ def test_a_view_is_the_callers_to_keep() -> None:
     assert metrics.cpu_percent[0] == 1.0
 
 
-def test_there_is_an_end_to_the_nodes_that_can_be_invented(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_invented_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NODES", 2)
     fleet = Fleet("n1", "n2")
     assert not fleet.birth("n3")
@@ -173,7 +173,7 @@ def test_there_is_an_end_to_the_nodes_that_can_be_invented(monkeypatch: pytest.M
 # The nodes of the cluster, and names that nobody knows.
 
 
-def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
+def test_nodes_of_the_cluster_always_have_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
@@ -187,7 +187,7 @@ def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
     assert len(fleet.state.agents()) == 5
 
 
-def test_strangers_that_came_before_the_nodes_were_known_make_room(
+def test_early_non_members_are_evicted_when_the_nodes_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
@@ -203,7 +203,7 @@ def test_strangers_that_came_before_the_nodes_were_known_make_room(
     assert {"n1", "phantom-7"} < kept
 
 
-def test_strangers_that_are_silent_lose_their_places_and_others_take_them() -> None:
+def test_silent_non_members_are_replaced_by_others() -> None:
     fleet = Fleet()
     fleet.state.keep({"n1"}, 0.0)
     fleet.birth("n1")
@@ -222,7 +222,7 @@ def test_strangers_that_are_silent_lose_their_places_and_others_take_them() -> N
     assert metrics.cpu_percent.tolist() == [8.0, *[pytest.approx(NAN, nan_ok=True)] * 3]
 
 
-def test_a_node_that_left_the_cluster_loses_its_place_after_a_while() -> None:
+def test_a_node_that_left_the_cluster_is_removed_after_a_while() -> None:
     fleet = Fleet()
     fleet.state.keep({"n1", "n2"}, 0.0)
     fleet.birth("n1")
@@ -233,7 +233,7 @@ def test_a_node_that_left_the_cluster_loses_its_place_after_a_while() -> None:
     assert set(fleet.state.agents()) == {"n1"}
 
 
-def test_places_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet()
     now_s = 0.0
     for turn in range(50):
@@ -244,7 +244,7 @@ def test_places_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(fleet.state._at_s) == 64
 
 
-def test_who_is_new_without_a_birth_is_asked_for_once() -> None:
+def test_a_new_node_without_a_birth_is_returned_once() -> None:
     fleet = Fleet("n1")
     fleet.report("n2", 1.0, at_s=1.0)
     assert fleet.state.keep({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
@@ -252,7 +252,7 @@ def test_who_is_new_without_a_birth_is_asked_for_once() -> None:
     assert fleet.state.keep({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
 
 
-def test_links_of_which_nothing_is_known_any_more_make_room(
+def test_links_without_fresh_values_are_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storage, "_FEW_LINKS", 3)
@@ -278,7 +278,7 @@ def test_links_of_which_nothing_is_known_any_more_make_room(
 # Births and deaths.
 
 
-def test_a_birth_from_the_board_says_that_it_lives_the_brokers_copy_does_not() -> None:
+def test_a_birth_means_online_but_a_retained_one_does_not() -> None:
     fleet = Fleet()
     assert fleet.birth("kept", retained=True)
     assert fleet.state.agents()["kept"].online is None
@@ -286,14 +286,14 @@ def test_a_birth_from_the_board_says_that_it_lives_the_brokers_copy_does_not() -
     assert fleet.state.agents()["live"].online is True
 
 
-def test_status_comes_before_the_brokers_copy_of_the_birth() -> None:
+def test_a_status_may_arrive_before_the_retained_birth() -> None:
     fleet = Fleet()
     fleet.state.status("n1", BOOT_ID, 1, online=True)
     fleet.birth("n1", address="192.0.2.7", retained=True)
     assert fleet.state.agents()["n1"] == Agent("n1", online=True, address="192.0.2.7")
 
 
-def test_an_old_death_is_ignored() -> None:
+def test_a_will_of_an_earlier_session_is_ignored() -> None:
     fleet = Fleet("n1")
     fleet.birth("n1", session=2)
     fleet.state.status("n1", BOOT_ID, 1, online=False)
@@ -309,7 +309,7 @@ def test_an_old_birth_is_ignored() -> None:
     assert fleet.state.agents()["n1"].address == "192.0.2.2"
 
 
-def test_the_brokers_copy_of_a_birth_counts_though_later_messages_came_before_it() -> None:
+def test_a_retained_birth_counts_after_later_messages() -> None:
     fleet = Fleet()
     fleet.report("n1", 1.0, at_s=1.0, sequence=50, measured_boot_ms=50_000)
     kept = {"retained": True, "sequence": 3, "measured_boot_ms": 3000}
@@ -327,7 +327,7 @@ def links(fleet: Fleet, now_s: float) -> dict[tuple[str, str], tuple[float | Non
     return {(x.a, x.b): (x.rtt_ms, x.rtt_method) for x in fleet.state.links(now_s)}
 
 
-def test_a_round_trip_is_both_nodes_and_grows_too_old() -> None:
+def test_a_round_trip_belongs_to_both_nodes_and_expires() -> None:
     fleet = Fleet("n1", "n2")
     fleet.rtt("n2", "n1", 1.5, 100.0)
     assert links(fleet, 100.0) == {("n1", "n2"): (1.5, "icmp")}
@@ -338,7 +338,7 @@ def test_a_round_trip_is_both_nodes_and_grows_too_old() -> None:
     assert np.isnan(gone.rtt_ms_from(0)).all()
 
 
-def test_the_newer_of_two_measurements_counts_whichever_end_it_comes_from() -> None:
+def test_the_newer_measurement_counts_from_either_end() -> None:
     fleet = Fleet("n1", "n2")
     fleet.rtt("n1", "n2", 1.0, 100.0)
     fleet.rtt("n2", "n1", 9.0, 50.0)  # from the other end's buffer
@@ -349,7 +349,7 @@ def test_the_newer_of_two_measurements_counts_whichever_end_it_comes_from() -> N
     assert (link.bandwidth_mbps, link.bandwidth_at_s, link.lower_bound) == (90.0, 100.0, False)
 
 
-def test_no_reply_and_strangers_make_no_link() -> None:
+def test_an_echo_without_reply_and_an_unknown_peer_make_no_link() -> None:
     fleet = Fleet("n1", "n2")
     assert fleet.rtt("n1", "n2", None, 100.0)
     assert fleet.rtt("n1", "n1", 1.0, 100.0)
@@ -357,7 +357,7 @@ def test_no_reply_and_strangers_make_no_link() -> None:
     assert links(fleet, 100.0) == {}
 
 
-def test_one_message_names_only_so_many_peers() -> None:
+def test_the_peers_of_one_message_are_bounded() -> None:
     names = [f"n{i:03}" for i in range(300)]
     fleet = Fleet("n", *names)
     fleet.state.rtts("n", fleet.stamp("n"), [RttReading(name, 1.0) for name in names], 1.0)
@@ -383,7 +383,7 @@ def test_two_legs_to_the_broker_bound_the_round_trip() -> None:
     assert set(links(fleet, 271.0)) == {("n1", "n3")}
 
 
-def test_a_bandwidth_stands_beside_a_joined_round_trip() -> None:
+def test_a_link_has_a_bandwidth_and_a_round_trip_over_the_broker() -> None:
     fleet = Fleet("n1", "n2")
     fleet.rtt("n1", BROKER, 2.0, 100.0)
     fleet.rtt("n2", BROKER, 3.0, 100.0)
@@ -393,7 +393,7 @@ def test_a_bandwidth_stands_beside_a_joined_round_trip() -> None:
     assert (link.bandwidth_mbps, link.lower_bound) == (90.0, True)
 
 
-def test_legs_are_bounded_and_old_ones_make_room() -> None:
+def test_broker_legs_are_bounded_and_old_ones_are_replaced() -> None:
     old, new = [f"a{i:02}" for i in range(64)], ["b1", "b2"]
     fleet = Fleet(*old, *new)
     for name in old:
@@ -418,7 +418,7 @@ def test_the_table_of_links_follows_nodes_values_and_time() -> None:
     assert np.isnan(fleet.state.link_table(nodes, 300.0).rtt_ms_from(0)).all()
 
 
-def test_what_the_firmware_says_is_shown_while_it_is_fresh() -> None:
+def test_throttling_is_known_while_the_report_is_fresh() -> None:
     fleet = Fleet("n1")
     reading = BoardReading({"cpu_celsius": 80.0}, ["throttled"])
     fleet.state.report("n1", fleet.stamp("n1"), reading, 100.0)
