@@ -1,4 +1,4 @@
-"""Real agents and a real mosquitto: what the controller would hear, through every mishap."""
+"""Real agents and a real mosquitto: what the controller receives, through every failure."""
 
 import os
 import signal

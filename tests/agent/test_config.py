@@ -1,4 +1,4 @@
-"""Settings: what is taken, from where, and what a wrong one is told."""
+"""Settings: sources, defaults and errors."""
 
 import os
 from pathlib import Path

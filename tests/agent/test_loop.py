@@ -1,4 +1,4 @@
-"""The schedule, and what the loop makes of files that are not what they should be."""
+"""The main loop: its schedule, its watchdog, reloads, and invalid files."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -67,8 +67,8 @@ def test_a_key_that_does_not_match_its_certificate_is_refused(tmp_path: Path, br
         endpoint_of(tls(certificate))
 
 
-class Systemd(Notifier):
-    """Counts how often the watchdog is fed, which wants it every second."""
+class CountingNotifier(Notifier):
+    """Counts how often the watchdog of one second is fed."""
 
     def __init__(self) -> None:
         super().__init__({"WATCHDOG_USEC": "1000000"})
@@ -85,12 +85,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def systemd() -> Systemd:
-    return Systemd()
+def systemd() -> CountingNotifier:
+    return CountingNotifier()
 
 
 @pytest.fixture
-def agent(settings: Settings, systemd: Systemd) -> Iterator[Agent]:
+def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
     agent = Agent(settings, endpoint_of(settings.broker), SimpleQueue(), systemd)
     yield agent
     agent.close()
@@ -116,14 +116,16 @@ def test_a_result_that_cannot_be_encoded_is_dropped_alone(
     assert all("BandwidthResult failed and is left out" in line for line in lines)
 
 
-def test_the_watchdog_is_fed_while_the_agent_is_healthy(agent: Agent, systemd: Systemd) -> None:
+def test_the_watchdog_is_fed_while_the_agent_is_healthy(
+    agent: Agent, systemd: CountingNotifier
+) -> None:
     agent.tick(time.monotonic() + 1)
     assert systemd.fed == 1
 
 
 def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
     agent: Agent,
-    systemd: Systemd,
+    systemd: CountingNotifier,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -138,7 +140,7 @@ def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
 
 
 def test_the_watchdog_is_not_fed_while_ticks_fail(
-    agent: Agent, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+    agent: Agent, systemd: CountingNotifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")

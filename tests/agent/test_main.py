@@ -1,4 +1,4 @@
-"""The command: its output, its exit codes, and that nobody sees a traceback."""
+"""The command: output, exit codes, and no traceback."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What comes from outside is one printable line."""
+"""Untrusted text becomes one printable line."""
 
 import pytest
 from leadline_agent.text import one_line

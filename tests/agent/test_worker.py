@@ -1,4 +1,4 @@
-"""A supervised thread: it begins again after a failure, and what is wrong with it can be asked."""
+"""A supervised thread restarts after a failure and says why it is unhealthy."""
 
 import logging
 import threading
@@ -11,7 +11,7 @@ from tests.support.ports import wait_until
 
 
 class Task:
-    """Fails `failures` times and then waits until it is told to end."""
+    """Fails `failures` times and then waits until `stop`."""
 
     def __init__(self, failures: int, first_back_off_s: float = 0.001) -> None:
         self.failures, self.runs = failures, 0

@@ -1,4 +1,4 @@
-"""Nothing gets past `decode` that is broken, and nothing makes it fail in another way."""
+"""`decode` rejects every invalid message, and raises nothing but MessageError."""
 
 import math
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def topic(kind: Kind) -> Topic:
 
 
 def changed(kind: Kind, change: Callable[[Any], object]) -> bytes:
-    """The good message of this kind, after `change`."""
+    """The valid message of this kind, after `change`."""
     message = type(MESSAGES[kind])()
     message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]  # of the same type, one line up
     change(message)

@@ -1,4 +1,4 @@
-"""The schemas: every field explained, and the committed code made of just these schemas."""
+"""The schemas: every field has a comment, and the committed code is generated from them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One collector never stops another, and each run is accounted for."""
+"""One collector never stops another, and each run is in the report."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Surroundings whose results a test can wait for."""
+"""A probe context whose results a test can wait for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from leadline_agent.sample import Result
 
 @dataclass
 class ProbeHarness:
-    """What a probe sees of the agent; `results` is what it reported."""
+    """The agent as a probe sees it; `results` are those that it reported."""
 
     results: SimpleQueue[Result] = field(default_factory=SimpleQueue)
     broker_rtts_ms: list[float] = field(default_factory=list)

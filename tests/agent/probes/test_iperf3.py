@@ -1,4 +1,4 @@
-"""iperf3: what a lease may ask, how caps become a pace, and real tests over loopback."""
+"""iperf3: limits on leases, the pace within them, and real tests over loopback."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""The serving end: iperf3's clients are served as leased, and everybody else is cut off."""
+"""The server: it serves iperf3's clients within the lease and cuts off all others."""
 
 import json
 import socket
@@ -34,7 +34,7 @@ def bandwidth_lease(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> 
 
 
 class RunningServer:
-    """A server in a thread, and how it ended."""
+    """A server in a thread, and its exception."""
 
     def __init__(self, lease: BandwidthLease) -> None:
         self.lease = lease

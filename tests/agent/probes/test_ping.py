@@ -1,4 +1,4 @@
-"""Ping: the arithmetic, what is thrown away, and real echoes over loopback."""
+"""Ping: the arithmetic, discarded samples, and real echoes over loopback."""
 
 import struct
 import time

@@ -1,4 +1,4 @@
-"""The buffer against a model: what it holds in memory, on disk, and after the power went."""
+"""The buffer compared with a model: in memory, on disk, and after a power cut."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""What a node reads in its own certificate, held against certificates that openssl made."""
+"""Reading a node's own certificate, with certificates made by openssl."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A connection is made from here to there, and nowhere the other way."""
+"""The agent connects to the broker and listens on nothing."""
 
 import queue
 import socket

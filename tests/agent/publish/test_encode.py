@@ -1,4 +1,4 @@
-"""Samples on the wire and leases off it; and how many bytes a report takes."""
+"""Encoding of reports and results, decoding of leases, and the size of a report."""
 
 import pytest
 from leadline_agent.collectors.cpu import Cpu

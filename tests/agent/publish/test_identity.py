@@ -1,4 +1,4 @@
-"""Sessions grow with each start and belong to one agent at a time."""
+"""The session's number grows with each start, and the state folder has one user."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The session's own rules: when to come back, and the order in which messages leave."""
+"""The session's rules: when to reconnect, and the order in which messages are sent."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ BOARD = Board("0.1.0", "Pi", "aarch64", "6.12", 4, 1 << 32, "10.0.0.1", 10, ("ic
 
 
 class FakeConnection:
-    """A Link that is never there: what was sent, and a hand to confirm it."""
+    """Records what is sent; a test acknowledges it."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[topics.Kind, codec.TelemetryMessage]] = []

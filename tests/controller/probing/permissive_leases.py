@@ -1,4 +1,4 @@
-"""Leases of which every report is covered, for tests of what is done with reports."""
+"""A probe scheduler that accepts every result, for tests of the ingestor."""
 
 from collections.abc import Container
 
@@ -6,14 +6,14 @@ from leadline_controller.telemetry.ingestor import BandwidthResult
 
 
 class EveryName(Container[str]):
-    """Holds every name."""
+    """A container that contains every name."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 class PermissiveLeases:
-    """Allows everything, and keeps what it is told: births, and (node, lease id) of tests."""
+    """Accepts everything, and records births and (node, lease id) of finished tests."""
 
     def __init__(self) -> None:
         self.births: list[str] = []

@@ -1,4 +1,4 @@
-"""Boards that talk to a TelemetryState, each message numbered as an agent would."""
+"""Builds a TelemetryState from the messages of boards, numbered as an agent numbers them."""
 
 from collections import Counter
 from typing import Any
@@ -22,7 +22,7 @@ TTL = TimesToLive(report_s=60.0, rtt_s=180.0, bandwidth_s=1800.0)
 
 
 class Fleet:
-    """A state, and the next message of every board."""
+    """A state, and methods that store the next message of a board."""
 
     def __init__(self, *names: str) -> None:
         self.state = TelemetryState(TTL)

@@ -1,4 +1,4 @@
-"""What tests/attack/telemetry.py does in full length, briefly."""
+"""Short runs of tests/attack/telemetry.py."""
 
 import pytest
 

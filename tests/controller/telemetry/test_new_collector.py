@@ -17,7 +17,7 @@ from tests.proto.humidity import set_humidity
 
 
 @pytest.fixture
-def _humidity(monkeypatch: pytest.MonkeyPatch) -> None:
+def _humidity_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a file to the package of the decoders."""
     example = Path(__file__).with_name("example")
     monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(example)])
@@ -26,7 +26,7 @@ def _humidity(monkeypatch: pytest.MonkeyPatch) -> None:
     collectors.import_decoders()
 
 
-@pytest.mark.usefixtures("_humidity")
+@pytest.mark.usefixtures("_humidity_decoder")
 def test_the_value_of_a_new_collector_is_a_measurement_with_its_age() -> None:
     state, board = TelemetryState(TTL), Board("n1")
     report = board.report(age_ms=2500)

@@ -55,7 +55,7 @@ def test_retained_messages_of_a_node_can_be_requested_again(
 
 
 class Ears:
-    """A session, and what came in through it."""
+    """A session with its state."""
 
     def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
         self.now_s = 1000.0
