@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_agent import __version__, config, loop
-from leadline_agent.publish import ForgetError, StateError, forget
+from leadline_agent.publish.identity import StateError
+from leadline_agent.publish.session import ForgetError, forget
 from leadline_agent.text import one_line
 
 SAMPLE_S = 1.0

@@ -21,15 +21,10 @@ from leadline_agent.collectors.board import read_board
 from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
-from leadline_agent.publish import (
-    Endpoint,
-    Event,
-    MessageReceived,
-    Session,
-    StateError,
-    read_certificate,
-    tls_context,
-)
+from leadline_agent.publish import certificate
+from leadline_agent.publish.connection import Endpoint, Event, MessageReceived, tls_context
+from leadline_agent.publish.identity import StateError
+from leadline_agent.publish.session import Session
 from leadline_agent.sample import (
     BandwidthResult,
     CollectorOutcome,
@@ -257,13 +252,13 @@ def endpoint_of(broker: Broker) -> Endpoint:
     files = broker.tls
     try:
         context = tls_context(files.ca_file, files.cert_file, files.key_file)
-        certificate = read_certificate(files.cert_file)
+        own_certificate = certificate.read(files.cert_file)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
             f"certificate: {error}"
         ) from None
-    return Endpoint(broker.host, broker.port, context, certificate)
+    return Endpoint(broker.host, broker.port, context, own_certificate)
 
 
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:

@@ -10,7 +10,8 @@ from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
 from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer, endpoint_of
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
-from leadline_agent.publish import MessageReceived, Session
+from leadline_agent.publish.connection import MessageReceived
+from leadline_agent.publish.session import Session
 from leadline_agent.sample import (
     BandwidthOutcome,
     BandwidthResult,

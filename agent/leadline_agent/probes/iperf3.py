@@ -184,7 +184,12 @@ class Iperf3:
         self.worker.stop(GRACE_S)
 
     def _run(self) -> None:
-        while (lease := self._wait_for_lease()) is not None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lease or self._stopped.is_set())
+                lease = self._lease
+            if lease is None:
+                return
             # A test itself may take one GRACE_S to end.
             self.worker.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
             failure: Exception | None = None
@@ -200,11 +205,6 @@ class Iperf3:
             if failure:
                 raise failure
             self.worker.done()
-
-    def _wait_for_lease(self) -> BandwidthLease | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._lease or self._stopped.is_set())
-            return self._lease
 
     def _result(self, lease: BandwidthLease) -> BandwidthResult | None:
         """The result; None where the other end reports it."""
@@ -270,7 +270,11 @@ class Iperf3:
                 if len(output) > MAX_OUTPUT_BYTES:
                     raise IperfError(UNREADABLE)
                 if not piece:
-                    return _ended_well(child, output)
+                    try:
+                        child.wait(GRACE_S)
+                    except subprocess.TimeoutExpired:
+                        raise IperfError("iperf3 did not end") from None
+                    return output.decode(errors="replace")
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
             monitor.check(time.monotonic())
@@ -313,14 +317,6 @@ class _LeaseMonitor:
         except (psutil.Error, AttributeError):
             return 0
         return int(counters.read_chars + counters.write_chars)
-
-
-def _ended_well(child: subprocess.Popen[bytes], output: bytes) -> str:
-    try:
-        child.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        raise IperfError("iperf3 did not end") from None
-    return output.decode(errors="replace")
 
 
 def _hard_limit_s(lease: BandwidthLease) -> float:

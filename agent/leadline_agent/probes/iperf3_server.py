@@ -41,7 +41,9 @@ def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> 
 
     `own_address`: where to listen; "" is everywhere.
     """
-    with _listen(own_address, lease) as listener:
+    family = socket.AF_INET6 if ":" in lease.peer.address else socket.AF_INET
+    with socket.create_server((own_address, lease.port), family=family) as listener:
+        listener.setblocking(False)
         _TestServer(lease, listener, stopped).run()
 
 
@@ -70,7 +72,10 @@ class _TestServer:
                 try:
                     cookie = self._exactly(control, COOKIE_BYTES, until_s)
                     control.sendall(PARAM_EXCHANGE)
-                    self._check_parameters(control, self._message(control, until_s))
+                    parameters = self._message(control, until_s)
+                    if reason := lease_violation(parameters, self._lease.duration_ms):
+                        control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
+                        raise LeaseExceededError(f"cut off: {reason}")
                 except (_UnrelatedConnectionError, ConnectionError):
                     continue  # the peer checked whether the port is open, or sent nothing
                 with self._accept_stream(control, cookie, until_s) as stream:
@@ -100,12 +105,6 @@ class _TestServer:
         )
         return None
 
-    def _check_parameters(self, control: socket.socket, parameters: object) -> None:
-        """Raises IperfError, after telling the client, if the parameters violate the lease."""
-        if reason := lease_violation(parameters, self._lease.duration_ms):
-            control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
-            raise LeaseExceededError(f"cut off: {reason}")
-
     def _accept_stream(
         self, control: socket.socket, cookie: bytes, until_s: float
     ) -> socket.socket:
@@ -132,7 +131,8 @@ class _TestServer:
         try:
             control.sendall(EXCHANGE_RESULTS)
             self._message(control, until_s)  # the client's own results, which it reports itself
-            control.sendall(_framed(results(received, elapsed_s)) + DISPLAY_RESULTS)
+            body = json.dumps(results(received, elapsed_s)).encode()
+            control.sendall(struct.pack(">I", len(body)) + body + DISPLAY_RESULTS)
             self._exactly(control, 1, until_s)
         except (_UnrelatedConnectionError, ConnectionError):
             return  # the client has its results, or reports a failure
@@ -228,16 +228,3 @@ def results(received_bytes: int, elapsed_s: float) -> dict[str, Any]:
     }
     unmeasured = dict.fromkeys(("cpu_util_total", "cpu_util_user", "cpu_util_system"), 0)
     return {**unmeasured, "sender_has_retransmits": -1, "streams": [stream]}
-
-
-def _framed(message: object) -> bytes:
-    body = json.dumps(message).encode()
-    return struct.pack(">I", len(body)) + body
-
-
-def _listen(own_address: str, lease: BandwidthLease) -> socket.socket:
-    is_v6 = ":" in lease.peer.address
-    family = socket.AF_INET6 if is_v6 else socket.AF_INET
-    listener = socket.create_server((own_address, lease.port), family=family)
-    listener.setblocking(False)
-    return listener

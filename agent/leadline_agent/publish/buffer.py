@@ -211,25 +211,20 @@ class Buffer:
         kind, number, dropped = _HEAD.unpack_from(body)
         if kind == _ADD:
             try:
-                message = _parse_message(number, body)
-            except (struct.error, ValueError):
+                boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
+                start = _HEAD.size + _MESSAGE.size
+                topic = body[start : start + topic_bytes].decode()
+                topics.parse(topic)
+            except (struct.error, ValueError):  # TopicError is a ValueError
                 return False
-            self._push(message)
+            payload = body[start + topic_bytes :]
+            self._push(BufferedMessage(number, topic, boot_id, payload))
         else:
             while self._messages and self._messages[0].number <= number:
                 self._pop()
             self._last = max(self._last, number)
         self.dropped = dropped
         return True
-
-
-def _parse_message(number: int, body: bytes) -> BufferedMessage:
-    """The message in a record. Raises struct.error, ValueError (TopicError is one)."""
-    boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
-    start = _HEAD.size + _MESSAGE.size
-    topic = body[start : start + topic_bytes].decode()
-    topics.parse(topic)
-    return BufferedMessage(number, topic, boot_id, body[start + topic_bytes :])
 
 
 def _framed(body: bytes) -> bytes:
