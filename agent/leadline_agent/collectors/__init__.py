@@ -5,7 +5,6 @@ One file each: it registers the collector, reads, and encodes the reading for th
 
 import importlib
 import logging
-import pkgutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +21,9 @@ MAX_DURATION_US = (1 << 32) - 1  # 71 minutes; the most that the wire's field ho
 
 def import_collectors() -> None:
     """Import every module of this package, so that each collector registers itself."""
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        importlib.import_module(module.name)
+    for folder in __path__:
+        for file in sorted(Path(folder).glob("[!_]*.py")):
+            importlib.import_module(f"{__name__}.{file.stem}")
 
 
 import_collectors()
