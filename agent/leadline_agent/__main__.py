@@ -1,7 +1,7 @@
 """The command `leadline-agent`: arguments, logging, exit codes.
 
-0 is fine, 1 means that the work failed, 2 that the usage or the configuration is wrong.
-What goes wrong is said in one line on standard error.
+Exit code 0 is success, 1 a failure, 2 wrong usage or settings. An error is one line on standard
+error.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_agent import __version__, config, loop
-from leadline_agent.publish import ForgetError, StateError, forget
+from leadline_agent.publish.identity import StateError
+from leadline_agent.publish.session import ForgetError, forget
 from leadline_agent.text import one_line
 
 SAMPLE_S = 1.0
@@ -24,10 +25,10 @@ MAX_LINE = 500  # characters of a line of the log, or of standard error
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets only so many lines through in a period; the SD card holds the journal.
+    """Limits the number of log lines in a period, because the journal is on the SD card.
 
-    at_most: of the same line. per_template: of the same template, whatever is put into it, because
-    peers and strangers choose some of that. overall: of all together.
+    at_most: identical lines. per_template: lines of one format string, because peers and strangers
+    choose some of its arguments. overall: all lines together.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class RateLimitFilter(logging.Filter):
         self._start_s = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write it; the last one that is written says that the rest is not."""
+        """Whether to write the line. The last one before the limit says that more are held back."""
         now_s, text, template = time.monotonic(), record.getMessage(), str(record.msg)
         notes = []
         if now_s - self._start_s > self._per_s:
@@ -124,7 +125,7 @@ def _set_up_logging() -> None:
 
 
 def _on_thread_end(ended: threading.ExceptHookArgs) -> None:
-    """A thread that nobody supervises ends with one line, and no traceback."""
+    """Log the end of an unsupervised thread in one line, without a traceback."""
     name = ended.thread.name if ended.thread else "unknown"
     logging.error(
         "thread %s: ended, please report it: %s: %s", name, ended.exc_type.__name__, ended.exc_value
@@ -142,7 +143,10 @@ def _once(settings: config.Settings) -> int:
     collectors.collect()
     time.sleep(SAMPLE_S)
     report = dataclasses.asdict(collectors.collect())
-    print(json.dumps({"node": settings.node, "cluster": settings.cluster, **report}, indent=2))  # noqa: T201 - its purpose
+    readings = report.pop("readings")
+    values = {run["name"]: readings.get(run["name"]) for run in report["collectors"]}
+    shown = {"node": settings.node, "cluster": settings.cluster, **report, **values}
+    print(json.dumps(shown, indent=2))  # noqa: T201 - its purpose
     sys.stdout.flush()
     return 0
 

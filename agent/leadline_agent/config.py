@@ -1,8 +1,7 @@
 """The agent's settings: a TOML file, then LEADLINE_* variables, checked field by field.
 
-A wrong value stops the agent with the file, the field and what was expected there; a
-setting that nobody knows is as wrong as one out of range, for it was meant to do something.
-There are no secrets here, only the files that hold them.
+An invalid value or an unknown setting stops the agent; the error names the file, the field and what
+was expected. Settings contain no secrets, only the paths of their files.
 """
 
 import ipaddress
@@ -26,12 +25,12 @@ _HOST = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9.]{0,251}[a-zA-Z0-9])?|[0-9a-fA-F:
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; str() says where it stands and what was expected."""
+    """An invalid setting; str() says where it is and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: the broker's authority, and this node's own certificate and key."""
+    """PEM files: the broker's authority, and this node's certificate and key."""
 
     ca_file: Path
     cert_file: Path
@@ -40,7 +39,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where the broker is. Without `tls` the host is this machine, or plaintext was asked for."""
+    """Where the broker is. Without `tls` it is on this machine, or plaintext is set."""
 
     host: str
     port: int
@@ -49,7 +48,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """This board's own caps on what a lease may ask, and the address where peers reach it."""
+    """This board's limits on leases, and the address where peers reach it."""
 
     address: str
     max_ping_peers: int
@@ -59,7 +58,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of it. `interval_s` is the time between reports."""
+    """All settings. `interval_s` is the time between reports."""
 
     node: str
     cluster: str
@@ -147,7 +146,7 @@ _FIELDS: Mapping[str, _Field] = {
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     """Read the settings. Raises ConfigError.
 
-    `path` None means the default file, which may be absent; a file that was named may not.
+    `path` None is the default file, which may be missing; any other file must exist.
     """
     where = path or DEFAULT_PATH
     values = {key: field.default for key, field in _FIELDS.items()}
@@ -157,7 +156,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
         variable = "LEADLINE_" + key.replace(".", "_").upper()
         if variable in environ:
             values[key] = _checked(key, environ[variable], f"the environment ({variable})")
-    if environ.get("STATE_DIRECTORY"):  # systemd's, where the unit is allowed to write
+    if environ.get("STATE_DIRECTORY"):  # set by systemd: the folder that the unit may write to
         values["state_dir"] = Path(environ["STATE_DIRECTORY"].split(":")[0])
     return _settings(values, str(where))
 
@@ -173,18 +172,18 @@ def _from_file(path: Path, *, may_be_absent: bool) -> dict[str, object]:
         raise ConfigError(f"{path}: {error.strerror}; the agent must be able to read it") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected TOML: {error}") from None
-    # What TOML's reader needs grows with the square of a key's length.
+    # The time of the TOML parser grows with the square of the length of a key.
     if any(len(line) > MAX_LINE for line in text.splitlines()):
         raise ConfigError(f"{path}: expected lines of at most {MAX_LINE} characters")
     try:
         return _flatten(tomllib.loads(text))
-    except (ValueError, RecursionError) as error:  # numbers and depths that are no TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # some numbers and depths raise these
         raise ConfigError(f"{path}: expected TOML: {error}") from None
 
 
 def _read(path: Path) -> str:
     """The file's text. Raises OSError, UnicodeDecodeError, ConfigError."""
-    # A pipe must not keep us waiting for somebody who writes into it.
+    # Opening a pipe must not block.
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -219,12 +218,12 @@ def _checked(key: str, value: object, where: str) -> object:
         return field.convert(value)
     except ValueError:
         raise ConfigError(
-            f"{where}: {key}: expected {field.expected}, found {_shown(value)}"
+            f"{where}: {key}: expected {field.expected}, found {_displayed(value)}"
         ) from None
 
 
-def _shown(value: object) -> str:
-    """A value for a message. Some have no decimal text, and some a very long one."""
+def _displayed(value: object) -> str:
+    """A value for an error message, shortened. Very large numbers cannot be printed."""
     if isinstance(value, int) and value.bit_length() > 64:
         return f"a number of {value.bit_length()} bits"
     if isinstance(value, list | dict):

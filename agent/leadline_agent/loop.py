@@ -1,7 +1,7 @@
-"""The agent at work: when each reader runs, and where each thing goes that happens.
+"""The agent's main loop: runs the collectors on a schedule and dispatches events.
 
-One thread decides; all others (MQTT, ping, iperf3, signals) put what they have into one
-inbox. Reports keep to a monotonic schedule, so a slow one delays none of those after it.
+One thread decides. All others (MQTT, ping, iperf3, signal handlers) put their events into one
+queue, the inbox. Reports follow a monotonic schedule, so a slow one delays none of those after it.
 """
 
 import logging
@@ -10,6 +10,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from queue import Empty, SimpleQueue
@@ -20,20 +21,14 @@ from leadline_agent.collectors.board import read_board
 from leadline_agent.config import Broker, ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
-from leadline_agent.publish import (
-    Arrived,
-    Endpoint,
-    Event,
-    Session,
-    StateError,
-    read_certificate,
-    tls_context,
-)
+from leadline_agent.publish import certificate
+from leadline_agent.publish.connection import Endpoint, Event, MessageReceived, tls_context
+from leadline_agent.publish.identity import StateError
+from leadline_agent.publish.session import Session
 from leadline_agent.sample import (
     BandwidthResult,
     CollectorOutcome,
     CollectorRun,
-    Report,
     Result,
     RttRound,
 )
@@ -41,30 +36,30 @@ from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
 FLUSH_S = 30.0
-FIRST_REPORT_S = (1.0, 10.0)  # drawn from here: boards that start together do not stay in step
-GOODBYE_S = 2.0
-MAX_WAITING = 256  # messages in the inbox; leases beyond them are not followed
+FIRST_REPORT_S = (1.0, 10.0)  # drawn at random: boards that start together must not report together
+DISCONNECT_TIMEOUT_S = 2.0
+MAX_WAITING = 256  # messages in the inbox; further leases are dropped
 RETRY_S = 1.0
 
 
-class Order(Enum):
-    """What a signal asks of the loop."""
+class Command(Enum):
+    """What a signal tells the loop to do."""
 
     STOP = "stop"
     RELOAD = "reload"
 
 
-Message = Event | Result | Order
+InboxItem = Event | Result | Command
 
 
 class PeriodicTimer:
-    """Something that is due again and again, on a grid: being late once shifts nothing."""
+    """Fires on a fixed grid of times, so that one late run delays none of those after it."""
 
     def __init__(self, period_s: float, first_s: float) -> None:
         self.period_s, self.due_s = period_s, first_s
 
-    def take(self, now_s: float) -> bool:
-        """Whether it is due; then it is due again at the next point of the grid after now."""
+    def fire_if_due(self, now_s: float) -> bool:
+        """Whether it is due. If so, it is next due at the first point of the grid after now."""
         if now_s < self.due_s:
             return False
         self.due_s += self.period_s * ((now_s - self.due_s) // self.period_s + 1)
@@ -75,17 +70,30 @@ class Agent:
     """Everything that depends on the settings; a reload makes a new one."""
 
     def __init__(
-        self, settings: Settings, endpoint: Endpoint, inbox: SimpleQueue[Message], notify: Notifier
+        self,
+        settings: Settings,
+        endpoint: Endpoint,
+        inbox: SimpleQueue[InboxItem],
+        notify: Notifier,
     ) -> None:
         """Start to measure. Raises StateError."""
         self._settings, self._endpoint = settings, endpoint
         self._inbox = inbox
         self._notify = notify
         self._collectors = Collectors()
-        self._collectors.collect()  # the rates count from here
-        self._probes = Probes(self._surroundings())
+        self._collectors.collect()  # the first rates count from here
+        limits = settings.probe
+        context = ProbeContext(
+            max_ping_peers=limits.max_ping_peers,
+            max_bandwidth_bytes=limits.max_bandwidth_bytes,
+            max_bandwidth_duration_ms=limits.max_bandwidth_duration_ms,
+            own_address=lambda: self._session.address,
+            broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
+            report=inbox.put,
+        )
+        self._probes = Probes(context)
         try:
-            self._session = self._open(endpoint)
+            self._session = self._open_session()
         except Exception:
             self._probes.stop()
             raise
@@ -99,7 +107,7 @@ class Agent:
         self._is_ready = False
         self._has_failed = False  # the last tick
         self._retry_s = now_s
-        self._orders: list[Order] = []
+        self._commands: list[Command] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
@@ -107,80 +115,77 @@ class Agent:
         return max(self._retry_s, min(own, self._session.due_s()))
 
     def tick(self, now_s: float) -> None:
-        """Do what is due. What fails is logged; the watchdog is fed after the next tick that
-        does not."""
+        """Do what is due. A failure is logged; the watchdog is fed only after a tick without."""
         try:
-            self._tick(now_s)
+            if (
+                self._watchdog.fire_if_due(now_s)
+                and not self._has_failed
+                and self._has_progressed(now_s)
+            ):
+                self._notify.feed_watchdog()
+            if self._flush.fire_if_due(now_s):
+                self._session.flush()
+            if self._report.fire_if_due(now_s):
+                self._publish_report(now_s)
+            self._session.tick(now_s)
         except Exception as error:  # noqa: BLE001 - one bad value must not end the agent
             self._has_failed, self._retry_s = True, now_s + RETRY_S
-            _complain("what was due", error)
+            _log_failure("what was due", error)
         else:
             self._has_failed = False
 
     def handle(self, message: Event | Result) -> None:
-        """Take in what happened elsewhere. What cannot be taken in is logged and lost."""
+        """Handle an event of the connection or a probe's result. A failure is logged."""
         try:
-            self._handle(message)
+            if isinstance(message, RttRound | BandwidthResult):
+                self._session.publish(message)
+            elif lease := self._session.handle(message):
+                self._probes.start_lease(lease)
         except Exception as error:  # noqa: BLE001 - one bad message must not end the agent
-            _complain(type(message).__name__, error)
-
-    def _tick(self, now_s: float) -> None:
-        if self._watchdog.take(now_s) and not self._has_failed and self._has_progressed(now_s):
-            self._notify.progress()
-        if self._flush.take(now_s):
-            self._session.flush()
-        if self._report.take(now_s):
-            self._hand_over_a_report(now_s)
-        self._session.tick(now_s)
-
-    def _handle(self, message: Event | Result) -> None:
-        if isinstance(message, RttRound | BandwidthResult):
-            self._session.publish(message)
-        elif work := self._session.handle(message):
-            self._probes.take(work)
+            _log_failure(type(message).__name__, error)
 
     def close(self) -> None:
-        """End the probes, say goodbye to the broker, keep what is not confirmed."""
+        """Stop the probes, disconnect, and keep the messages that are not acknowledged."""
         self._probes.stop()
         try:
-            self._session.close(self._next_event, GOODBYE_S)
-        except Exception as error:  # noqa: BLE001 - the goodbye is no reason not to end, or go on
-            _complain("the goodbye", error)
-        for order in self._orders:
-            self._inbox.put(order)
+            self._session.close(self._next_event, DISCONNECT_TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001 - a failed goodbye must not keep the agent up
+            _log_failure("the goodbye", error)
+        for command in self._commands:
+            self._inbox.put(command)
 
-    def reloaded(self, reload: Callable[[], Settings] | None) -> "Agent":
-        """The agent with new settings; this one, or one like it, where they cannot be taken.
+    def with_new_settings(self, reload: Callable[[], Settings] | None) -> "Agent":
+        """An agent with new settings, or with the old ones if the new ones are invalid.
 
         Raises StateError when neither the new state folder nor the old one can be used.
         """
         try:
             wanted = reload() if reload else self._settings
             endpoint = endpoint_of(wanted.broker)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with them, these hold
-            self._stay(error)
+        except Exception as error:  # noqa: BLE001 - any fault leaves the old settings in force
+            _log_reload_failure(error)
             return self
         self.close()
         try:
             agent = Agent(wanted, endpoint, self._inbox, self._notify)
         except Exception as error:  # noqa: BLE001 - as above
-            self._stay(error)
+            _log_reload_failure(error)
             return Agent(self._settings, self._endpoint, self._inbox, self._notify)
         LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)
         return agent
 
-    def _stay(self, error: Exception) -> None:
-        is_ours = isinstance(error, ConfigError | StateError)
-        kind = "" if is_ours else f"{type(error).__name__}: "
-        LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
-
-    def _hand_over_a_report(self, now_s: float) -> None:
+    def _publish_report(self, now_s: float) -> None:
         report = self._collectors.collect()
+        readings = dict(report.readings)
         if self._probes.has_loaded_since(self._collected_s):
-            # Our own test's packets are not what this board's users do.
-            report = replace(report, network=None)
+            # The packets of our own test are not the load of this board's users.
+            readings.pop("network", None)
         self._collected_s = now_s
-        self._session.publish(_with_failed(report, self._probes.take_failed()))
+        failed_probes = tuple(
+            CollectorRun(name, CollectorOutcome.FAILED, 0) for name in self._probes.take_failed()
+        )
+        runs = report.collectors + failed_probes
+        self._session.publish(replace(report, collectors=runs, readings=readings))
         if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
             self._progress_s = now_s
             if not self._is_ready:
@@ -188,15 +193,15 @@ class Agent:
                 self._notify.ready()
 
     def _has_progressed(self, now_s: float) -> bool:
-        if reason := self._probes.stuck(now_s):
+        if reason := self._probes.unhealthy_reason(now_s):
             LOG.error("watchdog: not fed, because %s", reason)
             return False
         return now_s - self._progress_s < 1.5 * self._settings.interval_s + FIRST_REPORT_S[1]
 
     def _post(self, event: Event) -> None:
-        """Take an event of the connection; a flood of leases must not fill the memory."""
-        if isinstance(event, Arrived) and self._inbox.qsize() >= MAX_WAITING:
-            LOG.warning("lease: not followed: %d messages wait already", MAX_WAITING)
+        """Queue an event of the connection. Leases beyond MAX_WAITING are dropped."""
+        if isinstance(event, MessageReceived) and self._inbox.qsize() >= MAX_WAITING:
+            LOG.warning("lease: refused: %d messages are queued already", MAX_WAITING)
             return
         self._inbox.put(event)
 
@@ -205,22 +210,11 @@ class Agent:
             message = self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
-        if isinstance(message, Order):
-            self._orders.append(message)  # a signal during the goodbye must not be lost
-        return None if isinstance(message, RttRound | BandwidthResult | Order) else message
+        if isinstance(message, Command):
+            self._commands.append(message)  # a signal during the goodbye must not be lost
+        return None if isinstance(message, RttRound | BandwidthResult | Command) else message
 
-    def _surroundings(self) -> ProbeContext:
-        caps = self._settings.probe
-        return ProbeContext(
-            max_ping_peers=caps.max_ping_peers,
-            max_bandwidth_bytes=caps.max_bandwidth_bytes,
-            max_bandwidth_duration_ms=caps.max_bandwidth_duration_ms,
-            own_address=lambda: self._session.address,
-            broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
-            report=self._inbox.put,
-        )
-
-    def _open(self, endpoint: Endpoint) -> Session:
+    def _open_session(self) -> Session:
         settings = self._settings
         board = read_board(
             SYS_ROOT,
@@ -230,7 +224,7 @@ class Agent:
             self._probes.capabilities,
         )
         return Session(
-            endpoint,
+            self._endpoint,
             cluster=settings.cluster,
             node=settings.node,
             board=board,
@@ -240,64 +234,61 @@ class Agent:
         )
 
 
-def _with_failed(report: Report, names: list[str]) -> Report:
-    """The report, which says that these threads failed as it does of collectors."""
-    failed = tuple(CollectorRun(name, CollectorOutcome.FAILED, 0) for name in names)
-    return replace(report, collectors=report.collectors + failed)
-
-
-def _complain(what: str, error: Exception) -> None:
+def _log_failure(what: str, error: Exception) -> None:
     reason = one_line(f"{type(error).__name__}: {error}")
     LOG.error("agent: %s failed and is left out, please report it: %s", what, reason)
 
 
+def _log_reload_failure(error: Exception) -> None:
+    is_expected = isinstance(error, ConfigError | StateError)
+    kind = "" if is_expected else f"{type(error).__name__}: "
+    LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
+
+
 def endpoint_of(broker: Broker) -> Endpoint:
-    """The broker with its files loaded. Raises ConfigError when they do not belong together."""
+    """The broker, with its TLS files loaded. Raises ConfigError when they do not match."""
     if broker.tls is None:
         return Endpoint(broker.host, broker.port, None)
     files = broker.tls
     try:
         context = tls_context(files.ca_file, files.cert_file, files.key_file)
-        certificate = read_certificate(files.cert_file)
+        own_certificate = certificate.read(files.cert_file)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
             f"certificate: {error}"
         ) from None
-    return Endpoint(broker.host, broker.port, context, certificate)
+    return Endpoint(broker.host, broker.port, context, own_certificate)
 
 
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
     """Measure and report until SIGTERM or SIGINT; SIGHUP takes new settings from `reload`.
 
-    Returns the exit code. Raises ConfigError, StateError, before anything has begun.
+    Returns the exit code. Raises ConfigError or StateError before it starts to measure.
     """
-    inbox: SimpleQueue[Message] = SimpleQueue()
-    for number, order in (
-        (signal.SIGTERM, Order.STOP),
-        (signal.SIGINT, Order.STOP),
-        (signal.SIGHUP, Order.RELOAD),
+    inbox: SimpleQueue[InboxItem] = SimpleQueue()
+    for number, command in (
+        (signal.SIGTERM, Command.STOP),
+        (signal.SIGINT, Command.STOP),
+        (signal.SIGHUP, Command.RELOAD),
     ):
-        signal.signal(number, lambda *_, order=order: inbox.put(order))
+        signal.signal(number, lambda *_, command=command: inbox.put(command))
     notify = Notifier(os.environ)
     endpoint = endpoint_of(settings.broker)
     agent = Agent(settings, endpoint, inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
-    while (message := _next(inbox, agent.due_s())) is not Order.STOP:
-        if message is Order.RELOAD:
-            notify.reloading()
-            agent = agent.reloaded(reload)
-            notify.ready()
-        elif message is not None:
-            agent.handle(message)
+    while True:
+        with suppress(Empty):
+            message = inbox.get(timeout=max(0.0, agent.due_s() - time.monotonic()))
+            if message is Command.STOP:
+                break
+            if message is Command.RELOAD:
+                notify.reloading()
+                agent = agent.with_new_settings(reload)
+                notify.ready()
+            else:
+                agent.handle(message)
         agent.tick(time.monotonic())
     notify.stopping()
     agent.close()
     return 0
-
-
-def _next(inbox: SimpleQueue[Message], until_s: float) -> Message | None:
-    try:
-        return inbox.get(timeout=max(0.0, until_s - time.monotonic()))
-    except Empty:
-        return None

@@ -1,4 +1,4 @@
-"""What the agent tells systemd: sd_notify(3) without its library."""
+"""Notifies systemd: the protocol of sd_notify(3) without its library."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Sends states to the socket that systemd named; says nothing where there is none."""
+    """Sends states to systemd's notification socket; does nothing where there is none."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         path = environ.get("NOTIFY_SOCKET", "")
@@ -17,19 +17,19 @@ class Notifier:
         self.watchdog_s = int(usec) / 1e6 if is_ours and usec.isdigit() else None
 
     def ready(self) -> None:
-        """The agent works."""
+        """The agent is up, or has finished its reload."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """The agent reads its configuration again; `ready` ends it."""
+        """The agent reloads its settings; `ready` ends the reload."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The agent is about to end."""
+        """The agent is shutting down."""
         self._send("STOPPING=1")
 
-    def progress(self) -> None:
-        """Feed the watchdog."""
+    def feed_watchdog(self) -> None:
+        """Keep systemd's watchdog from restarting the agent."""
         self._send("WATCHDOG=1")
 
     def _send(self, state: str) -> None:
@@ -40,4 +40,4 @@ class Notifier:
             try:
                 out.sendto(state.encode(), self._path)
             except OSError:
-                return  # systemd is restarting, or its socket is full: it will ask again
+                return  # systemd is restarting or its socket is full; the next notification follows

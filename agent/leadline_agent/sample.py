@@ -1,80 +1,28 @@
-"""What the agent measured and what it was told, frozen, with the unit in each name.
+"""Reports, probe results and leases: immutable, with the unit in each name.
 
-The innermost room: collectors and probes make these, the publisher encodes them, and none
-of them needs to know another. `None` is unknown; it never stands for zero.
+Collectors and probes create them and the publisher encodes them, so that none of them imports
+another. None is unknown, never zero.
 """
 
 import ipaddress
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Protocol
 
-# The peer's name in a round-trip time that a board measured to the broker and not to a node.
+# The name of the peer when a board measured its round trip to the broker.
 BROKER = "@broker"
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
 
 def boot_ms() -> int:
-    """Milliseconds since boot, suspended time included: a clock that nobody sets."""
+    """Milliseconds since boot, suspended time included. This clock is never set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
-class AbsentError(Exception):
-    """This hardware or tool is not on this board; asking again will not bring it."""
-
-
-class TransientError(Exception):
-    """It could not be read this time; the next time may do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """Busy is the share of all cores since the last report, 0 to 100."""
-
-    busy_percent: float | None = None
-    load_1m: float | None = None
-    cores: int | None = None
-    frequency_mhz: float | None = None
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Available is what programs can get without swapping."""
-
-    total_bytes: int | None = None
-    available_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """All whole disks together, since the last report."""
-
-    read_bytes_per_s: float | None = None
-    written_bytes_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One network interface, since the last report."""
-
-    name: str
-    packets_sent_per_s: float | None = None
-    packets_received_per_s: float | None = None
-    bytes_sent_per_s: float | None = None
-    bytes_received_per_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Temperature:
-    """Of the processor."""
-
-    cpu_celsius: float | None = None
-
-
 class CollectorOutcome(StrEnum):
-    """How one collector fared."""
+    """How one run of a collector ended."""
 
     OK = "ok"
     ABSENT = "absent"
@@ -83,34 +31,37 @@ class CollectorOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CollectorRun:
-    """One run of one collector."""
+    """One run of one collector, as node_exporter exports success and duration."""
 
     name: str
     outcome: CollectorOutcome
     duration_us: int
 
 
+class Reading(Protocol):
+    """What one collector read: a dataclass, or a tuple of them, in the collector's file."""
+
+    def encode(self, report: Any, /) -> None:
+        """Set the collector's field of the wire's Report; a value that is None stays unset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the board was doing at `measured_boot_ms`. A reading that failed is None.
+    """What the board was doing at `measured_boot_ms`; the readings by collector.
 
-    The readings are named as their collectors are in COLLECTORS.
+    A collector that failed or found nothing has no reading.
     """
 
     measured_boot_ms: int
     collectors: tuple[CollectorRun, ...]
-    cpu: Cpu | None = None
-    memory: Memory | None = None
-    disk: Disk | None = None
-    network: tuple[Interface, ...] | None = None
-    temperature: Temperature | None = None
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What this board is and can do; it changes with a restart only.
+    """What this board is and what it can probe; constant while the agent runs.
 
-    `address` is where peers reach it by its settings; empty means by the way to the broker.
+    `address` is where peers reach it, from the settings; empty: its address towards the broker.
     """
 
     agent_version: str
@@ -125,7 +76,7 @@ class Board:
 
 
 class RttMethod(StrEnum):
-    """What went there and back."""
+    """How a round trip was measured."""
 
     ICMP = "icmp"
     MQTT = "mqtt"
@@ -133,9 +84,9 @@ class RttMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RttSample:
-    """One round of echoes with one peer: median and population deviation of the replies.
+    """One round of echoes with one peer: median and population standard deviation of the replies.
 
-    With the method MQTT the peer is BROKER, and it is this board's own leg to the broker.
+    With the method MQTT the peer is BROKER.
     """
 
     peer: str
@@ -148,7 +99,7 @@ class RttSample:
 
 @dataclass(frozen=True, slots=True)
 class RttRound:
-    """One round with all peers."""
+    """One round of echoes with all peers."""
 
     measured_boot_ms: int
     peers: tuple[RttSample, ...]
@@ -165,7 +116,7 @@ class BandwidthOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BandwidthResult:
-    """The answer to one bandwidth lease. Mbit/s are 10^6 bits of payload at the receiver."""
+    """How one bandwidth lease ended. Mbit/s are 10^6 bits of payload at the receiver."""
 
     measured_boot_ms: int
     lease_id: str
@@ -179,9 +130,9 @@ class BandwidthResult:
 
 
 def is_unicast(address: str) -> bool:
-    """Whether this is the literal IP address of one host: the only thing that a lease may name.
+    """Whether this is the literal IP address of one host, the only address that a lease may name.
 
-    A host name would let whoever names it choose where the traffic goes.
+    The owner of a host name could redirect the traffic.
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -197,25 +148,22 @@ def is_unicast(address: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another node and where it is reached."""
+    """Another node and its address."""
 
     node: str
     address: str
 
 
 class Role(StrEnum):
-    """The end of a bandwidth test that a board plays."""
+    """The end of a bandwidth test."""
 
     SERVER = "server"
     CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True)
-class PingWork:
-    """A ping lease: `count` echoes to each peer every `interval_s`, until `expires_s`.
-
-    `expires_s` is on the monotonic clock, counted from the receipt.
-    """
+class PingLease:
+    """Send `count` echoes to each peer every `interval_s` until `expires_s` (monotonic clock)."""
 
     peers: tuple[Peer, ...]
     interval_s: int
@@ -224,8 +172,8 @@ class PingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class BandwidthWork:
-    """A bandwidth lease. It must not start after `expires_s` on the monotonic clock."""
+class BandwidthLease:
+    """One end of a bandwidth test, which must not start after `expires_s` (monotonic clock)."""
 
     lease_id: str
     role: Role
@@ -236,5 +184,5 @@ class BandwidthWork:
     expires_s: float
 
 
-Work = PingWork | BandwidthWork
+Lease = PingLease | BandwidthLease
 Result = RttRound | BandwidthResult

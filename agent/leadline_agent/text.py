@@ -1,4 +1,4 @@
-"""Texts that come from outside, made fit for a line of the log, a report or a terminal."""
+"""Makes untrusted text safe for a line of the log, a report or a terminal."""
 
 
 def one_line(text: str, most: int = 200) -> str:

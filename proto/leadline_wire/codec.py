@@ -1,8 +1,8 @@
-"""Messages <-> bytes, and the checks that every receiver makes before it believes one.
+"""Encodes messages, and decodes them with the checks that every receiver needs.
 
-What comes over MQTT is untrusted. `decode` lets nothing through that is broken, too big,
-of another schema, not finite, negative, beyond what can be, dated in the future, or that names
-another node than its topic; each refusal has a `Fault`, so that receivers can count them by kind.
+Messages from MQTT are untrusted. `decode` rejects one that is malformed, too large, of another
+schema, not finite, negative, out of range, dated in the future, or whose node is not its topic's.
+Each rejection has a `Fault`, so that receivers can count them by kind.
 """
 
 import math
@@ -17,20 +17,20 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 MAX_BYTES = 64 * 1024
 BOOT_ID_BYTES = 16
-# The most that is believed of each field: far more than any board has, and little enough that no
-# sum, product or listing of such values goes out of hand.
+# The upper bound of each field: far more than any board has, and small enough that no sum, product
+# or list of such values overflows.
 MOST_COUNT = 10**15  # numbers of messages and sessions: a message every microsecond for 30 years
 MOST_BOOT_MS = 100 * 366 * 86_400_000  # since boot: a century
 MAX_TEXT = 1024  # characters of one text; the longest there is is a kernel's or board's name
 MOST_PER_S = 1.25e11  # bytes or packets a second: a link of 1 Tbit/s
 MOST_MBPS = 1e6  # 1 Tbit/s
-MOST_RTT_MS = 60_000.0  # an echo is waited for one second, a broker's answer for a keepalive
+MOST_RTT_MS = 60_000.0  # an echo times out after one second, a connection after a keepalive
 MOST_ECHOES = 1000  # of a round; agents send 20
 MOST_LOAD = 4_194_304.0  # as many tasks as Linux can have
 MOST_CORES = 8192  # as many as Linux can have
 MOST_MHZ = 100_000.0  # 100 GHz
 MOST_MEMORY_BYTES = 1 << 50  # 1 PiB
-LEAST_CELSIUS, MOST_CELSIUS = -100.0, 250.0  # outside of it no processor works
+LEAST_CELSIUS, MOST_CELSIUS = -100.0, 250.0  # no processor works outside of this range
 MOST_DURATION_US = 600_000_000  # of one collector: ten minutes
 MOST_INTERVAL_S = 31 * 86_400  # between two reports or rounds: a month
 MOST_TEST_BYTES = 1 << 35  # of one bandwidth test: twice what a controller can be set to
@@ -39,7 +39,7 @@ MOST_PEERS, MOST_INTERFACES, MOST_COLLECTORS, MOST_PROBES = 256, 256, 64, 64  # 
 
 
 class Fault(StrEnum):
-    """Why a message was refused."""
+    """Why a message was rejected."""
 
     TOPIC = "topic"
     OVERSIZED = "oversized"
@@ -53,7 +53,7 @@ class Fault(StrEnum):
 
 
 class MessageError(ValueError):
-    """A message that was refused; `fault` says of which kind, str() says why in one line."""
+    """A rejected message. `fault` is the kind, str() the reason in one line."""
 
     def __init__(self, fault: Fault, reason: str) -> None:
         super().__init__(f"{fault}: {reason}")
@@ -79,20 +79,20 @@ _TIMED: dict[topics.Kind, type[pb.Birth | pb.Report | pb.RttReport | pb.Bandwidt
 
 
 def kind_of(message: TelemetryMessage) -> topics.Kind:
-    """The kind of topic on which a message travels."""
+    """The kind of the topic to which a message is published."""
     return next(kind for kind, type_ in _TYPES.items() if isinstance(message, type_))
 
 
 def encode(message: TelemetryMessage) -> bytes:
-    """Serialise a message for its topic."""
+    """Serialise a message."""
     return message.SerializeToString()
 
 
 def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
-    """Add the time of sending to a message that was encoded earlier.
+    """Add the time of sending to an encoded message.
 
-    Protobuf merges the fields of concatenated messages, so the payload of a buffered
-    message is never decoded again on the board.
+    Protobuf merges the fields of concatenated messages, so the board need not decode a buffered
+    message again.
     """
     if kind not in _TIMED:
         return payload
@@ -164,7 +164,7 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
     cpu, disk, network = message.cpu, message.disk, message.network
     if len(network) > MOST_INTERFACES:
         raise _too_many("network", MOST_INTERFACES)
-    # All are checked at once as rates are; thousands of reports a second come through here.
+    # All are checked at once against the bound of rates, because this is a hot path.
     busy_percent, load_1m, frequency_mhz = cpu.busy_percent, cpu.load_1m, cpu.frequency_mhz
     values = [busy_percent, load_1m, frequency_mhz]
     values += (disk.read_bytes_per_s, disk.written_bytes_per_s)

@@ -1,7 +1,6 @@
-"""The MQTT topic scheme: names, QoS, retain and expiry stand here and nowhere else.
+"""The MQTT topic scheme `leadline/v1/<cluster>/<node>/<kind>`, with QoS, retain and expiry.
 
-`leadline/v1/<cluster>/<node>/<kind>`; everything goes from the node to the controller
-but `lease`, which goes the other way.
+Nodes publish all kinds but `lease`, which the controller publishes.
 """
 
 import re
@@ -28,33 +27,33 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How a kind of message travels. `expiry_s` is the MQTT v5 message expiry interval."""
+    """How a kind of message is published. `expiry_s` is the MQTT v5 message expiry interval."""
 
     qos: int
     retain: bool
     expiry_s: int | None = None
 
 
-# A broker counts the expiry interval down while it holds a message, so the receiver
-# learns how long that was: it is part of the age of what was measured.
+# A broker decreases the expiry interval by the time for which it holds a message, so the receiver
+# knows this part of the age of a measurement.
 DELIVERY = {
     Kind.BIRTH: Delivery(qos=1, retain=True),
     Kind.REPORT: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.RTT: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.BANDWIDTH: Delivery(qos=1, retain=False, expiry_s=3600),
     Kind.STATUS: Delivery(qos=1, retain=True),
-    # A lease that waited for its node would load the network at a time nobody chose.
+    # A lease that is delivered late would load the network at an unplanned time.
     Kind.LEASE: Delivery(qos=1, retain=False, expiry_s=5),
 }
 
 
 class TopicError(ValueError):
-    """A topic, cluster or node name that the scheme does not allow."""
+    """An invalid topic, cluster or node name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One parsed topic."""
+    """A parsed topic."""
 
     cluster: str
     node: str
@@ -65,25 +64,25 @@ class Topic:
 
 
 def check_level(name: str, what: str) -> str:
-    """Return `name` if it can be a topic level (as Kubernetes' names), else raise TopicError."""
+    """Return `name` if it can be a topic level, as Kubernetes names can. Raises TopicError."""
     if not _LEVEL.fullmatch(name):
         raise TopicError(f"{what} {name!r}: expected letters, digits, '-' and '.', 253 at most")
     return name
 
 
 def topic(cluster: str, node: str, kind: Kind) -> str:
-    """The topic of one kind of message of one node. Raises TopicError."""
+    """The topic for one kind of message of one node. Raises TopicError."""
     check_level(cluster, "cluster")
     return f"{ROOT}/{cluster}/{check_level(node, 'node')}/{kind}"
 
 
 def subscription(cluster: str, kind: Kind) -> str:
-    """The filter that matches this kind of message of every node. Raises TopicError."""
+    """The topic filter for one kind of message of all nodes. Raises TopicError."""
     return f"{ROOT}/{check_level(cluster, 'cluster')}/+/{kind}"
 
 
 def parse(text: str) -> Topic:
-    """Take a topic apart. Raises TopicError."""
+    """Parse a topic. Raises TopicError."""
     levels = text.split("/")
     if len(levels) != 5 or levels[0] != "leadline" or levels[1] != "v1":
         raise TopicError(f"topic {text[:80]!r}: expected {ROOT}/<cluster>/<node>/<kind>")

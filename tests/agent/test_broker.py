@@ -1,4 +1,4 @@
-"""Real agents and a real mosquitto: what the controller would hear, through every mishap."""
+"""Real agents and a real mosquitto: what the controller receives, through every failure."""
 
 import os
 import signal
@@ -79,7 +79,7 @@ def test_birth_and_reports_come_in_order_with_their_properties(
     assert listener.faults == []
 
 
-def test_birth_and_status_are_kept_for_those_who_come_later(
+def test_birth_and_status_are_retained(
     agent: AgentProcess, listener: Listener, broker: Broker
 ) -> None:
     listener.wait_for(Kind.BIRTH)
@@ -110,7 +110,7 @@ def test_sigterm_ends_cleanly_and_says_offline(
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["session"]
 
 
-def test_a_broker_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> None:
+def test_an_agent_waits_for_a_broker_that_starts_later(tmp_path: Path) -> None:
     port = free_port()
     with running_agent(agent_config(tmp_path, port)) as agent:
         wait_until(lambda: (tmp_path / "state/buffer").exists(), "messages are kept on disk")
@@ -226,7 +226,7 @@ def test_sigterm_during_a_reload_is_not_lost(agent: AgentProcess, listener: List
     assert agent.end(signal.SIGTERM) == 0
 
 
-def test_systemd_is_told_of_readiness_progress_reload_and_end(
+def test_systemd_is_notified_of_readiness_watchdog_reload_and_stop(
     broker: Broker, tmp_path: Path
 ) -> None:
     path = tmp_path / "notify"
@@ -235,18 +235,18 @@ def test_systemd_is_told_of_readiness_progress_reload_and_end(
         systemd.settimeout(20)
         environ = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "1000000"}
         with running_agent(agent_config(tmp_path, broker.port), environ) as agent:
-            states = told(systemd, until="READY=1")
+            states = notifications(systemd, until="READY=1")
             assert states == ["READY=1"] or set(states[:-1]) == {"WATCHDOG=1"}
-            assert told(systemd, until="WATCHDOG=1")[-1] == "WATCHDOG=1"
+            assert notifications(systemd, until="WATCHDOG=1")[-1] == "WATCHDOG=1"
             agent.signal(signal.SIGHUP)
-            reload = told(systemd, until="RELOADING=1")[-1]
+            reload = notifications(systemd, until="RELOADING=1")[-1]
             assert "MONOTONIC_USEC=" in reload
-            told(systemd, until="READY=1")
+            notifications(systemd, until="READY=1")
             assert agent.end() == 0
-            told(systemd, until="STOPPING=1")
+            notifications(systemd, until="STOPPING=1")
 
 
-def told(systemd: socket.socket, until: str) -> list[str]:
+def notifications(systemd: socket.socket, until: str) -> list[str]:
     states: list[str] = []
     while not (states and states[-1].startswith(until)):
         states.append(systemd.recv(200).decode())
@@ -292,7 +292,7 @@ def test_without_icmp_the_round_trip_to_the_broker_is_measured(
     assert leg.rtt_ms > 0
 
 
-def test_an_unlawful_bandwidth_lease_is_answered_with_a_refusal(
+def test_a_bandwidth_lease_over_the_limits_is_answered_with_a_refusal(
     agent: AgentProcess, listener: Listener
 ) -> None:
     listener.wait_for(Kind.BIRTH)

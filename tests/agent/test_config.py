@@ -1,4 +1,4 @@
-"""Settings: what is taken, from where, and what a wrong one is told."""
+"""Settings: sources, defaults and errors."""
 
 import os
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_tls_changes_the_default_port(tmp_path: Path) -> None:
     assert broker.tls.key_file == tmp_path / "key.pem"
 
 
-def test_plaintext_to_another_machine_must_be_asked_for(tmp_path: Path) -> None:
+def test_plaintext_to_another_machine_must_be_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"broker\.tls: expected ca_file, cert_file and key_file"):
         load_text(tmp_path, LOCAL + '[broker]\nhost = "192.168.1.5"\n')
     text = LOCAL + '[broker]\nhost = "192.168.1.5"\nplaintext = true\n'
@@ -73,7 +73,7 @@ def test_this_machine_needs_no_tls(tmp_path: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost.evil.example", "10.0.0.1", "fd00::1"])
-def test_what_only_looks_like_this_machine_needs_tls(tmp_path: Path, host: str) -> None:
+def test_a_host_that_only_resembles_this_machine_needs_tls(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError, match=r"broker\.tls"):
         load_text(tmp_path, LOCAL + f'[broker]\nhost = "{host}"\n')
 
@@ -151,9 +151,7 @@ def test_tls_needs_all_three_files_and_they_must_be_there(tmp_path: Path) -> Non
         ("[interval_s]\nx = 1", "found a table"),
     ],
 )
-def test_what_toml_trips_over_is_a_wrong_setting_and_one_line(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_invalid_toml_is_a_one_line_error(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_text(tmp_path, text)
     assert reason in str(caught.value)
@@ -165,7 +163,7 @@ def test_a_variable_of_5000_digits_is_a_wrong_setting(tmp_path: Path) -> None:
         load_text(tmp_path, LOCAL, {"LEADLINE_INTERVAL_S": "9" * 5000})
 
 
-def test_what_never_ends_or_never_begins_is_no_file(tmp_path: Path) -> None:
+def test_an_endless_or_blocking_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (Path("/dev/zero"), tmp_path / "fifo", tmp_path):
         with pytest.raises(ConfigError, match="expected a regular file"):

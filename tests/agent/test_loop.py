@@ -1,4 +1,4 @@
-"""The schedule, and what the loop makes of files that are not what they should be."""
+"""The main loop: its schedule, its watchdog, reloads, and invalid files."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,10 +7,11 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.loop import MAX_WAITING, Agent, Message, PeriodicTimer, endpoint_of
+from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer, endpoint_of
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
-from leadline_agent.publish import Arrived, Session
+from leadline_agent.publish.connection import MessageReceived
+from leadline_agent.publish.session import Session
 from leadline_agent.sample import (
     BandwidthOutcome,
     BandwidthResult,
@@ -25,20 +26,20 @@ from tests.support.ports import free_port, wait_until
 
 def test_nothing_is_due_before_its_time() -> None:
     every = PeriodicTimer(period_s=10.0, first_s=103.0)
-    assert not every.take(102.9)
-    assert every.take(103.0)
+    assert not every.fire_if_due(102.9)
+    assert every.fire_if_due(103.0)
     assert every.due_s == 113.0
 
 
-def test_being_late_shifts_nothing_and_repeats_nothing() -> None:
+def test_a_late_run_neither_shifts_nor_repeats_the_next() -> None:
     every = PeriodicTimer(period_s=10.0, first_s=100.0)
-    assert every.take(137.0)
+    assert every.fire_if_due(137.0)
     assert every.due_s == 140.0
-    assert not every.take(137.0)
+    assert not every.fire_if_due(137.0)
 
 
-def test_what_never_is_due_stays_so() -> None:
-    assert not PeriodicTimer(float("inf"), float("inf")).take(1e12)
+def test_an_infinite_period_is_never_due() -> None:
+    assert not PeriodicTimer(float("inf"), float("inf")).fire_if_due(1e12)
 
 
 def tls(certificate: Certificate) -> Broker:
@@ -56,7 +57,7 @@ def test_tls_checks_the_broker_and_shows_a_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["ca_file", "cert_file", "key_file", "another key"])
-def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, broken: str) -> None:
+def test_a_key_that_does_not_match_its_certificate_is_refused(tmp_path: Path, broken: str) -> None:
     authority = Authority(tmp_path)
     certificate = authority.client("pi-1")
     if broken == "another key":
@@ -67,14 +68,14 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, broken: s
         endpoint_of(tls(certificate))
 
 
-class Systemd(Notifier):
-    """Counts how often the watchdog is fed, which wants it every second."""
+class CountingNotifier(Notifier):
+    """Counts how often the watchdog of one second is fed."""
 
     def __init__(self) -> None:
         super().__init__({"WATCHDOG_USEC": "1000000"})
         self.fed = 0
 
-    def progress(self) -> None:
+    def feed_watchdog(self) -> None:
         self.fed += 1
 
 
@@ -85,12 +86,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def systemd() -> Systemd:
-    return Systemd()
+def systemd() -> CountingNotifier:
+    return CountingNotifier()
 
 
 @pytest.fixture
-def agent(settings: Settings, systemd: Systemd) -> Iterator[Agent]:
+def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
     agent = Agent(settings, endpoint_of(settings.broker), SimpleQueue(), systemd)
     yield agent
     agent.close()
@@ -103,7 +104,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | RttRound | Bandw
     return published
 
 
-def test_a_result_that_cannot_be_encoded_costs_itself_and_nothing_else(
+def test_a_result_that_cannot_be_encoded_is_dropped_alone(
     agent: Agent, caplog: pytest.LogCaptureFixture
 ) -> None:
     too_long = BandwidthResult(1, "L1", "pi-2", BandwidthOutcome.DONE, 1.0, duration_ms=2**40)
@@ -116,19 +117,21 @@ def test_a_result_that_cannot_be_encoded_costs_itself_and_nothing_else(
     assert all("BandwidthResult failed and is left out" in line for line in lines)
 
 
-def test_the_watchdog_is_fed_while_all_is_well(agent: Agent, systemd: Systemd) -> None:
+def test_the_watchdog_is_fed_while_the_agent_is_healthy(
+    agent: Agent, systemd: CountingNotifier
+) -> None:
     agent.tick(time.monotonic() + 1)
     assert systemd.fed == 1
 
 
 def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
     agent: Agent,
-    systemd: Systemd,
+    systemd: CountingNotifier,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     reasons = ["ping is late by 12 s", ""]
-    monkeypatch.setattr(Probes, "stuck", lambda *_: reasons.pop(0))
+    monkeypatch.setattr(Probes, "unhealthy_reason", lambda *_: reasons.pop(0))
     now_s = time.monotonic()
     agent.tick(now_s + 1)
     assert systemd.fed == 0
@@ -137,8 +140,8 @@ def test_the_watchdog_is_not_fed_while_a_probe_hangs_or_keeps_failing(
     assert systemd.fed == 1
 
 
-def test_the_watchdog_is_not_fed_while_what_is_due_fails(
-    agent: Agent, systemd: Systemd, monkeypatch: pytest.MonkeyPatch
+def test_the_watchdog_is_not_fed_while_ticks_fail(
+    agent: Agent, systemd: CountingNotifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
@@ -174,10 +177,10 @@ def test_a_probe_that_failed_is_in_the_next_report(
 
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:
-    inbox: SimpleQueue[Message] = SimpleQueue()
+    inbox: SimpleQueue[InboxItem] = SimpleQueue()
     agent = Agent(settings, endpoint_of(settings.broker), inbox, Notifier({}))
     for _ in range(10 * MAX_WAITING):
-        agent._post(Arrived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
+        agent._post(MessageReceived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
     assert inbox.qsize() <= MAX_WAITING
     agent.close()
 
@@ -194,9 +197,11 @@ def vanish_to_load() -> Settings:
 def test_a_reload_that_fails_for_any_reason_changes_nothing(
     agent: Agent, reload: Callable[[], Settings], caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert agent.reloaded(reload) is agent
+    assert agent.with_new_settings(reload) is agent
     assert "the settings stay as they were" in caplog.text
-    wait_until(lambda: agent._probes.stuck(time.monotonic()) == "", "the probes still run")
+    wait_until(
+        lambda: agent._probes.unhealthy_reason(time.monotonic()) == "", "the probes still run"
+    )
 
 
 def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
@@ -211,7 +216,7 @@ def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
         *("pi-1", "default", tmp_path / "file" / "state", 1, 1 << 20),
         *(settings.broker, settings.probe),
     )
-    new = old.reloaded(lambda: elsewhere)
+    new = old.with_new_settings(lambda: elsewhere)
     assert "the settings stay as they were" in caplog.text
     assert new._settings is old._settings
     new.close()

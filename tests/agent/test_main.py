@@ -1,4 +1,4 @@
-"""The command: its output, its exit codes, and that nobody sees a traceback."""
+"""The command: output, exit codes, and no traceback."""
 
 import json
 import logging
@@ -70,7 +70,7 @@ def test_a_state_folder_that_cannot_be_used_is_1_and_one_line(config: Path) -> N
     assert "the agent must be able to write there" in done.stderr
 
 
-def test_a_reader_that_goes_away_gets_no_traceback(config: Path) -> None:
+def test_a_closed_standard_output_gives_no_traceback(config: Path) -> None:
     line = f"{sys.executable} -m leadline_agent once --config {config} | true"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
@@ -81,7 +81,7 @@ def said(quiet: RateLimitFilter, text: str) -> bool:
     return quiet.filter(logging.LogRecord("x", logging.WARNING, "f", 1, text, None, None))
 
 
-def test_the_same_complaint_is_not_repeated_for_ever() -> None:
+def test_an_identical_line_is_limited() -> None:
     quiet = RateLimitFilter(at_most=2, per_s=600.0)
     assert [said(quiet, text) for text in "aaab"] == [True, True, False, True]
 
@@ -92,20 +92,20 @@ def logged(quiet: RateLimitFilter, template: str, *values: object) -> str:
     return record.getMessage() if quiet.filter(record) else ""
 
 
-def test_one_template_with_other_values_each_time_is_rationed() -> None:
+def test_one_template_with_changing_values_is_limited() -> None:
     quiet = RateLimitFilter(per_template=6)
-    lines = [logged(quiet, "lease: not followed: %s", f"odd {number}") for number in range(1000)]
+    lines = [logged(quiet, "lease: refused: %s", f"odd {number}") for number in range(1000)]
     assert len([line for line in lines if line]) == 6
     assert "more like it are held back" in lines[5]
     assert logged(quiet, "broker %s: connected", "here") == "broker here: connected"
 
 
-def test_all_templates_together_are_rationed() -> None:
+def test_all_templates_together_are_limited() -> None:
     quiet = RateLimitFilter(overall=60)
     assert len([n for n in range(1000) if logged(quiet, f"template {n}")]) == 60
 
 
-def test_how_many_were_held_back_is_written_later() -> None:
+def test_a_later_line_says_how_many_were_held_back() -> None:
     quiet = RateLimitFilter(at_most=1)
     assert logged(quiet, "a")
     assert not logged(quiet, "a")
@@ -119,6 +119,6 @@ def test_a_line_of_the_log_is_short_and_printable() -> None:
     assert len(line) <= 500
 
 
-def test_a_complaint_returns_after_its_time() -> None:
+def test_a_line_is_logged_again_after_the_period() -> None:
     quiet = RateLimitFilter(at_most=1, per_s=-1.0)
     assert [said(quiet, "a") for _ in range(3)] == [True, True, True]

@@ -22,12 +22,12 @@ def test_each_state_is_one_datagram(systemd: tuple[socket.socket, str]) -> None:
     receiver, path = systemd
     notifier = Notifier({"NOTIFY_SOCKET": path})
     notifier.ready()
-    notifier.progress()
+    notifier.feed_watchdog()
     notifier.stopping()
     assert [receiver.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_a_reload_tells_the_time_on_the_monotonic_clock(
+def test_a_reload_sends_the_time_on_the_monotonic_clock(
     systemd: tuple[socket.socket, str],
 ) -> None:
     receiver, path = systemd
@@ -62,5 +62,7 @@ def test_without_systemd_nothing_happens(environ: dict[str, str]) -> None:
         ({"WATCHDOG_USEC": "soon"}, None),
     ],
 )
-def test_the_watchdog_is_ours_or_it_is_not(environ: dict[str, str], expected: float | None) -> None:
+def test_a_watchdog_for_another_process_is_ignored(
+    environ: dict[str, str], expected: float | None
+) -> None:
     assert Notifier(environ).watchdog_s == expected

@@ -1,4 +1,4 @@
-"""An agent that the broker refuses says why, in one line, and goes on; `forget`.
+"""An agent that the broker refuses logs why in one line and goes on; `forget`.
 
 The broker's ACL is the one that the role installs, so these tests hold it too.
 """

@@ -1,4 +1,4 @@
-"""What comes from outside is one printable line."""
+"""Untrusted text becomes one printable line."""
 
 import pytest
 from leadline_agent.text import one_line
@@ -14,7 +14,7 @@ from leadline_agent.text import one_line
         ("", ""),
     ],
 )
-def test_what_cannot_be_printed_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert one_line(text) == shown
     assert one_line(text).encode().decode() == shown  # a lone surrogate could not be encoded
 

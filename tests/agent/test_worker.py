@@ -1,4 +1,4 @@
-"""A supervised thread: it begins again after a failure, and what is wrong with it can be asked."""
+"""A supervised thread restarts after a failure and says why it is unhealthy."""
 
 import logging
 import threading
@@ -11,12 +11,12 @@ from tests.support.ports import wait_until
 
 
 class Task:
-    """Fails `failures` times and then waits until it is told to end."""
+    """Fails `failures` times and then waits until `stop`."""
 
-    def __init__(self, failures: int, first_pause_s: float = 0.001) -> None:
+    def __init__(self, failures: int, first_back_off_s: float = 0.001) -> None:
         self.failures, self.runs = failures, 0
         self.end = threading.Event()
-        self.worker = Worker("task", self.run, first_pause_s)
+        self.worker = Worker("task", self.run, first_back_off_s)
 
     def run(self) -> None:
         self.runs += 1
@@ -31,7 +31,7 @@ class Task:
         self.worker.stop(10.0)
 
 
-def test_a_failure_is_logged_and_reported_once_and_the_thread_begins_again(
+def test_a_failure_is_logged_and_reported_once_and_the_thread_restarts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     task = Task(failures=2)
@@ -40,41 +40,45 @@ def test_a_failure_is_logged_and_reported_once_and_the_thread_begins_again(
         wait_until(lambda: task.runs == 3, "it runs again after each failure")
     assert task.worker.take_failed()
     assert not task.worker.take_failed()
-    assert task.worker.stuck(time.monotonic()) == ""  # merely to begin again is healthy
+    assert task.worker.unhealthy_reason(time.monotonic()) == ""  # merely to begin again is healthy
     assert caplog.text.count("OverflowError") == 2
     assert "Traceback" not in caplog.text
     task.stop()
 
 
-def test_one_that_keeps_failing_is_not_healthy() -> None:
+def test_a_thread_that_keeps_failing_is_unhealthy() -> None:
     task = Task(failures=1_000_000)
     task.worker.start()
     wait_until(lambda: task.runs > MAX_FAILURES, "it fails again and again")
-    wait_until(lambda: "times in a row" in task.worker.stuck(time.monotonic()), "that is seen")
+    wait_until(
+        lambda: "times in a row" in task.worker.unhealthy_reason(time.monotonic()), "that is seen"
+    )
     task.stop()
 
 
-def test_one_that_overstays_its_time_is_not_healthy() -> None:
+def test_a_thread_over_its_time_limit_is_unhealthy() -> None:
     worker = Worker("task", lambda: None)
     worker.begin(5.0)
     now_s = time.monotonic()
-    assert "late" in worker.stuck(now_s + 60.0)
+    assert "late" in worker.unhealthy_reason(now_s + 60.0)
     worker.start()
     worker.stop(10.0)
     worker.done()
-    assert worker.stuck(now_s + 60.0) == ""
+    assert worker.unhealthy_reason(now_s + 60.0) == ""
 
 
-def test_one_that_ended_by_itself_is_not_healthy() -> None:
+def test_a_thread_that_ended_is_unhealthy() -> None:
     worker = Worker("task", lambda: None)
     worker.start()
-    wait_until(lambda: worker.stuck(time.monotonic()) == "task has ended", "its end is seen")
+    wait_until(
+        lambda: worker.unhealthy_reason(time.monotonic()) == "task has ended", "its end is seen"
+    )
 
 
-def test_a_stop_does_not_wait_for_the_pause_after_a_failure() -> None:
-    task = Task(failures=1, first_pause_s=60.0)
+def test_a_stop_does_not_wait_for_the_back_off() -> None:
+    task = Task(failures=1, first_back_off_s=60.0)
     task.worker.start()
     wait_until(task.worker.take_failed, "it has failed")
     task.stop()
-    assert task.worker.stuck(time.monotonic()) == ""
+    assert task.worker.unhealthy_reason(time.monotonic()) == ""
     assert task.runs == 1

@@ -12,6 +12,11 @@ from multiprocessing.sharedctypes import Synchronized
 from threading import Event
 
 from leadline_agent import sample
+from leadline_agent.collectors.cpu import Cpu
+from leadline_agent.collectors.disk import Disk
+from leadline_agent.collectors.memory import Memory
+from leadline_agent.collectors.network import Interface, Network
+from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.encode import Encoder
 from leadline_wire import codec, topics
 from paho.mqtt.client import Client, MQTTv5
@@ -35,14 +40,18 @@ def report(boot_ms: int) -> sample.Report:
         collectors=tuple(
             sample.CollectorRun(name, sample.CollectorOutcome.OK, 150) for name in names
         ),
-        cpu=sample.Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False),
-        memory=sample.Memory(4_000_000_000, 2_500_000_000),
-        disk=sample.Disk(10_240.5, 20_480.7),
-        network=(
-            sample.Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
-            sample.Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
-        ),
-        temperature=sample.Temperature(48.3),
+        readings={
+            "cpu": Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False),
+            "memory": Memory(4_000_000_000, 2_500_000_000),
+            "disk": Disk(10_240.5, 20_480.7),
+            "network": Network(
+                (
+                    Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
+                    Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
+                )
+            ),
+            "temperature": Temperature(48.3),
+        },
     )
 
 

@@ -28,7 +28,7 @@ from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.bench.boards import report
-from tests.controller.probing.any_lease import AnyLease
+from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker, mosquitto
 
@@ -118,7 +118,7 @@ def _text(text: str) -> bytes:
 def into_state(broker: Broker, expected: int, told: Connection) -> None:
     """The controller's own way: session, folder, state."""
     state = TelemetryState(TimesToLive())
-    folder = TelemetryIngestor(CLUSTER, state, AnyLease())
+    folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     session = BrokerSession(BrokerSettings(broker.host, broker.port, CLUSTER, "ingest"), folder)
     session.start()
     _measure(lambda: state.accepted, expected, told)
@@ -229,7 +229,7 @@ def _told(ours: Connection) -> object:
 def fold_alone(each: int) -> Rate:
     """What of it all is decoding, checking and folding."""
     state = TelemetryState(TimesToLive())
-    folder = TelemetryIngestor(CLUSTER, state, AnyLease())
+    folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     messages = list(reports([f"rpi-kitchen-{number:02}" for number in range(BOARDS)], each))
     begin_s, begin_cpu_s = time.monotonic(), time.process_time()
     for topic, payload in messages:

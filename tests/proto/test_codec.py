@@ -1,4 +1,4 @@
-"""Nothing gets past `decode` that is broken, and nothing makes it fail in another way."""
+"""`decode` rejects every invalid message, and raises nothing but MessageError."""
 
 import math
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def topic(kind: Kind) -> Topic:
 
 
 def changed(kind: Kind, change: Callable[[Any], object]) -> bytes:
-    """The good message of this kind, after `change`."""
+    """The valid message of this kind, after `change`."""
     message = type(MESSAGES[kind])()
     message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]  # of the same type, one line up
     change(message)
@@ -69,7 +69,7 @@ def fault(kind: Kind, payload: bytes, schema: str | None = SCHEMA) -> Fault:
 
 
 @every_kind
-def test_a_good_message_reads_back_as_it_was_written(kind: Kind) -> None:
+def test_a_valid_message_survives_a_round_trip(kind: Kind) -> None:
     assert kind_of(MESSAGES[kind]) == kind
     assert decode(topic(kind), encode(MESSAGES[kind]), SCHEMA) == MESSAGES[kind]
 
@@ -81,23 +81,23 @@ def test_the_size_is_bounded(kind: Kind) -> None:
 
 @every_kind
 @pytest.mark.parametrize("schema", [None, "", "leadline.v2", "LEADLINE.V1", "x" * 10_000])
-def test_another_schema_is_not_guessed_at(kind: Kind, schema: str | None) -> None:
+def test_another_schema_is_refused(kind: Kind, schema: str | None) -> None:
     assert fault(kind, encode(MESSAGES[kind]), schema) == Fault.UNKNOWN_SCHEMA
 
 
 @every_kind
 @pytest.mark.parametrize("payload", [b"\xff", b"\x0a\xff", b"not protobuf", b"\x0a\x05ab"])
-def test_bytes_that_are_no_message(kind: Kind, payload: bytes) -> None:
+def test_malformed_bytes_are_broken(kind: Kind, payload: bytes) -> None:
     assert fault(kind, payload) == Fault.BROKEN
 
 
 @every_kind
-def test_an_empty_message(kind: Kind) -> None:
+def test_an_empty_message_is_broken(kind: Kind) -> None:
     assert fault(kind, b"") == Fault.BROKEN
 
 
 @every_kind
-def test_a_message_of_no_node(kind: Kind) -> None:
+def test_a_message_without_a_node_is_refused(kind: Kind) -> None:
     assert fault(kind, b"\xfa\x7f\x00") == Fault.WRONG_NODE  # one field that nobody knows
 
 
@@ -111,12 +111,12 @@ NUMBERED = (Kind.BIRTH, Kind.REPORT, Kind.RTT, Kind.BANDWIDTH)
 
 
 @pytest.mark.parametrize("kind", SENT)
-def test_a_message_of_another_node_than_its_topic(kind: Kind) -> None:
+def test_a_message_of_another_node_than_its_topic_is_refused(kind: Kind) -> None:
     payload = changed(kind, lambda m: setattr(m.origin, "node", "pi-2\n" * 100))
     assert fault(kind, payload) == Fault.WRONG_NODE
 
 
-def test_a_lease_for_another_node_or_without_work() -> None:
+def test_a_lease_for_another_node_or_without_work_is_refused() -> None:
     assert fault(Kind.LEASE, encode(pb.Lease(node="pi-2"))) == Fault.WRONG_NODE
     assert fault(Kind.LEASE, encode(pb.Lease(node="pi-1"))) == Fault.BROKEN
 
@@ -129,7 +129,7 @@ def test_a_boot_id_has_16_bytes(kind: Kind, boot_id: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
-def test_every_message_but_the_will_is_numbered(kind: Kind) -> None:
+def test_every_message_but_the_status_is_numbered(kind: Kind) -> None:
     assert fault(kind, changed(kind, lambda m: setattr(m.origin, "sequence", 0))) == Fault.BROKEN
 
 
@@ -180,12 +180,12 @@ def test_there_are_values_to_check() -> None:
 
 @every_value
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_value_that_is_no_finite_number(kind: Kind, path: str, value: float) -> None:
+def test_a_value_that_is_not_finite_is_refused(kind: Kind, path: str, value: float) -> None:
     assert fault(kind, changed(kind, lambda m: put(m, path, value))) == Fault.NOT_FINITE
 
 
 @every_value
-def test_a_negative_value(kind: Kind, path: str) -> None:
+def test_a_negative_value_is_refused(kind: Kind, path: str) -> None:
     payload = changed(kind, lambda m: put(m, path, -0.5))
     if path == "temperature.cpu_celsius":  # the one that may be below zero
         assert decode(topic(kind), payload, SCHEMA)
@@ -202,7 +202,7 @@ def test_a_negative_value(kind: Kind, path: str) -> None:
     ],
     ids=["cpu", "memory", "replies"],
 )
-def test_values_that_cannot_be(kind: Kind, change: Callable[[Any], object]) -> None:
+def test_impossible_values_are_refused(kind: Kind, change: Callable[[Any], object]) -> None:
     assert fault(kind, changed(kind, change)) == Fault.OUT_OF_RANGE
 
 
@@ -308,19 +308,19 @@ def test_a_temperature_is_one_at_which_boards_work(celsius: float, known: bool) 
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
-def test_the_time_of_sending_is_added_to_what_was_encoded(kind: Kind) -> None:
+def test_the_time_of_sending_is_added_to_an_encoded_message(kind: Kind) -> None:
     unsent = changed(kind, lambda m: m.timing.ClearField("sent_boot_ms"))
     assert decode(topic(kind), stamp_sent(kind, unsent, 1005), SCHEMA) == MESSAGES[kind]
 
 
 @pytest.mark.parametrize("kind", [Kind.STATUS, Kind.LEASE])
-def test_what_has_no_age_is_not_stamped(kind: Kind) -> None:
+def test_a_message_without_timing_is_not_stamped(kind: Kind) -> None:
     payload = encode(MESSAGES[kind])
     assert stamp_sent(kind, payload, 1005) == payload
 
 
 @given(st.sampled_from(Kind), st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(kind: Kind, payload: bytes) -> None:
+def test_any_bytes_are_decoded_or_refused(kind: Kind, payload: bytes) -> None:
     try:
         message = decode(topic(kind), payload, SCHEMA)
     except MessageError:
@@ -333,7 +333,7 @@ def test_any_bytes_are_read_or_refused(kind: Kind, payload: bytes) -> None:
     st.lists(st.tuples(st.integers(0, 10**4), st.integers(0, 255)), min_size=1, max_size=5),
     st.integers(0, 40),
 )
-def test_a_damaged_message_is_read_or_refused(
+def test_a_damaged_message_is_decoded_or_refused(
     kind: Kind, damage: list[tuple[int, int]], cut: int
 ) -> None:
     payload = bytearray(encode(MESSAGES[kind]))

@@ -1,4 +1,4 @@
-"""The schemas: every field explained, and the committed code made of just these schemas."""
+"""The schemas: every field has a comment, and the committed code is generated from them."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_the_committed_code_is_current(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_every_field_is_explained(field: CommentedField) -> None:
+def test_every_field_has_a_comment(field: CommentedField) -> None:
     assert field.comment, f"{field.name}: a comment with its unit and source"
 
 
@@ -51,7 +51,7 @@ def test_every_field_is_explained(field: CommentedField) -> None:
     [f for f in FIELDS if f.field.type in NUMBERS and f.field.name.endswith(tuple(UNITS))],
     ids=lambda field: field.name,
 )
-def test_the_comment_says_the_unit_of_the_name(field: CommentedField) -> None:
+def test_the_comment_names_the_unit(field: CommentedField) -> None:
     suffix = max((s for s in UNITS if field.field.name.endswith(s)), key=len)
     assert UNITS[suffix].lower() in field.comment.lower()
 

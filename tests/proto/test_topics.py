@@ -8,7 +8,7 @@ LEVELS = st.from_regex(r"[a-zA-Z0-9]([-a-zA-Z0-9.]{0,20}[a-zA-Z0-9])?", fullmatc
 
 
 @given(LEVELS, LEVELS, st.sampled_from(Kind))
-def test_a_topic_reads_back_as_it_was_written(cluster: str, node: str, kind: Kind) -> None:
+def test_a_topic_survives_a_round_trip(cluster: str, node: str, kind: Kind) -> None:
     text = topics.topic(cluster, node, kind)
     assert topics.parse(text) == Topic(cluster, node, kind)
     assert str(topics.parse(text)) == text
@@ -39,7 +39,7 @@ def test_a_topic_outside_the_scheme_is_refused(text: str) -> None:
 
 
 @given(st.text())
-def test_any_topic_is_read_or_refused(text: str) -> None:
+def test_any_text_is_a_topic_or_refused(text: str) -> None:
     try:
         read = str(topics.parse(text))
     except TopicError:
@@ -48,7 +48,7 @@ def test_any_topic_is_read_or_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "+", "#", "a/b", "a b", ".a", "a-", "$SYS", "a" * 254, "ü"])
-def test_a_name_that_is_no_level_makes_no_topic(name: str) -> None:
+def test_a_name_that_is_no_topic_level_is_refused(name: str) -> None:
     with pytest.raises(TopicError):
         topics.topic(name, "pi-1", Kind.RTT)
     with pytest.raises(TopicError):
@@ -57,7 +57,7 @@ def test_a_name_that_is_no_level_makes_no_topic(name: str) -> None:
         topics.subscription(name, Kind.RTT)
 
 
-def test_how_each_kind_travels() -> None:
+def test_each_kind_has_its_delivery() -> None:
     assert set(DELIVERY) == set(Kind)
     assert {kind for kind, way in DELIVERY.items() if way.retain} == {Kind.BIRTH, Kind.STATUS}
     lease = DELIVERY[Kind.LEASE]

@@ -1,44 +1,32 @@
-"""Collectors read this machine and nothing else: one file each, one line each in COLLECTORS.
+"""Collectors read this machine and nothing else. Probes, which load the network, are in probes/.
 
-A collector's name is the field of Report that its reading fills.
+One file each: it registers the collector, reads, and encodes the reading for the wire.
 """
 
+import importlib
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
-from leadline_agent.collectors.cpu import CpuCollector
-from leadline_agent.collectors.disk import DiskCollector
-from leadline_agent.collectors.memory import MemoryCollector
-from leadline_agent.collectors.network import NetworkCollector
-from leadline_agent.collectors.temperature import TemperatureCollector
-from leadline_agent.sample import AbsentError, CollectorOutcome, CollectorRun, Report, boot_ms
+from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory
+from leadline_agent.sample import CollectorOutcome, CollectorRun, Reading, Report, boot_ms
+
+__all__ = ["COLLECTORS", "SYS_ROOT", "AbsentError", "Collectors", "import_collectors"]
 
 LOG = logging.getLogger(__name__)
 SYS_ROOT = Path("/sys")
-MAX_DURATION_US = (1 << 32) - 1  # 71 minutes; what the wire can hold
+MAX_DURATION_US = (1 << 32) - 1  # 71 minutes; the most that the wire's field holds
 
 
-class Collector(Protocol):
-    """Reads one aspect of the board.
-
-    Raises AbsentError when the board has no such hardware. Any other exception means that
-    it failed this time. Rates are since the call before; the first call has none.
-    """
-
-    def collect(self) -> object:
-        """One reading."""
+def import_collectors() -> None:
+    """Import every module of this package, so that each collector registers itself."""
+    for folder in __path__:
+        for file in sorted(Path(folder).glob("[!_]*.py")):
+            importlib.import_module(f"{__name__}.{file.stem}")
 
 
-COLLECTORS: Mapping[str, Callable[[Path], Collector]] = {
-    "cpu": CpuCollector,
-    "memory": MemoryCollector,
-    "disk": DiskCollector,
-    "network": NetworkCollector,
-    "temperature": TemperatureCollector,
-}
+import_collectors()
 
 
 class Collectors:
@@ -46,30 +34,26 @@ class Collectors:
 
     def __init__(
         self,
-        registry: Mapping[str, Callable[[Path], Collector]] = COLLECTORS,
+        registry: Mapping[str, CollectorFactory] = COLLECTORS,
         sys_root: Path = SYS_ROOT,
     ) -> None:
         self._collectors = {name: make(sys_root) for name, make in registry.items()}
 
     def collect(self) -> Report:
-        """One report. Never raises; what could not be read is None and says so in its run."""
+        """One report. Never raises; a collector that fails has a run and no reading."""
         now_ms = boot_ms()
         runs: list[CollectorRun] = []
-        readings: dict[str, Any] = {}
+        readings: dict[str, Reading] = {}
         for name, collector in self._collectors.items():
             start_ns = time.perf_counter_ns()
-            outcome = _run(name, collector, readings)
+            outcome = CollectorOutcome.OK
+            try:
+                readings[name] = collector.collect()
+            except AbsentError:
+                outcome = CollectorOutcome.ABSENT
+            except Exception as error:  # noqa: BLE001 - a collector's fault must not stop the others
+                outcome = CollectorOutcome.FAILED
+                LOG.warning("collector %s: failed, its values are unknown: %s", name, error)
             duration_us = (time.perf_counter_ns() - start_ns) // 1000
             runs.append(CollectorRun(name, outcome, min(duration_us, MAX_DURATION_US)))
-        return Report(measured_boot_ms=now_ms, collectors=tuple(runs), **readings)
-
-
-def _run(name: str, collector: Collector, readings: dict[str, Any]) -> CollectorOutcome:
-    try:
-        readings[name] = collector.collect()
-    except AbsentError:
-        return CollectorOutcome.ABSENT
-    except Exception as error:  # noqa: BLE001 - a reader that is broken must not stop the others
-        LOG.warning("collector %s: failed, its values are unknown: %s", name, error)
-        return CollectorOutcome.FAILED
-    return CollectorOutcome.OK
+        return Report(now_ms, tuple(runs), readings)

@@ -1,4 +1,4 @@
-"""What this board is: read once at the start, for the birth message."""
+"""Reads what this board is, once at the start, for the birth message. Not a collector."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ import psutil
 
 from leadline_agent.sample import Board
 
-# By preference. The device tree of a Pi, then the DMI tables of a PC.
+# In order of preference: the device tree of a Pi, then the DMI tables of a PC.
 MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
 
 
 def read_board(
     sys_root: Path, version: str, address: str, interval_s: float, probes: tuple[str, ...]
 ) -> Board:
-    """Join what the system says with what the agent knows of itself."""
+    """Combine the system's data with the agent's."""
     system = os.uname()
     return Board(
         agent_version=version,
@@ -30,7 +30,7 @@ def read_board(
 
 
 def hardware_model(sys_root: Path) -> str:
-    """The board's name, empty if it has none. A device tree ends its strings with a NUL."""
+    """The name of the board, "" if there is none. Device tree strings end with a NUL."""
     for name in MODELS:
         try:
             text = (sys_root / name).read_bytes()

@@ -1,20 +1,39 @@
-"""CPU: busy share, load, cores, frequency, and whether heat or voltage holds the board back.
+"""CPU: busy share, load, cores, frequency, throttling and under-voltage.
 
-A Pi says the last two in its firmware's flags, or (voltage only) in the hwmon driver rpi_volt.
+A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmon driver rpi_volt.
 """
 
 import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import Cpu
+from leadline_agent.collectors.collector import register
 
-# `get_throttled` of the Raspberry Pi firmware; the higher bits say what has happened since boot.
+# `get_throttled` of the Raspberry Pi firmware; the higher bits are the history since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
 
 
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """Busy is the share of all cores since the last report, 0 to 100."""
+
+    busy_percent: float | None = None
+    load_1m: float | None = None
+    cores: int | None = None
+    frequency_mhz: float | None = None
+    throttled: bool | None = None
+    under_voltage: bool | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `cpu`."""
+        report.cpu.CopyFrom(pb.Cpu(**asdict(self)))
+
+
+@register("cpu")
 class CpuCollector:
     """Reads /proc through psutil and sysfs below `sys_root`."""
 
@@ -27,7 +46,7 @@ class CpuCollector:
         self._before: tuple[float, float] | None = None
 
     def collect(self) -> Cpu:
-        """One reading; the busy share is since the one before. Raises OSError."""
+        """One reading; the busy share is since the previous one. Raises OSError."""
         before, self._before = self._before, times(psutil.cpu_times())
         flags = _text(self._flags)
         alarm = _text(self._alarm) if self._alarm else None
@@ -42,7 +61,7 @@ class CpuCollector:
 
 
 def times(raw: object) -> tuple[float, float]:
-    """(busy, idle) seconds since boot of psutil's CPU times. Guests are within user already."""
+    """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
     busy = sum(getattr(raw, name, 0.0) for name in _BUSY)
     return busy, sum(getattr(raw, name, 0.0) for name in ("idle", "iowait"))
 
@@ -51,7 +70,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 def busy_percent(before: tuple[float, float] | None, after: tuple[float, float]) -> float | None:
-    """Busy share between two `times`, per cent; None when a counter went back or stood still."""
+    """The busy share between two `times`, per cent; None when a counter decreased or none moved."""
     if before is None:
         return None
     busy, idle = after[0] - before[0], after[1] - before[1]

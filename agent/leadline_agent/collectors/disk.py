@@ -1,24 +1,39 @@
-"""Disk I/O of the whole disks: what a partition or a mapped device does is in its disk's count."""
+"""Disk I/O of whole disks, which includes that of their partitions and mapped devices."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.collectors.rates import per_second
-from leadline_agent.sample import AbsentError, Disk, boot_ms
+from leadline_agent.collectors.collector import AbsentError, per_second, register
+from leadline_agent.sample import boot_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """All whole disks together, since the last report."""
+
+    read_bytes_per_s: float | None = None
+    written_bytes_per_s: float | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `disk`."""
+        report.disk.CopyFrom(pb.Disk(**asdict(self)))
 
 
 class Counters(NamedTuple):
-    """What a disk has done since boot."""
+    """A disk's counters since boot."""
 
     read_bytes: int
     written_bytes: int
 
 
+@register("disk")
 class DiskCollector:
-    """Reads /proc/diskstats through psutil; sysfs says which of them are disks."""
+    """Reads /proc/diskstats through psutil; sysfs shows which entries are disks."""
 
     def __init__(self, sys_root: Path) -> None:
         self._block = sys_root / "block"
@@ -26,7 +41,7 @@ class DiskCollector:
         self._before_ms = 0
 
     def collect(self) -> Disk:
-        """Rates since the reading before. Raises AbsentError on a board without a disk."""
+        """Rates since the previous reading. Raises AbsentError on a board without a disk."""
         now_ms = boot_ms()
         after = {
             name: Counters(raw.read_bytes, raw.write_bytes)
@@ -40,26 +55,17 @@ class DiskCollector:
         return reading
 
     def _is_whole(self, name: str) -> bool:
-        # A partition has no entry here; loop, ram, zram, dm and md have no device behind them.
+        # A partition has no entry here; loop, ram, zram, dm and md have no device.
         return (self._block / name.replace("/", "!") / "device").exists()
 
 
 def rates(before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int) -> Disk:
-    """The sum over the disks that were there both times; unknown if there is none or one reset."""
-    common = sorted(before.keys() & after.keys())
-    return Disk(
-        read_bytes_per_s=_sum(
-            [per_second(before[n].read_bytes, after[n].read_bytes, elapsed_ms) for n in common]
-        ),
-        written_bytes_per_s=_sum(
-            [
-                per_second(before[n].written_bytes, after[n].written_bytes, elapsed_ms)
-                for n in common
-            ]
-        ),
-    )
+    """The sum over the disks in both; unknown if there is none, or if a counter was reset."""
+    disks = before.keys() & after.keys()
 
+    def total(counter: int) -> float | None:
+        rates = [per_second(before[d][counter], after[d][counter], elapsed_ms) for d in disks]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known and len(known) == len(rates) else None
 
-def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    return Disk(*(total(counter) for counter in range(len(Counters._fields))))

@@ -1,12 +1,27 @@
-"""Memory: what there is and what programs can still get."""
+"""Memory: total and available."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import Memory
+from leadline_agent.collectors.collector import register
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Available is what programs can get without swapping."""
+
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `memory`."""
+        report.memory.CopyFrom(pb.Memory(**asdict(self)))
+
+
+@register("memory")
 class MemoryCollector:
     """Reads /proc/meminfo through psutil."""
 
@@ -16,9 +31,5 @@ class MemoryCollector:
     def collect(self) -> Memory:
         """One reading. Raises OSError."""
         raw = psutil.virtual_memory()
-        return memory(raw.total, raw.available)
-
-
-def memory(total_bytes: int, available_bytes: int) -> Memory:
-    """A reading; nobody can get more than there is, though a container may be told so."""
-    return Memory(total_bytes, min(available_bytes, total_bytes))
+        # In a container the kernel may report more available memory than there is.
+        return Memory(raw.total, min(raw.available, raw.total))

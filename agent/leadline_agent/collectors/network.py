@@ -1,29 +1,63 @@
-"""Network: packets and bytes of the interfaces that matter, at most MAX_INTERFACES of them.
+"""Network: packets and bytes of at most MAX_INTERFACES interfaces.
 
-A node of a cluster has dozens of interfaces that only pass on what went through a real one;
-reporting them would count packets twice and the report would grow with the number of pods.
+A node of a cluster has dozens of virtual interfaces that forward the packets of a real one.
+Reporting them would count packets twice, and the report would grow with the number of pods.
 """
 
 import socket
 import struct
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from fcntl import ioctl
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.collectors.rates import per_second
-from leadline_agent.sample import AbsentError, Interface, boot_ms
+from leadline_agent.collectors.collector import AbsentError, per_second, register
+from leadline_agent.sample import boot_ms
 
 MAX_INTERFACES = 4
 # linux/sockios.h, linux/if.h
 _SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40
-PLUMBING = ("veth", "cni", "cali", "flannel", "docker", "br-", "kube", "lxc", "ifb", "dummy")
+VIRTUAL_PREFIXES = (
+    "veth",
+    "cni",
+    "cali",
+    "flannel",
+    "docker",
+    "br-",
+    "kube",
+    "lxc",
+    "ifb",
+    "dummy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """One network interface, since the last report."""
+
+    name: str
+    packets_sent_per_s: float | None = None
+    packets_received_per_s: float | None = None
+    bytes_sent_per_s: float | None = None
+    bytes_received_per_s: float | None = None
+
+
+class Network(tuple[Interface, ...]):
+    """The interfaces of a board."""
+
+    __slots__ = ()
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `network`."""
+        report.network.extend(pb.NetworkInterface(**asdict(each)) for each in self)
 
 
 class Counters(NamedTuple):
-    """What an interface has done since it came up."""
+    """An interface's counters since it came up."""
 
     packets_sent: int
     packets_received: int
@@ -31,60 +65,56 @@ class Counters(NamedTuple):
     bytes_received: int
 
 
+@register("network")
 class NetworkCollector:
-    """Reads /proc/net/dev through psutil; sysfs says which interfaces are hardware."""
+    """Reads /proc/net/dev through psutil; sysfs shows which interfaces are hardware."""
 
     def __init__(self, sys_root: Path) -> None:
         self._net = sys_root / "class/net"
         self._before: Mapping[str, Counters] = {}
         self._before_ms = 0
 
-    def collect(self) -> tuple[Interface, ...]:
-        """Rates since the reading before. Raises AbsentError where nothing is up but loopback."""
+    def collect(self) -> Network:
+        """Rates since the previous reading. Raises AbsentError where only loopback is up."""
         now_ms = boot_ms()
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         up = [name for name in counters if is_up(name)]
         physical = {name for name in up if (self._net / name / "device").exists()}
-        after = {name: _counted(counters[name]) for name in choose(up, physical)}
+        chosen = {name: counters[name] for name in choose(up, physical)}
+        after = {
+            name: Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
+            for name, raw in chosen.items()
+        }
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
-        reading = tuple(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
+        reading = Network(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
         self._before, self._before_ms = after, now_ms
         return reading
 
 
-def _counted(raw: Any) -> Counters:
-    return Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
-
-
 def is_up(name: str) -> bool:
-    """Whether the interface can carry packets. psutil would ask for its speed too, and fail where
-    that cannot be asked, as under qemu's emulation of another processor."""
+    """Whether the interface can carry packets. psutil also reads its speed, which fails where the
+    driver does not provide it, as under qemu's emulation of another processor."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
             answer = ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16s24x", name.encode()))
         except OSError:
-            return False  # it has gone
+            return False  # it was removed
     flags: int = struct.unpack_from("16xH", answer)[0]
     return bool(flags & _IFF_RUNNING)
 
 
 def choose(up: list[str], physical: set[str]) -> list[str]:
-    """The interfaces to report: hardware first, plumbing of containers only if nothing else."""
+    """The interfaces to report: hardware first, those of containers as a last resort."""
     outside = [name for name in up if name != "lo"]
-    real = [name for name in outside if name in physical or not name.startswith(PLUMBING)]
+    real = [name for name in outside if name in physical or not name.startswith(VIRTUAL_PREFIXES)]
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
 
 
 def rates(name: str, before: Counters | None, after: Counters, elapsed_ms: int) -> Interface:
-    """One interface's rates; each is unknown at the first sample and after a reset."""
+    """One interface's rates; each is unknown at the first reading and after a reset."""
     if before is None:
         return Interface(name)
-    return Interface(
-        name,
-        per_second(before.packets_sent, after.packets_sent, elapsed_ms),
-        per_second(before.packets_received, after.packets_received, elapsed_ms),
-        per_second(before.bytes_sent, after.bytes_sent, elapsed_ms),
-        per_second(before.bytes_received, after.bytes_received, elapsed_ms),
-    )
+    counters = zip(before, after, strict=True)  # in the order of Interface's fields
+    return Interface(name, *(per_second(was, now, elapsed_ms) for was, now in counters))

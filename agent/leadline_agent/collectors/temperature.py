@@ -1,18 +1,33 @@
-"""The processor's temperature, where the board has a sensor for it."""
+"""The temperature of the processor."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from leadline_agent.sample import AbsentError, Temperature, TransientError
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-# By preference: what the sensor's driver or the thermal zone calls the processor.
+from leadline_agent.collectors.collector import AbsentError, TransientError, register
+
+# Names of the processor's sensor (driver or thermal zone), in order of preference.
 HWMON = ("cpu_thermal", "coretemp", "k10temp", "zenpower", "soc_thermal", "cpu0_thermal")
 ZONES = ("cpu-thermal", "cpu_thermal", "soc-thermal", "soc_thermal", "x86_pkg_temp", "cpu0-thermal")
 CREDIBLE_CELSIUS = range(-60, 151)
 
 
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Of the processor."""
+
+    cpu_celsius: float | None = None
+
+    def encode(self, report: pb.Report) -> None:
+        """Set the report's `temperature`."""
+        report.temperature.CopyFrom(pb.Temperature(**asdict(self)))
+
+
+@register("temperature")
 class TemperatureCollector:
-    """Reads hwmon, else a thermal zone, below `sys_root`."""
+    """Reads hwmon, or else a thermal zone, below `sys_root`."""
 
     def __init__(self, sys_root: Path) -> None:
         self._class = sys_root / "class"
@@ -26,12 +41,12 @@ class TemperatureCollector:
         try:
             return hottest([path.read_text(encoding="ascii") for path in self._sensors])
         except FileNotFoundError:
-            self._sensors = []  # the driver was loaded again: look for it next time
+            self._sensors = []  # the driver was reloaded: search again next time
             raise
 
 
 def find(sys_class: Path) -> list[Path]:
-    """The files of the sensor that is preferred among those present."""
+    """The files of the preferred sensor among those present."""
     for wanted, pattern, inputs in (
         (HWMON, "hwmon/*/name", "temp*_input"),
         (ZONES, "thermal/thermal_zone*/type", "temp"),
@@ -44,11 +59,11 @@ def find(sys_class: Path) -> list[Path]:
 
 
 def hottest(texts: list[str]) -> Temperature:
-    """Of readings in thousandths of a degree. Raises TransientError if none is credible."""
+    """The highest of readings in millidegrees. Raises TransientError if none is credible."""
     degrees = [int(text) / 1000 for text in texts]
     credible = [celsius for celsius in degrees if round(celsius) in CREDIBLE_CELSIUS]
     if not credible:
-        raise TransientError(f"the sensor says {degrees}")
+        raise TransientError(f"the sensor reads {degrees}")
     return Temperature(cpu_celsius=max(credible))
 
 

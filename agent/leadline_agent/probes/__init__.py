@@ -1,26 +1,29 @@
-"""Probes load the network, and only under a lease: one line each in PROBES."""
+"""Probes load the network, and only under a lease: one file and one line in PROBES each.
+
+What only reads this machine belongs in collectors/.
+"""
 
 from collections.abc import Mapping
 
 from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3 import Iperf3
 from leadline_agent.probes.ping import Ping
-from leadline_agent.sample import BandwidthWork, PingWork, Work
+from leadline_agent.sample import BandwidthLease, Lease, PingLease
 
 __all__ = ["PROBES", "ProbeContext", "Probes"]
 
-PROBES: Mapping[type[Work], type[Ping] | type[Iperf3]] = {
-    PingWork: Ping,
-    BandwidthWork: Iperf3,
+PROBES: Mapping[type[Lease], type[Ping] | type[Iperf3]] = {
+    PingLease: Ping,
+    BandwidthLease: Iperf3,
 }
 
 
 class Probes:
-    """One of each, and the work goes to the one that it is for."""
+    """One instance of each probe."""
 
-    def __init__(self, around: ProbeContext) -> None:
-        self._probes: dict[type[Work], Probe] = {
-            work: probe(around) for work, probe in PROBES.items()
+    def __init__(self, context: ProbeContext) -> None:
+        self._probes: dict[type[Lease], Probe] = {
+            lease: probe(context) for lease, probe in PROBES.items()
         }
 
     @property
@@ -28,23 +31,25 @@ class Probes:
         """What this board can probe."""
         return tuple(name for probe in self._probes.values() for name in probe.capabilities)
 
-    def take(self, work: Work) -> None:
-        """Hand a lease to its probe."""
-        self._probes[type(work)].take(work)
+    def start_lease(self, lease: Lease) -> None:
+        """Pass a lease to its probe."""
+        self._probes[type(lease)].start_lease(lease)
 
     def has_loaded_since(self, since_s: float) -> bool:
-        """Whether the network counters show our own load since then (monotonic)."""
+        """Whether the network counters include our own traffic since then (monotonic)."""
         return any(probe.has_loaded_since(since_s) for probe in self._probes.values())
 
     def take_failed(self) -> list[str]:
         """The probes whose thread failed since the last call."""
         return [p.worker.name for p in self._probes.values() if p.worker.take_failed()]
 
-    def stuck(self, now_s: float) -> str:
-        """Why a probe is not healthy, in a few words; "" if all are. `now_s`: monotonic."""
-        return next(filter(None, (p.worker.stuck(now_s) for p in self._probes.values())), "")
+    def unhealthy_reason(self, now_s: float) -> str:
+        """Why a probe is unhealthy, in a few words; "" if all are healthy. `now_s`: monotonic."""
+        return next(
+            filter(None, (p.worker.unhealthy_reason(now_s) for p in self._probes.values())), ""
+        )
 
     def stop(self) -> None:
-        """End all work under way."""
+        """Stop all probes."""
         for probe in self._probes.values():
             probe.stop()

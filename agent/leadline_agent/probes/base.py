@@ -1,4 +1,4 @@
-"""What every probe is given and must offer."""
+"""What every probe receives and provides."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from leadline_agent.worker import Worker
 
 
 class IperfError(Exception):
-    """A bandwidth test without a result; str() says why in one sentence."""
+    """A bandwidth test failed; str() says why in one sentence."""
 
 
-class ExcessError(IperfError):
-    """The other end took more than was leased, and was cut off."""
+class LeaseExceededError(IperfError):
+    """The other end exceeded the lease and was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeContext:
-    """This board's caps on leases, what a probe must ask of others, and who takes its results.
+    """This board's limits on leases, and callbacks to the rest of the agent.
 
-    `own_address` may be empty (unknown). `broker_rtts_ms` hands over the round trips to the
-    broker since the last call, milliseconds, None for one that was not answered.
+    `own_address` may return "" (unknown). `broker_rtts_ms` returns the round trips to the broker
+    since its last call, None for one without an answer. `report` takes a result.
     """
 
     max_ping_peers: int
@@ -33,7 +33,7 @@ class ProbeContext:
 
 
 class Probe(Protocol):
-    """Loads the network under a lease, in a thread of its own."""
+    """Loads the network under a lease, in its own thread."""
 
     @property
     def worker(self) -> Worker:
@@ -41,13 +41,13 @@ class Probe(Protocol):
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """What it can do on this board, for the birth message."""
+        """What it can measure on this board, for the birth message."""
 
-    def take(self, work: Any) -> None:
-        """Start this lease, or refuse it. Returns at once."""
+    def start_lease(self, lease: Any) -> None:
+        """Start the lease, or refuse it. Returns at once."""
 
     def has_loaded_since(self, since_s: float) -> bool:
-        """Whether its own traffic shows in the network counters since then (monotonic)."""
+        """Whether the network counters include its traffic since then (monotonic)."""
 
     def stop(self) -> None:
-        """End what is under way, within seconds."""
+        """Stop within seconds."""

@@ -1,9 +1,9 @@
-"""Available bandwidth to one peer under a lease of the controller, with iperf3.
+"""Measures the available bandwidth to one peer with iperf3, under a lease of the controller.
 
-A lease caps bytes and time. iperf3 can stop at only one of them, so the test runs for the
-time, and its sender is paced so that the bytes cannot be exceeded either; a result at the
-pace is then a lower bound. The client's end is iperf3 itself, in a process of its own that is
-watched, as the server can make it begin again; the server's end is in iperf3_server.
+A lease limits bytes and time. iperf3 can stop at only one of them, so the test runs for the time
+and its sender is paced to stay below the bytes; a result at that pace is a lower bound. The client
+is iperf3 in a child process, which is monitored because the server can make it start again. The
+server is in iperf3_server.
 """
 
 import json
@@ -23,13 +23,13 @@ from typing import Any
 import psutil
 
 from leadline_agent.probes import iperf3_child
-from leadline_agent.probes.base import ExcessError, IperfError, ProbeContext
+from leadline_agent.probes.base import IperfError, LeaseExceededError, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
 from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
 from leadline_agent.sample import (
+    BandwidthLease,
     BandwidthOutcome,
     BandwidthResult,
-    BandwidthWork,
     Role,
     boot_ms,
     is_unicast,
@@ -39,11 +39,11 @@ from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
-# iperf3 writes in blocks of this size, and finishes the one that it has begun.
+# iperf3 writes in blocks of this size and always completes a block.
 BLOCK_BYTES = 128 * 1024
 MIN_BYTES = 2 * BLOCK_BYTES
 LOWER_BOUND_SHARE = 0.95
-# A receiver counts for about as long as the sender sends, and hardly more than the lease allows.
+# Bounds on what the receiver may claim, as shares of the lease's duration and rate.
 SHORTEST_SHARE, HIGHEST_SHARE = 0.9, 1.1
 POLL_S = 0.05
 MAX_OUTPUT_BYTES = 1 << 20
@@ -54,44 +54,45 @@ UNREADABLE = "what iperf3 said cannot be read"
 
 
 def is_installed() -> bool:
-    """Whether there is a program or a library, without loading either."""
+    """Whether the iperf3 program or library is installed. Loads neither."""
     libraries = (file for folder in LIBRARY_FOLDERS for file in Path("/").glob(folder + LIBRARY))
     return shutil.which("iperf3") is not None or next(libraries, None) is not None
 
 
-def refusal(work: BandwidthWork, around: ProbeContext, now_s: float) -> str | None:
-    """Why this board will not do it, as a sentence; None if it will."""
-    open_s = work.expires_s - now_s
-    most_ms, most_bytes = around.max_bandwidth_duration_ms, around.max_bandwidth_bytes
+def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
+    """Why this board refuses the lease, as a sentence; None if it accepts."""
+    open_s = lease.expires_s - now_s
+    most_ms, most_bytes = context.max_bandwidth_duration_ms, context.max_bandwidth_bytes
     reasons = {
         "the lease has expired": open_s <= 0,
         f"the lease is open for {open_s:.0f} s, over {MAX_TTL_S:g}": open_s > MAX_TTL_S,
-        f"{work.duration_ms} ms are asked, {most_ms} are allowed here": work.duration_ms > most_ms,
-        f"{work.duration_ms} ms are asked, iperf3 needs a second": work.duration_ms < 1000,
-        f"{work.max_bytes} bytes are asked, {most_bytes} are allowed here": (
-            work.max_bytes > most_bytes
+        f"{lease.duration_ms} ms are asked, {most_ms} are allowed here": lease.duration_ms
+        > most_ms,
+        f"{lease.duration_ms} ms are asked, iperf3 needs a second": lease.duration_ms < 1000,
+        f"{lease.max_bytes} bytes are asked, {most_bytes} are allowed here": (
+            lease.max_bytes > most_bytes
         ),
-        f"{work.max_bytes} bytes are asked, iperf3 needs {MIN_BYTES}": work.max_bytes < MIN_BYTES,
-        f"port {work.port} is asked, 1024 to 65535 are allowed": not 1024 <= work.port <= 65535,
-        f"{one_line(repr(work.peer.address), 80)} is no IP address of one host": (
-            not is_unicast(work.peer.address)
+        f"{lease.max_bytes} bytes are asked, iperf3 needs {MIN_BYTES}": lease.max_bytes < MIN_BYTES,
+        f"port {lease.port} is asked, 1024 to 65535 are allowed": not 1024 <= lease.port <= 65535,
+        f"{one_line(repr(lease.peer.address), 80)} is no IP address of one host": (
+            not is_unicast(lease.peer.address)
         ),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def duration_s(work: BandwidthWork) -> int:
-    """Whole seconds for which the test may send."""
-    return work.duration_ms // 1000
+def duration_s(lease: BandwidthLease) -> int:
+    """The whole seconds for which the test may send."""
+    return lease.duration_ms // 1000
 
 
-def pace_bits_per_s(work: BandwidthWork) -> int:
-    """The sender's limit, bits per second, at which the byte cap lasts for the duration."""
-    return (work.max_bytes - BLOCK_BYTES) * 8 // duration_s(work)
+def pace_bits_per_s(lease: BandwidthLease) -> int:
+    """The sender's rate, bits per second, at which the byte limit lasts for the duration."""
+    return (lease.max_bytes - BLOCK_BYTES) * 8 // duration_s(lease)
 
 
-def said(text: str) -> dict[str, Any]:
-    """iperf3's JSON. Raises IperfError if it is none, or an error."""
+def parse_json(text: str) -> dict[str, Any]:
+    """iperf3's output. Raises IperfError if it is not valid JSON or reports an error."""
     try:
         output = json.loads(text)
     except (ValueError, RecursionError):
@@ -103,12 +104,12 @@ def said(text: str) -> dict[str, Any]:
     return output
 
 
-def parse(text: str, work: BandwidthWork) -> dict[str, Any]:
-    """The fields of a BandwidthResult in a client's JSON. Raises IperfError.
+def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
+    """The fields of a BandwidthResult from a client's output. Raises IperfError.
 
-    They are what the other end says that it received, so they are held against the lease.
+    They are the other end's claims, so they are checked against the lease.
     """
-    output = said(text)
+    output = parse_json(text)
     try:
         received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
         bits_per_s, seconds = float(received["bits_per_second"]), float(received["seconds"])
@@ -117,10 +118,10 @@ def parse(text: str, work: BandwidthWork) -> dict[str, Any]:
         raise IperfError(UNREADABLE) from None
     if transferred_bytes <= 0 or not 0 < bits_per_s < math.inf:
         raise IperfError("nothing arrived at the other end")
-    shortest_s, longest_s = SHORTEST_SHARE * duration_s(work), duration_s(work) + GRACE_S
-    highest_bits_per_s = HIGHEST_SHARE * work.max_bytes * 8 / duration_s(work)
+    shortest_s, longest_s = SHORTEST_SHARE * duration_s(lease), duration_s(lease) + GRACE_S
+    highest_bits_per_s = HIGHEST_SHARE * lease.max_bytes * 8 / duration_s(lease)
     if (
-        transferred_bytes > min(sent_bytes, work.max_bytes + ALLOWANCE_BYTES)
+        transferred_bytes > min(sent_bytes, lease.max_bytes + ALLOWANCE_BYTES)
         or not shortest_s <= seconds <= longest_s
         or bits_per_s > highest_bits_per_s
     ):
@@ -130,23 +131,22 @@ def parse(text: str, work: BandwidthWork) -> dict[str, Any]:
         )
     return {
         "bandwidth_mbps": bits_per_s / 1e6,
-        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(work),
+        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
         "transferred_bytes": transferred_bytes,
         "duration_ms": round(seconds * 1000),
     }
 
 
 class Iperf3:
-    """Does one lease at a time and refuses what it must not do.
+    """Runs one lease at a time, as client or server.
 
-    A client reports how its lease ended. A server reports only what went wrong: the
-    result is the client's to tell.
+    The client reports how the lease ended. The server reports only failures.
     """
 
-    def __init__(self, around: ProbeContext) -> None:
-        self._around = around
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
         self._lease_id = ""
-        self._work: BandwidthWork | None = None
+        self._lease: BandwidthLease | None = None
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._ended_s = float("-inf")
@@ -155,92 +155,94 @@ class Iperf3:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """Nothing where iperf3 is not installed."""
+        """Empty where iperf3 is not installed."""
         return ("iperf3",) if is_installed() else ()
 
-    def take(self, work: BandwidthWork) -> None:
-        """Start, or report why not. The same lease delivered twice is done once."""
-        if work.lease_id == self._lease_id:
+    def start_lease(self, lease: BandwidthLease) -> None:
+        """Start the lease, or report why not. A lease that is delivered twice runs once."""
+        if lease.lease_id == self._lease_id:
             return
-        reason = refusal(work, self._around, time.monotonic())
+        reason = refusal(lease, self._context, time.monotonic())
         with self._changed:
-            if reason is None and self._work:
+            if reason is None and self._lease:
                 reason = f"busy with lease {self._lease_id}"
             if reason is None:
-                self._lease_id, self._work = work.lease_id, work
+                self._lease_id, self._lease = lease.lease_id, lease
                 self._changed.notify()
                 return
-        self._around.report(ended(work, BandwidthOutcome.REFUSED, reason))
+        self._context.report(unmeasured(lease, BandwidthOutcome.REFUSED, reason))
 
     def has_loaded_since(self, since_s: float) -> bool:
-        """Whether a test is running or ended after that."""
-        return self._work is not None or self._ended_s >= since_s
+        """Whether a test is running, or ended after that time."""
+        return self._lease is not None or self._ended_s >= since_s
 
     def stop(self) -> None:
-        """End a test under way."""
+        """Abort a running test."""
         with self._changed:
             self._stopped.set()
             self._changed.notify()
         self.worker.stop(GRACE_S)
 
     def _run(self) -> None:
-        while (work := self._wait_for_work()) is not None:
-            # Twice, because that is what a test may take by itself to end.
-            self.worker.begin(_hard_limit_s(work) - time.monotonic() + 2 * GRACE_S)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lease or self._stopped.is_set())
+                lease = self._lease
+            if lease is None:
+                return
+            # A test itself may take one GRACE_S to end.
+            self.worker.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
             failure: Exception | None = None
             try:
-                result = self._result(work)
+                result = self._result(lease)
             except Exception as error:  # noqa: BLE001 - the lease is answered, then it is raised
                 why = one_line(f"unexpected {type(error).__name__}: {error}")
-                failure, result = error, ended(work, BandwidthOutcome.FAILED, why)
+                failure, result = error, unmeasured(lease, BandwidthOutcome.FAILED, why)
             self._ended_s = time.monotonic()
-            self._work = None
+            self._lease = None
             if result:
-                self._around.report(result)
+                self._context.report(result)
             if failure:
                 raise failure
             self.worker.done()
 
-    def _wait_for_work(self) -> BandwidthWork | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._work or self._stopped.is_set())
-            return self._work
-
-    def _result(self, work: BandwidthWork) -> BandwidthResult | None:
-        """How it went; None where that is the other end's to report."""
+    def _result(self, lease: BandwidthLease) -> BandwidthResult | None:
+        """The result; None where the other end reports it."""
         try:
-            if work.role is Role.SERVER:
-                serve(work, self._around.own_address(), self._stopped)
+            if lease.role is Role.SERVER:
+                serve(lease, self._context.own_address(), self._stopped)
                 return None
-            return replace(ended(work, BandwidthOutcome.DONE), **parse(self._measure(work), work))
+            return replace(
+                unmeasured(lease, BandwidthOutcome.DONE), **parse(self._measure(lease), lease)
+            )
         except FileNotFoundError:
             reason = "neither libiperf nor iperf3 is installed here"
-            return ended(work, BandwidthOutcome.ABSENT, reason)
+            return unmeasured(lease, BandwidthOutcome.ABSENT, reason)
         except (IperfError, OSError) as error:
             reason = one_line(str(error))
-            if isinstance(error, ExcessError):
-                LOG.warning("bandwidth: the test with %s was %s", work.peer.node, reason)
-            return ended(work, BandwidthOutcome.FAILED, reason)
+            if isinstance(error, LeaseExceededError):
+                LOG.warning("bandwidth: the test with %s was %s", lease.peer.node, reason)
+            return unmeasured(lease, BandwidthOutcome.FAILED, reason)
 
-    def _measure(self, work: BandwidthWork) -> str:
-        """iperf3's JSON. The other end may come up later: a client tries until it expires."""
+    def _measure(self, lease: BandwidthLease) -> str:
+        """iperf3's output. A client retries until the lease expires: the server may start late."""
         while True:
-            text = self._run_child(work)
+            text = self._run_child(lease)
             too_early = NOT_LISTENING_YET in text
-            if not too_early or time.monotonic() + RETRY_S >= work.expires_s:
+            if not too_early or time.monotonic() + RETRY_S >= lease.expires_s:
                 return text
             self._stopped.wait(RETRY_S)
 
-    def _run_child(self, work: BandwidthWork) -> str:
+    def _run_child(self, lease: BandwidthLease) -> str:
         spec = {
-            "host": work.peer.address,
-            "port": work.port,
-            "bind": self._around.own_address(),
-            "duration_s": duration_s(work),
-            "bits_per_s": pace_bits_per_s(work),
-            "limit_s": max(1, round(_hard_limit_s(work) - time.monotonic())),
+            "host": lease.peer.address,
+            "port": lease.port,
+            "bind": self._context.own_address(),
+            "duration_s": duration_s(lease),
+            "bits_per_s": pace_bits_per_s(lease),
+            "limit_s": max(1, round(_hard_limit_s(lease) - time.monotonic())),
         }
-        # -P: beside that file lies this one, which has the library's name.
+        # -P: the module iperf3.py beside that file would hide the library of the same name.
         command = [sys.executable, "-P", iperf3_child.__file__, json.dumps(spec)]
         with subprocess.Popen(  # noqa: S603 - our own file; the lease is one JSON argument
             command,
@@ -249,16 +251,16 @@ class Iperf3:
             stderr=subprocess.DEVNULL,
         ) as child:
             try:
-                text = self._output(child, work)
+                text = self._output(child, lease)
             finally:
                 child.kill()
         if child.returncode == EXIT_ABSENT:
             raise FileNotFoundError
         return text
 
-    def _output(self, child: subprocess.Popen[bytes], work: BandwidthWork) -> str:
-        """What the child writes until it ends. Raises IperfError when it must not go on."""
-        watch = _Watch(child.pid, work)
+    def _output(self, child: subprocess.Popen[bytes], lease: BandwidthLease) -> str:
+        """What the child writes until it exits. Raises IperfError when it must be killed."""
+        monitor = _LeaseMonitor(child.pid, lease)
         output = b""
         assert child.stdout is not None  # noqa: S101 - a pipe was asked for
         while True:
@@ -268,33 +270,37 @@ class Iperf3:
                 if len(output) > MAX_OUTPUT_BYTES:
                     raise IperfError(UNREADABLE)
                 if not piece:
-                    return _ended_well(child, output)
+                    try:
+                        child.wait(GRACE_S)
+                    except subprocess.TimeoutExpired:
+                        raise IperfError("iperf3 did not end") from None
+                    return output.decode(errors="replace")
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
-            watch.look(time.monotonic())
+            monitor.check(time.monotonic())
 
 
-class _Watch:
-    """Holds a client's process to its lease: its server can have it begin again and again."""
+class _LeaseMonitor:
+    """Keeps a client's process within its lease; its server can make it start again."""
 
-    def __init__(self, pid: int, work: BandwidthWork) -> None:
+    def __init__(self, pid: int, lease: BandwidthLease) -> None:
         self._process = psutil.Process(pid)
-        self._work = work
+        self._lease = lease
         self._begun_s: float | None = None
         self._bytes_before = 0
 
-    def look(self, now_s: float) -> None:
-        """Raises IperfError (ExcessError) when the process has to be ended."""
-        work = self._work
+    def check(self, now_s: float) -> None:
+        """Raises IperfError (LeaseExceededError is one) when the process must be killed."""
+        lease = self._lease
         if self._begun_s is None and self._is_connected():
             self._begun_s, self._bytes_before = now_s, self._moved_bytes()
         if self._begun_s is None:
-            if now_s >= work.expires_s:
+            if now_s >= lease.expires_s:
                 raise IperfError("the other end did not come before the lease expired")
             return
-        if self._moved_bytes() - self._bytes_before > work.max_bytes + ALLOWANCE_BYTES:
-            raise ExcessError(f"cut off: more than {work.max_bytes} bytes were moved")
-        if now_s > self._begun_s + duration_s(work) + GRACE_S:
+        if self._moved_bytes() - self._bytes_before > lease.max_bytes + ALLOWANCE_BYTES:
+            raise LeaseExceededError(f"cut off: more than {lease.max_bytes} bytes were moved")
+        if now_s > self._begun_s + duration_s(lease) + GRACE_S:
             raise IperfError("the test did not end in time")
 
     def _is_connected(self) -> bool:
@@ -305,7 +311,7 @@ class _Watch:
         return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
 
     def _moved_bytes(self) -> int:
-        """By read and write, as iperf3 uses sockets; 0 where the kernel does not count."""
+        """Bytes by read and write, as iperf3 uses sockets; 0 if the kernel does not count."""
         try:
             counters = self._process.io_counters()
         except (psutil.Error, AttributeError):
@@ -313,19 +319,13 @@ class _Watch:
         return int(counters.read_chars + counters.write_chars)
 
 
-def _ended_well(child: subprocess.Popen[bytes], output: bytes) -> str:
-    try:
-        child.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        raise IperfError("iperf3 did not end") from None
-    return output.decode(errors="replace")
+def _hard_limit_s(lease: BandwidthLease) -> float:
+    """When a test must have ended, on the monotonic clock."""
+    return lease.expires_s + duration_s(lease) + GRACE_S
 
 
-def _hard_limit_s(work: BandwidthWork) -> float:
-    """When all of a test must have ended, on the monotonic clock."""
-    return work.expires_s + duration_s(work) + GRACE_S
-
-
-def ended(work: BandwidthWork, outcome: BandwidthOutcome, detail: str = "") -> BandwidthResult:
-    """The answer to a lease, without a measurement."""
-    return BandwidthResult(boot_ms(), work.lease_id, work.peer.node, outcome, detail=detail)
+def unmeasured(
+    lease: BandwidthLease, outcome: BandwidthOutcome, detail: str = ""
+) -> BandwidthResult:
+    """A result without a measurement."""
+    return BandwidthResult(boot_ms(), lease.lease_id, lease.peer.node, outcome, detail=detail)

@@ -1,7 +1,7 @@
-"""The client's end of one iperf3 test, in a process of its own: `python -P iperf3_child.py JSON`.
+"""The client of one iperf3 test, in its own process: `python -P iperf3_child.py JSON`.
 
-The Python wrapper redirects the whole process's standard output and blocks in C, so it must
-not run in the agent. This process says what iperf3 said, as iperf3's own JSON, and ends.
+The Python wrapper redirects the standard output of the whole process and blocks in C, so it must
+not run in the agent. This process prints iperf3's JSON output and exits.
 """
 
 import json
@@ -13,25 +13,25 @@ import sys
 from typing import Any
 
 LIBRARY = "libiperf.so.0"
-# What the exit status says when there is neither the library nor the program (EX_UNAVAILABLE).
+# Exit status when neither the library nor the program is installed (EX_UNAVAILABLE).
 EXIT_ABSENT = 69
-# libiperf takes whatever its server sends. What a test of one stream needs is about half of this;
-# the limits survive exec.
+# libiperf trusts its server. A test of one stream needs about half of these limits, which survive
+# exec.
 LIMITS = {
     resource.RLIMIT_DATA: 64 << 20,
     resource.RLIMIT_FSIZE: 1 << 20,
     resource.RLIMIT_CORE: 0,
 }
-# Its server can have it open one stream after another, each with a pace of its own. One test needs
-# the control connection, a stream, the file behind the stream's buffer and /dev/urandom; a second
+# The server can make it open one stream after another, each with its own pace. One test needs the
+# control connection, a stream, the file behind the stream's buffer and /dev/urandom; a second
 # stream would need two more descriptors.
 DESCRIPTORS = 5
 
 
 def main(argument: str) -> int:
-    """Run the test that the JSON object describes; see Iperf3 for its keys."""
+    """Run the test that the JSON object describes; Iperf3 has its keys."""
     spec = json.loads(argument)
-    # Should the agent die, nobody else is left to end this. An alarm survives exec.
+    # If the agent dies, the alarm ends this process. It survives exec.
     signal.alarm(spec["limit_s"])
     for limit, value in {**LIMITS, resource.RLIMIT_CPU: spec["limit_s"]}.items():
         _limit(limit, value)
@@ -55,7 +55,7 @@ def _limit(what: int, value: int) -> None:
 def _run_library(spec: dict[str, Any]) -> str:
     import iperf3  # here, so that a board without libiperf does not pay for it
 
-    # Given by name: the wrapper's own search runs a compiler where one is installed.
+    # By name, because the wrapper's search runs a compiler where one is installed.
     test = iperf3.Client(lib_name=LIBRARY)
     test.server_hostname = spec["host"]
     test.duration = spec["duration_s"]

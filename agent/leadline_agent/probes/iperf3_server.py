@@ -1,10 +1,9 @@
-"""The serving end of a bandwidth lease: what iperf3's client needs for one test, and no more.
+"""The server of a bandwidth lease: the part of iperf3's protocol that one client test needs.
 
-iperf3's own server takes anybody, in any direction, with any number of streams, bytes and
-seconds, and can be told nothing of the lease; watched from outside it is cut off too late, and a
-stranger who comes first has cost the test. This end speaks the same protocol (iperf3 3.1 and
-later): one connection for control, one that receives. The leased peer's address is the only one
-that it answers, and what exceeds the lease is cut off at the byte.
+iperf3's own server accepts any client, direction, number of streams, bytes and seconds, and knows
+no lease. Monitoring it from outside stops it too late, and a stranger who connects first prevents
+the test. This server speaks the protocol of iperf3 3.1 and later: one control connection, one
+stream that it receives. It answers only the leased peer's address and stops at the lease's bytes.
 """
 
 import ipaddress
@@ -17,12 +16,12 @@ import threading
 import time
 from typing import Any
 
-from leadline_agent.probes.base import ExcessError, IperfError
-from leadline_agent.sample import BandwidthWork
+from leadline_agent.probes.base import IperfError, LeaseExceededError
+from leadline_agent.sample import BandwidthLease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
-# The states of iperf3's control connection, a byte each.
+# States of iperf3's control connection, one byte each.
 TEST_START, TEST_RUNNING, TEST_END = b"\x01", b"\x02", b"\x04"
 PARAM_EXCHANGE, CREATE_STREAMS = b"\x09", b"\x0a"
 EXCHANGE_RESULTS, DISPLAY_RESULTS = b"\x0d", b"\x0e"
@@ -30,40 +29,42 @@ ACCESS_DENIED, SERVER_ERROR = b"\xff", b"\xfe"
 COOKIE_BYTES = 37
 MAX_JSON_BYTES = 16 * 1024
 READ_BYTES = 128 * 1024
-# iperf3's client looks at its pace before each burst of blocks of 128 KiB, and at its clock after.
+# iperf3's client checks its pace before each burst of blocks of 128 KiB, and its clock after it.
 ALLOWANCE_BYTES = 16 * 128 * 1024
 SETUP_S = 5.0  # from a connection to the first byte of the test
-GRACE_S = 10.0  # for the end of a test, over a link that the test itself has filled
+GRACE_S = 10.0  # for the end of a test, over a link that the test has filled
 POLL_S = 0.1
 
 
-def serve(work: BandwidthWork, own_address: str, stopped: threading.Event) -> None:
-    """Serve the peer's one test. Raises IperfError where it did not go by the lease; OSError.
+def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> None:
+    """Serve one test of the peer. Raises IperfError where it violates the lease; OSError.
 
     `own_address`: where to listen; "" is everywhere.
     """
-    with _listen(own_address, work) as listener:
-        _Serving(work, listener, stopped).run()
+    family = socket.AF_INET6 if ":" in lease.peer.address else socket.AF_INET
+    with socket.create_server((own_address, lease.port), family=family) as listener:
+        listener.setblocking(False)
+        _TestServer(lease, listener, stopped).run()
 
 
-class _NotTheTestError(Exception):
-    """A connection of the peer that was none of the test's; another may be."""
+class _UnrelatedConnectionError(Exception):
+    """A connection of the peer that does not belong to the test; the next one may."""
 
 
-class _Serving:
-    """One lease's listener, and what has come through it."""
+class _TestServer:
+    """The listener of one lease and its connections."""
 
     def __init__(
-        self, work: BandwidthWork, listener: socket.socket, stopped: threading.Event
+        self, lease: BandwidthLease, listener: socket.socket, stopped: threading.Event
     ) -> None:
-        self._work = work
+        self._lease = lease
         self._listener = listener
         self._stopped = stopped
-        self._peer = ipaddress.ip_address(work.peer.address)
+        self._peer = ipaddress.ip_address(lease.peer.address)
 
     def run(self) -> None:
         while True:
-            control = self._accept(self._work.expires_s)
+            control = self._accept(self._lease.expires_s)
             if control is None:
                 raise IperfError("the other end did not come before the lease expired")
             with control:
@@ -71,15 +72,18 @@ class _Serving:
                 try:
                     cookie = self._exactly(control, COOKIE_BYTES, until_s)
                     control.sendall(PARAM_EXCHANGE)
-                    self._agree(control, self._message(control, until_s))
-                except (_NotTheTestError, ConnectionError):
-                    continue  # the peer looked whether somebody listens, or said nothing
+                    parameters = self._message(control, until_s)
+                    if reason := lease_violation(parameters, self._lease.duration_ms):
+                        control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
+                        raise LeaseExceededError(f"cut off: {reason}")
+                except (_UnrelatedConnectionError, ConnectionError):
+                    continue  # the peer checked whether the port is open, or sent nothing
                 with self._accept_stream(control, cookie, until_s) as stream:
                     self._measure(control, stream)
                 return
 
     def _accept(self, until_s: float) -> socket.socket | None:
-        """The peer's next connection, if one comes in time; those of others are closed at once."""
+        """The peer's next connection, None if too late. Other connections are closed at once."""
         while self._wait((self._listener,), until_s):
             if connection := self._accepted():
                 return connection
@@ -89,10 +93,10 @@ class _Serving:
         try:
             connection, (address, *_) = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            return None  # it has gone already
+            return None  # the connection is already closed
         if ipaddress.ip_address(address.partition("%")[0]) == self._peer:
             connection.settimeout(SETUP_S)
-            # Otherwise the word that the test begins waits for an acknowledgement, 40 ms of it.
+            # Otherwise the start of the test waits 40 ms for a TCP acknowledgement.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
         connection.close()
@@ -100,12 +104,6 @@ class _Serving:
             "bandwidth: closed a connection from %s: the lease names %s", address, self._peer
         )
         return None
-
-    def _agree(self, control: socket.socket, parameters: object) -> None:
-        """Raises IperfError, after telling the client, if it wants other than was leased."""
-        if reason := excess(parameters, self._work.duration_ms):
-            control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
-            raise ExcessError(f"cut off: {reason}")
 
     def _accept_stream(
         self, control: socket.socket, cookie: bytes, until_s: float
@@ -116,7 +114,7 @@ class _Serving:
                 if self._exactly(stream, COOKIE_BYTES, until_s) == cookie:
                     return stream
                 stream.sendall(ACCESS_DENIED)
-            except (_NotTheTestError, ConnectionError):
+            except (_UnrelatedConnectionError, ConnectionError):
                 pass
             except BaseException:
                 stream.close()
@@ -132,28 +130,31 @@ class _Serving:
         until_s = time.monotonic() + GRACE_S
         try:
             control.sendall(EXCHANGE_RESULTS)
-            self._message(control, until_s)  # what the client sent is the client's to report
-            control.sendall(_framed(results(received, elapsed_s)) + DISPLAY_RESULTS)
+            self._message(control, until_s)  # the client's own results, which it reports itself
+            body = json.dumps(results(received, elapsed_s)).encode()
+            control.sendall(struct.pack(">I", len(body)) + body + DISPLAY_RESULTS)
             self._exactly(control, 1, until_s)
-        except (_NotTheTestError, ConnectionError):
-            return  # the client has what it wanted, or will say that it has not
+        except (_UnrelatedConnectionError, ConnectionError):
+            return  # the client has its results, or reports a failure
 
     def _receive(self, control: socket.socket, stream: socket.socket, start_s: float) -> int:
-        """Payload bytes until the client ends the test."""
-        most_bytes = self._work.max_bytes + ALLOWANCE_BYTES
-        until_s = start_s + self._work.duration_ms / 1000 + GRACE_S
+        """Receive until the client ends the test. Returns the payload bytes."""
+        most_bytes = self._lease.max_bytes + ALLOWANCE_BYTES
+        until_s = start_s + self._lease.duration_ms / 1000 + GRACE_S
         buffer = bytearray(READ_BYTES)
         total = 0
         waiting = [control, stream, self._listener]
         while True:
             ready = self._wait(waiting, until_s)
             if not ready:
-                raise ExcessError("cut off: the test took longer than was leased")
+                raise LeaseExceededError("cut off: the test took longer than was leased")
             if stream in ready:
                 count = stream.recv_into(buffer)
                 total += count
                 if total > most_bytes:
-                    raise ExcessError(f"cut off: more came than {self._work.max_bytes} bytes")
+                    raise LeaseExceededError(
+                        f"cut off: more came than {self._lease.max_bytes} bytes"
+                    )
                 if not count:
                     waiting.remove(stream)
             if self._listener in ready and (another := self._accepted()):
@@ -166,25 +167,25 @@ class _Serving:
     def _message(self, control: socket.socket, until_s: float) -> object:
         (length,) = struct.unpack(">I", self._exactly(control, 4, until_s))
         if length > MAX_JSON_BYTES:
-            raise _NotTheTestError
+            raise _UnrelatedConnectionError
         try:
             return json.loads(self._exactly(control, length, until_s))
         except (ValueError, RecursionError):
-            raise _NotTheTestError from None
+            raise _UnrelatedConnectionError from None
 
     def _exactly(self, connection: socket.socket, count: int, until_s: float) -> bytes:
         data = b""
         while len(data) < count:
             if not self._wait((connection,), until_s):
-                raise _NotTheTestError
+                raise _UnrelatedConnectionError
             piece = connection.recv(count - len(data))
             if not piece:
-                raise _NotTheTestError
+                raise _UnrelatedConnectionError
             data += piece
         return data
 
     def _wait(self, sockets: Any, until_s: float) -> list[socket.socket]:
-        """Those that can be read; none when it is too late. Raises IperfError at a stop."""
+        """The readable sockets; none after `until_s`. Raises IperfError when the agent stops."""
         while (left_s := until_s - time.monotonic()) > 0:
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
@@ -194,8 +195,8 @@ class _Serving:
         return []
 
 
-def excess(parameters: object, duration_ms: int) -> str:
-    """In what a client's parameters go beyond the lease, as a few words; "" if in nothing."""
+def lease_violation(parameters: object, duration_ms: int) -> str:
+    """How a client's parameters violate the lease, in a few words; "" if they do not."""
     if not isinstance(parameters, dict):
         return "its parameters cannot be read"
     seconds = parameters.get("time")
@@ -212,7 +213,7 @@ def excess(parameters: object, duration_ms: int) -> str:
 
 
 def results(received_bytes: int, elapsed_s: float) -> dict[str, Any]:
-    """What the receiver tells the client at the end, with all that any iperf3 wants to be there."""
+    """The receiver's results for the client, with every key that any iperf3 version requires."""
     stream = {
         "id": 1,
         "bytes": received_bytes,
@@ -227,16 +228,3 @@ def results(received_bytes: int, elapsed_s: float) -> dict[str, Any]:
     }
     unmeasured = dict.fromkeys(("cpu_util_total", "cpu_util_user", "cpu_util_system"), 0)
     return {**unmeasured, "sender_has_retransmits": -1, "streams": [stream]}
-
-
-def _framed(message: object) -> bytes:
-    body = json.dumps(message).encode()
-    return struct.pack(">I", len(body)) + body
-
-
-def _listen(own_address: str, work: BandwidthWork) -> socket.socket:
-    is_v6 = ":" in work.peer.address
-    family = socket.AF_INET6 if is_v6 else socket.AF_INET
-    listener = socket.create_server((own_address, work.port), family=family)
-    listener.setblocking(False)
-    return listener

@@ -1,8 +1,7 @@
-"""Round-trip times to the peers of a ping lease, with ping3 from one thread.
+"""Measures round-trip times to the peers of a ping lease, with ping3 in one thread.
 
-ping3 times with the wall clock, so a sample during which that clock was set is thrown away.
-Where the system permits no ICMP the board still knows one honest number: how long a message
-takes to the broker and back.
+ping3 uses the wall clock, so a sample during which that clock was set is discarded. Where ICMP is
+not permitted, the round trip to the broker is measured instead.
 """
 
 import logging
@@ -18,7 +17,7 @@ from leadline_agent.probes.base import ProbeContext
 from leadline_agent.sample import (
     BROKER,
     Peer,
-    PingWork,
+    PingLease,
     RttMethod,
     RttRound,
     RttSample,
@@ -30,12 +29,12 @@ from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 1.0
-HANG_S = 10.0  # a round that is later than its time-outs explain hangs
-# A peer that is away costs its round this many time-outs, not `count` of them.
+HANG_S = 10.0  # a round that exceeds its time-outs by more than this hangs
+# After this many time-outs the round goes on with the next peer.
 MAX_TIMEOUTS = 2
 MAX_COUNT = 20
 MAX_INTERVAL_S, MAX_TTL_S = 3600, 86_400
-# Between the readings of the two clocks a thread may lose the processor for a moment.
+# The thread may be preempted between the readings of the two clocks.
 CLOCK_TOLERANCE_S = 0.000_2
 CLOCK_TOLERANCE_SHARE = 0.001
 
@@ -43,24 +42,24 @@ Echo = Callable[[str, int], float | None]
 
 
 class ClockSetError(Exception):
-    """Somebody set the wall clock while an echo was under way; there is no measurement."""
+    """The wall clock was set during an echo, so there is no measurement."""
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle of the values, or the mean of the two middle ones."""
+    """The median. Importing `statistics` for it would cost the agent 250 kB of memory."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Population standard deviation."""
+    """The population standard deviation."""
     mean = sum(values) / len(values)
     return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)
 
 
 def summary(peer: str, method: RttMethod, replies: Sequence[float | None]) -> RttSample:
-    """One peer's round; each reply is in milliseconds, or None if none came in time."""
+    """The summary of one peer's round. replies: milliseconds, None for a time-out."""
     times_ms = [reply for reply in replies if reply is not None]
     return RttSample(
         peer=peer,
@@ -73,7 +72,7 @@ def summary(peer: str, method: RttMethod, replies: Sequence[float | None]) -> Rt
 
 
 def icmp_permitted() -> bool:
-    """Whether this process may send ICMP echoes, by capability or by ping_group_range."""
+    """Whether this process may send ICMP echoes, through CAP_NET_RAW or ping_group_range."""
     for kind in (socket.SOCK_RAW, socket.SOCK_DGRAM):
         try:
             socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP).close()
@@ -84,26 +83,26 @@ def icmp_permitted() -> bool:
 
 
 def echo_ms(address: str, sequence: int) -> float | None:
-    """One echo: milliseconds, or None if no answer came. Raises ClockSetError."""
+    """Send one echo. Milliseconds, None without a reply. Raises ClockSetError."""
     wall_s, steady_s = time.time(), time.monotonic()
     try:
         reply_s = ping3.ping(address, timeout=TIMEOUT_S, seq=sequence)
-    except Exception:  # noqa: BLE001 - ping3 trips over what is in a reply, which anybody may send
+    except Exception:  # noqa: BLE001 - ping3 raises on malformed replies, which anybody may send
         return None
     wall_s, steady_s = time.time() - wall_s, time.monotonic() - steady_s
     if clock_was_set(wall_s, steady_s):
         raise ClockSetError
-    # None is a time-out and False an error. The time of sending is what the packet says it is.
+    # None is a time-out and False an error. ping3 trusts the time of sending in the packet.
     return reply_s * 1000 if reply_s and 0 < reply_s <= steady_s else None
 
 
 def clock_was_set(wall_s: float, steady_s: float) -> bool:
-    """Whether the two clocks disagree by more than their reading and a slewing NTP explain."""
+    """Whether the two clocks differ by more than preemption and NTP slewing explain."""
     return abs(wall_s - steady_s) > CLOCK_TOLERANCE_S + CLOCK_TOLERANCE_SHARE * steady_s
 
 
 def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[float | None]:
-    """Up to `count` echoes to one peer; those that were thrown away are not among them."""
+    """Up to `count` echoes to one peer, without the discarded ones."""
     replies: list[float | None] = []
     for number in range(count):
         try:
@@ -115,18 +114,18 @@ def echoes(peer: Peer, count: int, sequence: int, echo: Echo = echo_ms) -> list[
     return replies
 
 
-def refusal(work: PingWork, max_peers: int) -> str:
-    """Why this board will not follow a ping lease, as a sentence; "" if it will."""
-    left_s = work.expires_s - time.monotonic()
+def refusal(lease: PingLease, max_peers: int) -> str:
+    """Why this board refuses the lease, as a sentence; "" if it accepts."""
+    left_s = lease.expires_s - time.monotonic()
     reasons = {
-        f"{len(work.peers)} peers are asked, {max_peers} are allowed here": (
-            len(work.peers) > max_peers
+        f"{len(lease.peers)} peers are asked, {max_peers} are allowed here": (
+            len(lease.peers) > max_peers
         ),
-        f"{work.count} echoes are asked, 1 to {MAX_COUNT} are allowed": (
-            not 1 <= work.count <= MAX_COUNT
+        f"{lease.count} echoes are asked, 1 to {MAX_COUNT} are allowed": (
+            not 1 <= lease.count <= MAX_COUNT
         ),
-        f"a round every {work.interval_s} s is asked, {MAX_INTERVAL_S} s is the longest": (
-            work.interval_s > MAX_INTERVAL_S
+        f"a round every {lease.interval_s} s is asked, {MAX_INTERVAL_S} s is the longest": (
+            lease.interval_s > MAX_INTERVAL_S
         ),
         f"{left_s:.0f} s are asked, {MAX_TTL_S} s are allowed": left_s > MAX_TTL_S,
     }
@@ -134,18 +133,18 @@ def refusal(work: PingWork, max_peers: int) -> str:
 
 
 class Ping:
-    """Keeps one ping lease at a time; a newer one replaces it."""
+    """Runs one ping lease at a time; a newer one replaces it."""
 
     def __init__(
         self,
-        around: ProbeContext,
+        context: ProbeContext,
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
-        self._around = around
+        self._context = context
         self._echo = echo
         self._sequence = 0
-        self._work: PingWork | None = None
+        self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
         self._stopped = False
@@ -160,86 +159,86 @@ class Ping:
 
     @property
     def capabilities(self) -> tuple[str, ...]:
-        """By which method it measures here."""
+        """The method of measurement on this board."""
         return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
 
-    def take(self, work: PingWork) -> None:
-        """Begin with this lease at once, or go on if it asks for the same as the one before.
+    def start_lease(self, lease: PingLease) -> None:
+        """Start the lease at once; one that equals the current lease only extends it.
 
-        One that is over the board's caps is refused. A peer without an IP address is left out,
-        so that one board with an odd address does not cost the others their round trips.
+        A lease over the board's limits is refused. A peer without a valid address is left out, so
+        that the other peers are still measured.
         """
-        if reason := refusal(work, self._around.max_ping_peers):
+        if reason := refusal(lease, self._context.max_ping_peers):
             LOG.warning("ping: refused a lease: %s", reason)
             return
-        for peer in work.peers:
+        for peer in lease.peers:
             if not is_unicast(peer.address):
                 LOG.warning(
                     "ping: left out %s: expected an IP address of one host, found %s",
                     *(peer.node, one_line(repr(peer.address), 80)),
                 )
-        work = replace(work, peers=tuple(p for p in work.peers if is_unicast(p.address)))
+        lease = replace(lease, peers=tuple(p for p in lease.peers if is_unicast(p.address)))
         with self._changed:
-            self._expires_s = work.expires_s
-            if self._work is None or _asks(work) != _asks(self._work):
-                self._work = work
+            self._expires_s = lease.expires_s
+            if self._lease is None or _measured(lease) != _measured(self._lease):
+                self._lease = lease
                 self._changed.notify()
 
     def has_loaded_since(self, _: float) -> bool:
-        """A few echo requests are no load."""
+        """False: a few echo requests are no load."""
         return False
 
     def stop(self) -> None:
-        """End; a round under way is given up after its current echo."""
+        """Stop; a running round ends after its current echo."""
         with self._changed:
-            self._stopped, self._work = True, None
+            self._stopped, self._lease = True, None
             self._changed.notify()
         self.worker.stop(2 * TIMEOUT_S)
 
     def _run(self) -> None:
         round_number = 0
-        while (work := self._wait_for_work()) is not None:
+        while (lease := self._wait_for_lease()) is not None:
             start_s = time.monotonic()
-            # A round ends with the first peer after its interval; that one may take its time-outs.
-            self.worker.begin(max(work.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
-            if samples := self._round(work, round_number):
-                self._around.report(RttRound(boot_ms(), tuple(samples)))
+            # A round ends after its interval, but its last peer may still use up its time-outs.
+            self.worker.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
+            if samples := self._round(lease, round_number):
+                self._context.report(RttRound(boot_ms(), tuple(samples)))
             self.worker.done()
             round_number += 1
-            self._sleep(start_s + max(work.interval_s, 1), work)
+            self._sleep(start_s + max(lease.interval_s, 1), lease)
 
-    def _wait_for_work(self) -> PingWork | None:
+    def _wait_for_lease(self) -> PingLease | None:
         with self._changed:
             while not self._stopped:
-                if self._work and time.monotonic() < self._expires_s:
-                    return self._work
-                self._work = None
+                if self._lease and time.monotonic() < self._expires_s:
+                    return self._lease
+                self._lease = None
                 self._changed.wait()
         return None
 
-    def _sleep(self, until_s: float, work: PingWork) -> None:
+    def _sleep(self, until_s: float, lease: PingLease) -> None:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._work is not work, max(0.0, until_s - time.monotonic())
+                lambda: self._lease is not lease, max(0.0, until_s - time.monotonic())
             )
 
-    def _round(self, work: PingWork, round_number: int) -> list[RttSample]:
+    def _round(self, lease: PingLease, round_number: int) -> list[RttSample]:
         if not self._has_icmp:
-            replies = self._around.broker_rtts_ms()
+            replies = self._context.broker_rtts_ms()
             return [summary(BROKER, RttMethod.MQTT, replies)] if replies else []
-        # Peers that time out may use up the round: each time another one is first.
-        first = round_number % len(work.peers) if work.peers else 0
-        deadline_s = time.monotonic() + max(work.interval_s, 1)
+        # Peers that time out may use up the round, so each round starts with another peer.
+        first = round_number % len(lease.peers) if lease.peers else 0
+        deadline_s = time.monotonic() + max(lease.interval_s, 1)
         samples = []
-        for peer in work.peers[first:] + work.peers[:first]:
-            if self._work is not work or time.monotonic() > deadline_s:
+        for peer in lease.peers[first:] + lease.peers[:first]:
+            if self._lease is not lease or time.monotonic() > deadline_s:
                 break
-            replies = echoes(peer, work.count, self._sequence, self._echo)
-            self._sequence += work.count
+            replies = echoes(peer, lease.count, self._sequence, self._echo)
+            self._sequence += lease.count
             if replies:
                 samples.append(summary(peer.node, RttMethod.ICMP, replies))
         return samples
 
 
-def _asks(work: PingWork) -> tuple[object, ...]:
-    return work.peers, work.interval_s, work.count
+def _measured(lease: PingLease) -> tuple[object, ...]:
+    return lease.peers, lease.interval_s, lease.count

@@ -1,13 +1,12 @@
-"""The bounded queue of messages that no broker has confirmed yet.
+"""The bounded queue of messages that the broker has not acknowledged yet.
 
-It lives in memory. Only while the broker is away does it go to disk too, appended to one
-file, so that a healthy board writes nothing to its SD card and an outage survives a restart
-and a power cut. When it is full the oldest message is dropped and counted.
+It is in memory. Only while the broker is unreachable is it also appended to a file, so that a
+healthy board writes nothing to its SD card, and queued messages survive a restart and a power cut.
+When it is full, the oldest message is dropped and counted.
 
-The file is a log of records: length and CRC-32 of the body, then the body. A message record
-adds to the queue; a mark removes what was confirmed or dropped up to a number. Reading ends
-at the first record that is not whole: a power cut loses what was being written and nothing
-before it.
+The file is a log of records: length and CRC-32 of the body, then the body. A message record adds to
+the queue; a mark removes all messages up to a number. Reading ends at the first incomplete record,
+so that a power cut loses only the record that was being written.
 """
 
 import logging
@@ -33,8 +32,8 @@ _MAX_BODY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A message: its number in the queue, and in which boot of this board it was made."""
+class BufferedMessage:
+    """A message with its number in the queue and the boot in which it was created."""
 
     number: int
     topic: str
@@ -43,20 +42,20 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """What it counts against the bound."""
+        """Its size in the file, which counts against the bound."""
         return _FRAME.size + _HEAD.size + _MESSAGE.size + len(self.topic) + len(self.payload)
 
 
 class Buffer:
-    """A queue, oldest first. Numbers are contiguous; one thread only."""
+    """A queue, oldest first, with contiguous numbers. For one thread."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        """Take up what an earlier run left at `path`. A file that cannot be used is logged."""
+        """Read what an earlier run left at `path`. An unusable file is logged."""
         self._path = path
         self.max_bytes = max_bytes
-        self._entries: deque[Entry] = deque()
+        self._messages: deque[BufferedMessage] = deque()
         self._bytes = 0
-        self._last = 0  # number of the newest entry ever
+        self._last = 0  # number of the newest message ever
         self._last_on_disk = 0
         self._file: FileIO | None = None
         self._file_bytes = 0
@@ -65,27 +64,27 @@ class Buffer:
         self._read()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._messages)
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry, or of the next one if there is none."""
-        return self._last + 1 - len(self._entries)
+        """The number of the oldest message, or of the next one if there is none."""
+        return self._last + 1 - len(self._messages)
 
     def append(self, topic: str, boot_id: bytes, payload: bytes) -> int:
-        """Add a message, in memory, dropping the oldest ones if it is full. Returns its number."""
-        self.dropped += self._push(Entry(self._last + 1, topic, boot_id, payload))
+        """Add a message in memory, dropping the oldest ones if it is full. Returns its number."""
+        self.dropped += self._push(BufferedMessage(self._last + 1, topic, boot_id, payload))
         return self._last
 
-    def after(self, number: int) -> Entry | None:
-        """The oldest entry that comes after `number`."""
+    def after(self, number: int) -> BufferedMessage | None:
+        """The oldest message after `number`."""
         index = max(0, number + 1 - self.first)
-        return self._entries[index] if index < len(self._entries) else None
+        return self._messages[index] if index < len(self._messages) else None
 
-    def confirm(self, number: int) -> None:
-        """Forget the messages up to `number`: the broker has them."""
+    def acknowledge(self, number: int) -> None:
+        """Remove the messages up to `number`: the broker has them."""
         were_on_disk = self.first <= min(number, self._last_on_disk)
-        while self._entries and self._entries[0].number <= number:
+        while self._messages and self._messages[0].number <= number:
             self._pop()
         if not were_on_disk:
             return
@@ -95,21 +94,21 @@ class Buffer:
             self._clear_disk()
 
     def spill(self) -> None:
-        """Write to disk what is in memory only. Not synchronised, see `flush`."""
+        """Write to disk what is only in memory, without synchronising (see `flush`)."""
         start = max(self._last_on_disk + 1, self.first) - self.first
-        missing = list(islice(self._entries, start, None))
-        if missing and self._write(b"".join(self._record(entry) for entry in missing)):
+        missing = list(islice(self._messages, start, None))
+        if missing and self._write(b"".join(self._record(message) for message in missing)):
             self._last_on_disk = self._last
         if self._file_bytes > 2 * self.max_bytes:
             self._compact()
 
     def flush(self) -> None:
-        """Make sure that what was written survives a power cut."""
+        """Synchronise the file, so that it survives a power cut."""
         if self._file and self._is_dirty:
             try:
                 os.fsync(self._file.fileno())
             except OSError as error:
-                self._complain(error)
+                self._log_error(error)
             self._is_dirty = False
 
     def close(self) -> None:
@@ -118,30 +117,30 @@ class Buffer:
         self.flush()
         self._close_file()
 
-    def _push(self, entry: Entry) -> int:
-        """Add an entry and drop what no longer fits. Returns how many were dropped."""
-        self._entries.append(entry)
-        self._bytes += entry.size_bytes
-        self._last = entry.number
+    def _push(self, message: BufferedMessage) -> int:
+        """Add a message and drop what no longer fits. Returns how many were dropped."""
+        self._messages.append(message)
+        self._bytes += message.size_bytes
+        self._last = message.number
         count = 0
-        while self._bytes > self.max_bytes and len(self._entries) > 1:
+        while self._bytes > self.max_bytes and len(self._messages) > 1:
             self._pop()
             count += 1
         return count
 
     def _pop(self) -> None:
-        self._bytes -= self._entries.popleft().size_bytes
+        self._bytes -= self._messages.popleft().size_bytes
 
-    def _record(self, entry: Entry) -> bytes:
-        topic = entry.topic.encode()
-        head = _HEAD.pack(_ADD, entry.number, self.dropped)
-        return _framed(head + _MESSAGE.pack(entry.boot_id, len(topic)) + topic + entry.payload)
+    def _record(self, message: BufferedMessage) -> bytes:
+        topic = message.topic.encode()
+        head = _HEAD.pack(_ADD, message.number, self.dropped)
+        return _framed(head + _MESSAGE.pack(message.boot_id, len(topic)) + topic + message.payload)
 
     def _mark(self) -> bytes:
         return _framed(_HEAD.pack(_MARK, self.first - 1, self.dropped))
 
     def _write(self, data: bytes) -> bool:
-        """Append to the file; what half a write left is written over by the next."""
+        """Append to the file. The next write overwrites an incomplete one."""
         try:
             if self._file is None:
                 self._file = FileIO(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
@@ -149,7 +148,7 @@ class Buffer:
             if self._file.write(data) != len(data):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return False
         self._file_bytes += len(data)
         self._is_dirty = True
@@ -159,7 +158,7 @@ class Buffer:
         try:
             os.truncate(self._path, 0)
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return
         self._file_bytes = 0
         self._is_dirty = True
@@ -167,8 +166,8 @@ class Buffer:
             self._write(self._mark())
 
     def _compact(self) -> None:
-        """Write the file anew with what still counts, so that a power cut leaves old or new."""
-        data = self._mark() + b"".join(self._record(entry) for entry in self._entries)
+        """Rewrite the file atomically with the messages that are still queued."""
+        data = self._mark() + b"".join(self._record(message) for message in self._messages)
         temporary = self._path.with_suffix(".new")
         try:
             with temporary.open("wb") as file:
@@ -177,7 +176,7 @@ class Buffer:
                 os.fsync(file.fileno())
             temporary.replace(self._path)
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
             return
         self._close_file()
         self._file_bytes, self._last_on_disk = len(data), self._last
@@ -187,7 +186,7 @@ class Buffer:
             self._file.close()
         self._file = None
 
-    def _complain(self, error: OSError) -> None:
+    def _log_error(self, error: OSError) -> None:
         LOG.warning("buffer %s: %s; keeping messages in memory only", self._path, error.strerror)
 
     def _read(self) -> None:
@@ -204,33 +203,28 @@ class Buffer:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._complain(error)
+            self._log_error(error)
         self._last_on_disk = self._last
 
     def _replay(self, body: bytes) -> bool:
-        """Take a record in; whether it is one that an agent wrote."""
+        """Apply a record. False if no agent can have written it."""
         kind, number, dropped = _HEAD.unpack_from(body)
         if kind == _ADD:
             try:
-                entry = _entry(number, body)
-            except (struct.error, ValueError):
+                boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
+                start = _HEAD.size + _MESSAGE.size
+                topic = body[start : start + topic_bytes].decode()
+                topics.parse(topic)
+            except (struct.error, ValueError):  # TopicError is a ValueError
                 return False
-            self._push(entry)
+            payload = body[start + topic_bytes :]
+            self._push(BufferedMessage(number, topic, boot_id, payload))
         else:
-            while self._entries and self._entries[0].number <= number:
+            while self._messages and self._messages[0].number <= number:
                 self._pop()
             self._last = max(self._last, number)
         self.dropped = dropped
         return True
-
-
-def _entry(number: int, body: bytes) -> Entry:
-    """The message in a record. Raises struct.error, ValueError (TopicError is one)."""
-    boot_id, topic_bytes = _MESSAGE.unpack_from(body, _HEAD.size)
-    start = _HEAD.size + _MESSAGE.size
-    topic = body[start : start + topic_bytes].decode()
-    topics.parse(topic)
-    return Entry(number, topic, boot_id, body[start + topic_bytes :])
 
 
 def _framed(body: bytes) -> bytes:
@@ -238,7 +232,7 @@ def _framed(body: bytes) -> bytes:
 
 
 def _bodies(file: BufferedReader) -> Iterator[bytes]:
-    """The bodies of the whole records at the beginning of the file."""
+    """The bodies of the complete records at the beginning of the file."""
     while len(frame := file.read(_FRAME.size)) == _FRAME.size:
         length, checksum = _FRAME.unpack(frame)
         if not _HEAD.size <= length <= _MAX_BODY_BYTES:

@@ -1,8 +1,7 @@
-"""What this node's own certificate says, so that a refusal can be told in words.
+"""Reads this node's own certificate, to explain why a broker may have refused it.
 
-Python shows a peer's certificate but not our own. So this walks the DER encoding (RFC 5280,
-section 4.1) as far as the subject: who we claim to be, and until when. Nothing is verified
-here; the broker does that.
+Python's ssl module shows the peer's certificate but not our own. So this parses the DER encoding
+(RFC 5280, section 4.1) as far as the subject. It verifies nothing; the broker does.
 """
 
 import ssl
@@ -16,7 +15,7 @@ _VERSION, _UTC_TIME = 0xA0, 0x17
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The subject's common name ("" if there is none), and the span in which it is valid."""
+    """The subject's common name ("" if there is none) and the period of validity."""
 
     common_name: str
     not_before: datetime
@@ -24,11 +23,11 @@ class Certificate:
 
     @property
     def identity(self) -> str:
-        """Who it says we are, and until when."""
+        """Name and end of validity, in words."""
         return f"its certificate: {self.common_name or 'nobody'}, until {self.not_after:%Y-%m-%d}"
 
     def fault(self, node: str, now: datetime) -> str:
-        """What the broker may have against it, said in words; "" if nothing can be seen."""
+        """Why the broker may refuse it, in words; "" if nothing is visibly wrong."""
         if now > self.not_after:
             return f"this node's certificate expired on {self.not_after:%Y-%m-%d}: renew it"
         if now < self.not_before:

@@ -1,8 +1,8 @@
-"""One connection to the broker: made once, lost once, never made again.
+"""One connection to the broker. It never reconnects.
 
-paho keeps messages in memory, sends them again in its own order and comes back without
-jitter. So each connection gets a client of its own, the buffer alone decides what is sent,
-and the session decides when to try again. paho's threads only post events.
+paho would keep messages in memory, resend them in its own order and reconnect without jitter. So
+each connection has a client of its own, the buffer decides what is sent, and the session decides
+when to connect again. paho's threads only post events.
 """
 
 import re
@@ -27,12 +27,12 @@ from leadline_agent.publish.certificate import Certificate
 from leadline_agent.text import one_line
 
 KEEPALIVE_S = 30
-# Twice what a lease may weigh; the broker sends us nothing that is larger.
+# Twice the largest valid lease; the broker sends us nothing larger.
 MAX_PACKET_BYTES = 2 * codec.MAX_BYTES
 ALERT_S = 2.0
-NO_RETAINED = 2  # retain handling: a lease that was kept for later is none
-# With TLS 1.3 the broker judges our certificate after the handshake, and all that paho makes of
-# its alert is a line of its log. The words are OpenSSL's, which vary in case and punctuation.
+DO_NOT_SEND_RETAINED = 2  # MQTT retain handling: a retained lease is not valid
+# With TLS 1.3 the broker checks our certificate after the handshake, and paho only logs its alert.
+# These are OpenSSL's words, which vary in case and punctuation.
 _ALERTS = {
     "unknown ca": "does not know the authority that signed this node's certificate",
     "certificate expired": "says that this node's certificate has expired",
@@ -45,7 +45,7 @@ _ALERTS = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the broker is; `tls` None means in the clear. `certificate` is what we show it."""
+    """Where the broker is. `tls` None is plaintext; `certificate` is this node's own."""
 
     host: str
     port: int
@@ -58,15 +58,15 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The broker accepted us; `address` is ours on the way to it."""
+    """The broker accepted the connection; `address` is this board's own on it."""
 
     attempt: int
     address: str
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """There is no connection, or no longer; `is_refusal`: because of who we are."""
+class Disconnected:
+    """The connection failed or ended. `is_refusal`: the broker refused this node."""
 
     attempt: int
     reason: str
@@ -74,8 +74,8 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
-    """The broker has answered for a message; `refusal` is its reason if it threw it away."""
+class Acknowledged:
+    """The broker acknowledged a message; `refusal` is its reason if it rejected the message."""
 
     attempt: int
     message_id: int
@@ -84,8 +84,8 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """A message on the lease topic, and when it came on the monotonic clock."""
+class MessageReceived:
+    """A message on the lease topic; `at_s` is when it arrived on the monotonic clock."""
 
     topic: str
     payload: bytes
@@ -93,37 +93,37 @@ class Arrived:
     at_s: float
 
 
-Event = Connected | Lost | Confirmed | Arrived
+Event = Connected | Disconnected | Acknowledged | MessageReceived
 
 
-def _wake_pair() -> tuple[socket.socket, socket.socket]:
+def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
     pair = socket.socketpair()
     for end in pair:
         end.setblocking(False)
     return pair
 
 
-# paho's own goes over TCP: for a moment it listens, and takes whoever comes first for itself. The
-# agent listens on nothing outside a lease.
-paho._socketpair_compat = _wake_pair
+# paho's own pair uses TCP: it listens for a moment and accepts the first that connects. The agent
+# must not listen outside a lease.
+paho._socketpair_compat = _unix_socket_pair
 
 
 def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContext:
-    """Trust this authority alone, check the broker's name, show our certificate.
+    """A context that trusts this authority only, checks the broker's name, and has our certificate.
 
-    Raises OSError (ssl.SSLError is one) when the files are not what they should be.
+    Raises OSError (ssl.SSLError is one) when a file is missing or invalid.
     """
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca_file))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A key with a passphrase must fail here and not ask at a terminal.
+    # A key with a passphrase must fail here instead of asking at a terminal.
     context.load_cert_chain(str(cert_file), str(key_file), password=lambda: "")
     return context
 
 
 class _Client(paho.Client):
-    """paho's client, which tells when its thread trips over something instead of ending silently.
+    """paho's client, which reports an exception in its thread instead of ending silently.
 
-    Callbacks run in that thread too, and so does whatever paho makes of a packet.
+    paho parses packets and runs callbacks in that thread.
     """
 
     on_failure: Callable[[Exception], None]
@@ -134,23 +134,23 @@ class _Client(paho.Client):
         """The body of paho's thread."""
         try:
             return super().loop_forever(timeout, retry_first_connection)
-        except Exception as error:  # noqa: BLE001 - the connection is given up, and made again
+        except Exception as error:  # noqa: BLE001 - any fault ends the connection; the session connects again
             self.on_failure(error)
             return MQTTErrorCode.MQTT_ERR_UNKNOWN
 
 
-class Link(Protocol):
+class MqttConnection(Protocol):
     """What the session needs of a connection."""
 
     def publish(self, topic: str, payload: bytes) -> int:
-        """Send a message as its kind is delivered; returns the id that Confirmed will name."""
+        """Send a message with its kind's delivery; returns the id that Acknowledged will name."""
 
     def close(self) -> None:
-        """Take leave of the broker, so that it does not publish the will."""
+        """Disconnect cleanly, so that the broker does not publish the will."""
 
 
-class Connection:
-    """Starts at once; ends with a Lost event unless `close` was called."""
+class PahoConnection:
+    """Connects at once; ends with Disconnected unless `close` was called."""
 
     def __init__(
         self,
@@ -161,14 +161,14 @@ class Connection:
         lease_topic: str | None,
         post: Callable[[Event], None],
     ) -> None:
-        """Without a will nothing is said when it breaks, without a topic nothing is heard."""
+        """`lease_topic` None: do not subscribe."""
         self._attempt = attempt
         self._endpoint = endpoint
         self._lease_topic = lease_topic
         self._post = post
         self._is_closed = False
         self._is_accepted = False
-        self._alert = ""
+        self._refusal_in_alert = ""
         self._client = client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
@@ -192,16 +192,16 @@ class Connection:
         self._starter.start()
 
     def publish(self, topic: str, payload: bytes) -> int:
-        """Send a message as its kind is delivered; returns the id that Confirmed will name."""
+        """Send a message with its kind's delivery; returns the id that Acknowledged will name."""
         how = topics.DELIVERY[topics.parse(topic).kind]
         properties = _properties(PacketTypes.PUBLISH, how)
         return self._client.publish(topic, payload, how.qos, how.retain, properties).mid
 
     def close(self) -> None:
-        """Take leave of the broker, so that it does not publish the will."""
+        """Disconnect cleanly, so that the broker does not publish the will."""
         self._is_closed = True
         self._client.disconnect()
-        if not self._starter.is_alive():  # else it is still connecting, and ends by itself
+        if not self._starter.is_alive():  # else it is still connecting, and ends on its own
             self._client.loop_stop()
 
     def _connect(self) -> None:
@@ -212,10 +212,10 @@ class Connection:
                 self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
             )
         except (OSError, ValueError) as error:
-            alert = _alert(str(error))
-            self._post(Lost(self._attempt, alert or _reason(error), bool(alert)))
+            alert = _refusal_in_alert(str(error))
+            self._post(Disconnected(self._attempt, alert or _reason(error), bool(alert)))
             return
-        except Exception as error:  # noqa: BLE001 - a thread must not end without a word
+        except Exception as error:  # noqa: BLE001 - a thread must not end silently
             self._on_failure(error)
             return
         self._client.loop_start()
@@ -223,25 +223,25 @@ class Connection:
             self._client.disconnect()
 
     def _on_failure(self, error: Exception) -> None:
-        """The thread has tripped: what is left of the connection is of no use."""
+        """An exception in the thread: drop the connection."""
         connection: Any = self._client.socket()
         if connection:
             connection.close()
         what = one_line(f"{type(error).__name__}: {error}")
-        self._post(Lost(self._attempt, f"connection given up, please report it: {what}"))
+        self._post(Disconnected(self._attempt, f"connection given up, please report it: {what}"))
 
     def _on_connect(
         self, client: paho.Client, _data: Any, _flags: Any, code: ReasonCode, _properties: Any
     ) -> None:
         if code.is_failure:
             refusal = f"the broker refused the connection: {code}"
-            self._post(Lost(self._attempt, refusal, is_refusal=True))
+            self._post(Disconnected(self._attempt, refusal, is_refusal=True))
             client.disconnect()
             return
         self._is_accepted = True
         if self._lease_topic:
             how = topics.DELIVERY[topics.Kind.LEASE]
-            options = SubscribeOptions(qos=how.qos, retainHandling=NO_RETAINED)
+            options = SubscribeOptions(qos=how.qos, retainHandling=DO_NOT_SEND_RETAINED)
             client.subscribe(self._lease_topic, options=options)
         own: Any = client.socket()
         self._post(Connected(self._attempt, own.getsockname()[0] if own else ""))
@@ -253,14 +253,14 @@ class Connection:
         if not self._is_accepted:
             trust = "know this node's certificate" if self._endpoint.tls else "expect TLS"
             reason = f"the broker hung up before it accepted this node: does it {trust}?"
-            reason = self._alert or _asked_why(self._endpoint) or reason
-        self._post(Lost(self._attempt, reason, not self._is_accepted))
+            reason = self._refusal_in_alert or _refusal_on_reconnect(self._endpoint) or reason
+        self._post(Disconnected(self._attempt, reason, not self._is_accepted))
 
     def _on_publish(
         self, _client: paho.Client, _data: Any, message_id: int, code: ReasonCode, _properties: Any
     ) -> None:
         refusal = str(code) if code.is_failure else ""
-        self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+        self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal))
 
     def _on_subscribe(
         self,
@@ -273,18 +273,18 @@ class Connection:
         for code in codes:
             if code.is_failure:
                 refusal = f"{self._lease_topic} cannot be read: {code}"
-                self._post(Confirmed(self._attempt, message_id, time.monotonic(), refusal))
+                self._post(Acknowledged(self._attempt, message_id, time.monotonic(), refusal))
 
     def _on_log(self, _client: paho.Client, _data: Any, level: int, text: str) -> None:
         if level == LogLevel.MQTT_LOG_ERR:
-            self._alert = _alert(text) or self._alert
+            self._refusal_in_alert = _refusal_in_alert(text) or self._refusal_in_alert
 
     def _on_message(self, _client: paho.Client, _data: Any, message: paho.MQTTMessage) -> None:
         if message.retain or len(message.payload) > codec.MAX_BYTES:
             return
         pairs = getattr(message.properties, "UserProperty", [])
         schema = dict(pairs).get(topics.SCHEMA_PROPERTY)
-        self._post(Arrived(message.topic, bytes(message.payload), schema, time.monotonic()))
+        self._post(MessageReceived(message.topic, bytes(message.payload), schema, time.monotonic()))
 
 
 def _properties(packet: int, how: topics.Delivery) -> Any:
@@ -302,9 +302,9 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _asked_why(endpoint: Endpoint) -> str:
-    """What the broker has against our certificate. An alert is lost when the broker closes on
-    what we have already sent; so this connects again and only listens."""
+def _refusal_on_reconnect(endpoint: Endpoint) -> str:
+    """Why the broker refuses our certificate. Its alert is lost when it closes while we are still
+    sending, so this connects again and only reads."""
     if endpoint.tls is None:
         return ""
     try:
@@ -314,12 +314,12 @@ def _asked_why(endpoint: Endpoint) -> str:
         ):
             session.recv(1)
     except OSError as error:
-        return _alert(str(error))
+        return _refusal_in_alert(str(error))
     return ""
 
 
-def _alert(text: str) -> str:
-    """What the broker has against our certificate, if the text tells of its alert; else ""."""
+def _refusal_in_alert(text: str) -> str:
+    """Why the broker refuses our certificate, if the text contains a TLS alert; else ""."""
     words = re.sub(r"[^a-z]+", " ", text.lower())
     if "alert" not in words:
         return ""

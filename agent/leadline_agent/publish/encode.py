@@ -1,4 +1,4 @@
-"""Samples into messages of the wire, and leases out of them: the only place that knows both."""
+"""Encodes what was measured as messages of the wire, and decodes leases."""
 
 import re
 from typing import Any
@@ -7,19 +7,18 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.sample import (
+    BandwidthLease,
     BandwidthOutcome,
     BandwidthResult,
-    BandwidthWork,
     Board,
     CollectorOutcome,
+    Lease,
     Peer,
-    PingWork,
+    PingLease,
     Report,
     Role,
     RttMethod,
     RttRound,
-    RttSample,
-    Work,
 )
 
 LeaseError = codec.MessageError
@@ -38,11 +37,11 @@ _BANDWIDTH_OUTCOMES = {
     BandwidthOutcome.ABSENT: pb.BandwidthReport.ABSENT,
 }
 _ROLES = {pb.BandwidthLease.SERVER: Role.SERVER, pb.BandwidthLease.CLIENT: Role.CLIENT}
-Numbered = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
+SequencedMessage = pb.Report | pb.RttReport | pb.BandwidthReport | pb.Birth
 
 
 class Encoder:
-    """Makes the messages of one session, numbered from 1."""
+    """Encodes the messages of one session, with sequence numbers from 1."""
 
     def __init__(self, cluster: str, node: str, boot_id: bytes, session: int) -> None:
         self._cluster, self._node = cluster, node
@@ -54,12 +53,12 @@ class Encoder:
         return topics.topic(self._cluster, self._node, kind)
 
     def sample(self, sample: Report | RttRound | BandwidthResult) -> tuple[str, bytes]:
-        """(topic, payload) of what was measured."""
+        """(topic, payload) of a report or a probe's result."""
         message = _MESSAGES[type(sample)](sample)
-        return self._numbered(message, sample.measured_boot_ms)
+        return self._add_sequence(message, sample.measured_boot_ms)
 
     def birth(self, board: Board, address: str, dropped: int, now_ms: int) -> tuple[str, bytes]:
-        """(topic, payload) of what this board is."""
+        """(topic, payload) of the birth message, which describes this board."""
         message = pb.Birth(
             agent_version=board.agent_version,
             hardware_model=board.hardware_model,
@@ -72,14 +71,14 @@ class Encoder:
             probes=board.probes,
             dropped_messages=dropped,
         )
-        return self._numbered(message, now_ms)
+        return self._add_sequence(message, now_ms)
 
     def status(self, *, online: bool) -> tuple[str, bytes]:
-        """(topic, payload) of the session's life or death, which have no number."""
+        """(topic, payload) of the session's status, which has no sequence number."""
         message = pb.Status(origin=self._origin(), online=online)
         return self.topic(topics.Kind.STATUS), codec.encode(message)
 
-    def _numbered(self, message: Numbered, measured_boot_ms: int) -> tuple[str, bytes]:
+    def _add_sequence(self, message: SequencedMessage, measured_boot_ms: int) -> tuple[str, bytes]:
         self._sequence += 1
         message.origin.CopyFrom(self._origin())
         message.origin.sequence = self._sequence
@@ -90,44 +89,32 @@ class Encoder:
         return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
 
 
-def lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Work:
-    """The work in a message of the lease topic. Raises LeaseError, TopicError.
+def decode_lease(topic: str, payload: bytes, schema: str | None, received_s: float) -> Lease:
+    """The lease in a message of the lease topic. Raises LeaseError, TopicError.
 
-    Names are as they must be; whether the values suit this board is for the probes to judge.
-
-    Its time to live counts from `received_s` on the monotonic clock: nobody's wall clock
-    has to be right.
+    Syntax is checked here, this board's limits in the probes. The time to live counts from
+    `received_s` on the monotonic clock, so no wall clock has to be right.
     """
     message = codec.decode(topics.parse(topic), payload, schema)
     if isinstance(message, pb.Lease) and message.WhichOneof("work") == "ping":
-        return _ping_work(message.ping, received_s)
-    if isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES:
-        return _bandwidth_work(message.bandwidth, received_s)
-    raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
-
-
-def _ping_work(message: pb.PingLease, received_s: float) -> PingWork:
-    return PingWork(
-        peers=tuple(_peer(peer) for peer in message.peers),
-        interval_s=message.interval_s,
-        count=message.count,
-        expires_s=received_s + message.ttl_s,
-    )
-
-
-def _bandwidth_work(message: pb.BandwidthLease, received_s: float) -> BandwidthWork:
-    if not _LEASE_ID.fullmatch(message.lease_id):
+        ping = message.ping
+        peers = tuple(_peer(peer) for peer in ping.peers)
+        return PingLease(peers, ping.interval_s, ping.count, received_s + ping.ttl_s)
+    if not (isinstance(message, pb.Lease) and message.bandwidth.role in _ROLES):
+        raise LeaseError(codec.Fault.BROKEN, "the lease names no work that this agent knows")
+    bandwidth = message.bandwidth
+    if not _LEASE_ID.fullmatch(bandwidth.lease_id):
         raise LeaseError(
             codec.Fault.OUT_OF_RANGE, "lease_id: expected 1 to 128 printable ASCII characters"
         )
-    return BandwidthWork(
-        lease_id=message.lease_id,
-        role=_ROLES[message.role],
-        peer=_peer(message.peer),
-        port=message.port,
-        duration_ms=message.duration_ms,
-        max_bytes=message.max_bytes,
-        expires_s=received_s + message.ttl_ms / 1000,
+    return BandwidthLease(
+        lease_id=bandwidth.lease_id,
+        role=_ROLES[bandwidth.role],
+        peer=_peer(bandwidth.peer),
+        port=bandwidth.port,
+        duration_ms=bandwidth.duration_ms,
+        max_bytes=bandwidth.max_bytes,
+        expires_s=received_s + bandwidth.ttl_ms / 1000,
     )
 
 
@@ -136,33 +123,32 @@ def _peer(message: pb.Peer) -> Peer:
 
 
 def _report(report: Report) -> pb.Report:
-    return pb.Report(
-        cpu=_fields(pb.Cpu, report.cpu),
-        memory=_fields(pb.Memory, report.memory),
-        disk=_fields(pb.Disk, report.disk),
-        network=[_fields(pb.NetworkInterface, i) for i in report.network or ()],
-        temperature=_fields(pb.Temperature, report.temperature),
+    message = pb.Report(
         collectors=[
             pb.CollectorRun(
                 name=run.name, outcome=_COLLECTOR_OUTCOMES[run.outcome], duration_us=run.duration_us
             )
             for run in report.collectors
-        ],
+        ]
     )
+    for reading in report.readings.values():
+        reading.encode(message)
+    return message
 
 
 def _rtt_report(rtt: RttRound) -> pb.RttReport:
-    return pb.RttReport(peers=[_rtt(sample) for sample in rtt.peers])
-
-
-def _rtt(sample: RttSample) -> pb.Rtt:
-    return pb.Rtt(
-        peer=sample.peer,
-        rtt_ms=sample.rtt_ms,
-        deviation_ms=sample.deviation_ms,
-        sent=sample.sent,
-        received=sample.received,
-        method=_METHODS[sample.method],
+    return pb.RttReport(
+        peers=[
+            pb.Rtt(
+                peer=sample.peer,
+                rtt_ms=sample.rtt_ms,
+                deviation_ms=sample.deviation_ms,
+                sent=sample.sent,
+                received=sample.received,
+                method=_METHODS[sample.method],
+            )
+            for sample in rtt.peers
+        ]
     )
 
 
@@ -177,13 +163,6 @@ def _bandwidth_report(result: BandwidthResult) -> pb.BandwidthReport:
         duration_ms=result.duration_ms,
         detail=result.detail,
     )
-
-
-def _fields(message: Any, reading: Any) -> Any:
-    """The message whose fields are named as the reading's; None stays unset."""
-    if reading is None:
-        return None
-    return message(**{name: getattr(reading, name) for name in reading.__slots__})
 
 
 _MESSAGES: dict[type, Any] = {

@@ -1,7 +1,7 @@
-"""Who is speaking: this boot of the board, and this session of the agent.
+"""Identifies the sender: the boot of the board and the session of the agent.
 
-The session's number grows with each start; it is kept beside the buffer. The same file is
-the lock that keeps two agents from sharing a state folder.
+The session's number grows with each start and is stored beside the buffer. The same file is the
+lock that prevents two agents from sharing a state folder.
 """
 
 import fcntl
@@ -15,19 +15,19 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class StateError(Exception):
-    """The state folder cannot be used; str() says why and what to do."""
+    """The state folder is unusable; str() says why and what to do."""
 
 
 def boot_id() -> bytes:
-    """The 16 bytes that the kernel drew when this board booted."""
+    """The 16 random bytes that the kernel drew at boot."""
     return UUID(_BOOT_ID.read_text(encoding="ascii").strip()).bytes
 
 
 class SessionLock:
-    """Holds the state folder, and knows the number of this session in `session`."""
+    """Locks the state folder; `session` is the number of this session."""
 
     def __init__(self, state_dir: Path) -> None:
-        """Begin a session. Raises StateError."""
+        """Lock the folder and begin a session. Raises StateError."""
         path = state_dir / "session"
         try:
             state_dir.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,9 @@ class SessionLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.session = next_session(os.pread(self._fd, 32, 0))
-            self._write(b"%d\n" % self.session)
+            # One write within one sector; the number of digits never falls.
+            os.pwrite(self._fd, b"%d\n" % self.session, 0)
+            os.fsync(self._fd)
         except BlockingIOError:
             os.close(self._fd)
             raise StateError(f"state_dir {state_dir}: another agent is using it") from None
@@ -47,20 +49,15 @@ class SessionLock:
             os.close(self._fd)
             raise StateError(f"{path}: cannot be written: {error.strerror}") from None
 
-    def _write(self, text: bytes) -> None:
-        # One write within one sector; the number of digits never falls.
-        os.pwrite(self._fd, text, 0)
-        os.fsync(self._fd)
-
     def close(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         os.close(self._fd)
 
 
 def next_session(text: bytes) -> int:
-    """The session after the one in the file; seconds of the wall clock if it is damaged.
+    """The session after the one in the file; seconds of the wall clock if the file is damaged.
 
-    An empty file is a board's first start. The wall clock is past any count of starts.
+    An empty file is a board's first start. The wall clock is larger than any number of starts.
     """
     if not text:
         return 1

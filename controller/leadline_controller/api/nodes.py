@@ -14,11 +14,11 @@ from leadline_wire.v1 import control_pb2 as pb
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
-from leadline_controller.telemetry.state import Agent, BoardReading
+from leadline_controller.telemetry.state import Agent
 
 BANDWIDTH = "bandwidth_mbps"
-TEMPERATURE = "cpu_celsius"
 _AGENT = {True: "online", False: "offline", None: "unknown"}
 
 
@@ -67,7 +67,7 @@ class NodeReader:
         status = pb.NodeStatus(
             name=name,
             agent=_AGENT[agent.online if agent else None],
-            metrics=self._metrics(name, board),
+            metrics=self._metrics(name),
             lost_messages=self._source.telemetry.lost_messages(name),
             pods=moment.pods[name],
             report_age_s=_age_s(self._source.telemetry.report_age_s(name, moment.now_s)),
@@ -108,12 +108,9 @@ class NodeReader:
         now_s = self._moment.now_s
         return [_link_status(x, now_s) for x in sorted(known, key=_ends)]
 
-    def _metrics(self, name: str, board: BoardReading | None) -> Iterator[pb.Measurement]:
+    def _metrics(self, name: str) -> Iterator[pb.Measurement]:
         moment = self._moment
         known = self._source.telemetry.measurements(name, moment.now_s)
-        report_age_s = self._source.telemetry.report_age_s(name, moment.now_s)
-        if board is not None and board.cpu_celsius is not None and report_age_s is not None:
-            known[TEMPERATURE] = (board.cpu_celsius, report_age_s)
         for metric, (value, age_s) in known.items():
             if math.isfinite(value):
                 yield pb.Measurement(
@@ -166,10 +163,8 @@ def _notes(
         yield "agent offline"
     elif board is None:
         yield "no fresh report"
-    if board is not None and board.under_voltage:
-        yield "under-voltage"
-    if board is not None and board.throttled:
-        yield "throttled"
+    if board is not None:
+        yield from board.notes
     if agent is not None and agent.dropped_messages:
         yield f"{agent.dropped_messages} messages dropped by its buffer"
 

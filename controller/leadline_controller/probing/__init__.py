@@ -1,4 +1,4 @@
-"""What agents measure next: plans probes, sends their leases, judges what comes back under them.
+"""Plans probes, sends their leases to agents, and checks the results against the leases.
 
-What was measured is kept in telemetry/.
+The measurements themselves belong in telemetry/.
 """

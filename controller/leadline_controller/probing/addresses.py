@@ -1,8 +1,8 @@
-"""Which addresses the controller may send its agents to.
+"""Which addresses agents may probe.
 
-An agent says in its birth where peers reach it. Believed without a check, one dishonest board
-could send bandwidth tests to any machine. So an address is used only when the Kubernetes node
-object of that board has it, or when it lies in a network that the user configured.
+An agent's birth says where peers reach it. Without a check, one dishonest board could direct
+bandwidth tests at any machine. So an address is used only when the Kubernetes node object has it,
+or when it is in a network that the user configured.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """The rule. networks: where agents may be reached beside their node objects' addresses."""
+    """The check. networks: allowed in addition to the addresses of the node objects."""
 
     networks: tuple[Network, ...] = ()
 
     def refusal(self, claimed: str, node: Node) -> str | None:
-        """Why a board of this node is not probed at the address that it claims; None if it is."""
-        if claimed in node.addresses:  # as nearly all are, and each is asked twice a second
+        """Why the claimed address of a node's agent is not probed; None if it is allowed."""
+        if claimed in node.addresses:  # the usual case, checked twice a second for each node
             return None
         address = read_unicast(claimed)
         if address is None:
@@ -38,6 +38,6 @@ class Addressing:
 def _is_host(address: Address, network: Network) -> bool:
     if address not in network:
         return False
-    # The first and the last address of an IPv4 network reach all of its machines.
+    # The first and last address of an IPv4 network are broadcast addresses.
     ends = (network.network_address, network.broadcast_address)
     return network.num_addresses <= 2 or address.version == 6 or address not in ends

@@ -1,8 +1,8 @@
-"""What agents may report under the leases that this controller gave them.
+"""Checks results against the leases that this controller granted.
 
-A measurement of the network counts only when it answers a lease: from the node that has the
-lease, about the peers that the lease names, within what it allows, and once. Everything else is
-made up, or answers a controller that led before.
+A network measurement is valid only under a lease: from the node that has the lease, about the peers
+that it names, within its limits, and once. Anything else is invented, or belongs to a previous
+leader's lease.
 """
 
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from leadline_controller.telemetry.ingestor import (
     BandwidthResult,
 )
 
-# iperf3 writes in blocks of this size and finishes the one that it has begun.
+# iperf3 writes in blocks of this size and always completes a block.
 BLOCK_BYTES = 128 * 1024
-# For so long after a lease a result may be on its way: a broker restarts meanwhile.
+# A result may arrive this long after its lease, for example while a broker restarts.
 LATE_S = 60.0
-# A receiver may begin to count a moment after the sender.
+# A receiver may start to count shortly after the sender.
 _SHORTEST_SHARE = 0.9
-# Agents call a result a lower bound from 0.95 of the pace on.
+# Agents report a lower bound from 0.95 of the pace on.
 _BOUND_SHARE, _EXACT_SHARE = 0.9, 1.05
-# Rounds are as long as their slowest peer, so that two may end shortly after each other.
+# A round is as long as its slowest peer, so two rounds may end shortly after each other.
 _MOST_ROUNDS = 3.0
 
 
 class BandwidthGrants:
-    """The bandwidth leases whose results may still come."""
+    """The bandwidth leases whose results may still arrive."""
 
     def __init__(self, limits: ProbeLimits) -> None:
         seconds = max(1, limits.duration_ms // 1000)  # iperf3 takes whole ones
@@ -38,14 +38,14 @@ class BandwidthGrants:
         self._grants: dict[str, RunningLease] = {}
 
     def add(self, lease: RunningLease, now_s: float) -> None:
-        """Remember a lease that was handed out; those long over are forgotten."""
+        """Store a granted lease, and drop expired ones."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease.lease_id] = lease
 
     def refusal(self, result: BandwidthResult, now_s: float) -> str | None:
-        """Why the result does not count, as a kind; None if it does.
+        """Why the result is refused, as a kind; None if it is valid.
 
-        The server's end may report what went wrong, but has no measurement to report.
+        The server may report a failure, but no measurement.
         """
         grant = self._grants.get(result.lease_id)
         if grant is None or now_s > grant.ends_s + LATE_S:
@@ -58,11 +58,13 @@ class BandwidthGrants:
         mbps, pace = result.mbps, self._pace_mbps
         if mbps > self._most_mbps or result.transferred_bytes > self._most_bytes:
             return OVER_LEASE
-        honest = mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
-        return None if honest else OVER_LEASE
+        is_plausible = (
+            mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
+        )
+        return None if is_plausible else OVER_LEASE
 
-    def close(self, node: str, lease_id: str) -> bool:
-        """Its client reported: the lease is used up. False when it is not this node's."""
+    def use_up(self, node: str, lease_id: str) -> bool:
+        """Drop the lease after its client's report. False when this node is not its client."""
         grant = self._grants.get(lease_id)
         if grant is None or grant.client != node:
             return False
@@ -72,15 +74,15 @@ class BandwidthGrants:
 
 @dataclass(slots=True)
 class _PingGrant:
-    """since_s: from when on the node has had leases without a break. former: the peers of the
-    lease before, of which a last round may come until `former_until_s`."""
+    """since_s: since when the node has had leases without a gap. previous_peers: those of the
+    previous lease, for which a last round may arrive until `previous_until_s`."""
 
     peers: frozenset[str]
     interval_s: float
     since_s: float
     until_s: float
-    former: frozenset[str] = frozenset()
-    former_until_s: float = float("-inf")
+    previous_peers: frozenset[str] = frozenset()
+    previous_until_s: float = float("-inf")
     rounds: float = _MOST_ROUNDS
     last_s: float = float("-inf")
 
@@ -92,7 +94,7 @@ class PingGrants:
         self._grants: dict[str, _PingGrant] = {}
 
     def add(self, node: str, work: PingWork, now_s: float) -> None:
-        """The node is sent this lease now."""
+        """Store the lease that the node is sent now."""
         peers = frozenset(peer.node for peer in work.peers)
         interval_s = float(max(work.interval_s, 1))
         until_s = now_s + DELIVERY_S + work.ttl_s + interval_s + LATE_S
@@ -102,16 +104,16 @@ class PingGrants:
             return
         grant.until_s, grant.interval_s = until_s, interval_s
         if peers != grant.peers:
-            grant.former, grant.peers = grant.peers, peers
-            grant.former_until_s = now_s + DELIVERY_S + interval_s
-            grant.rounds = min(_MOST_ROUNDS, grant.rounds + 1)  # the agent begins at once
+            grant.previous_peers, grant.peers = grant.peers, peers
+            grant.previous_until_s = now_s + DELIVERY_S + interval_s
+            grant.rounds = min(_MOST_ROUNDS, grant.rounds + 1)  # the agent starts a round at once
 
     def refusal(self, node: str, measured_s: float, now_s: float) -> str | None:
-        """Why a round that was measured at `measured_s` does not count, as a kind; None if it
-        does, and then it is counted as one of those that the lease allows.
+        """Why a round measured at `measured_s` is refused, as a kind; None if it is valid, and then
+        it uses up one of the rounds that the lease allows.
 
-        What counts is when it was measured, not when it came: an agent sends what it kept
-        while the broker was away all at once.
+        The time of measurement counts, not of arrival: after an outage of the broker an agent sends
+        all its buffered rounds at once.
         """
         grant = self._grants.get(node)
         if grant is None or now_s > grant.until_s or measured_s < grant.since_s:
@@ -124,12 +126,14 @@ class PingGrants:
         return None
 
     def peers(self, node: str, now_s: float) -> frozenset[str]:
-        """To whom the node may report round trips."""
+        """The peers to which the node may report round trips."""
         grant = self._grants.get(node)
         if grant is None or now_s > grant.until_s:
             return frozenset()
-        return grant.peers | grant.former if now_s <= grant.former_until_s else grant.peers
+        return (
+            grant.peers | grant.previous_peers if now_s <= grant.previous_until_s else grant.peers
+        )
 
-    def forget(self, now_s: float) -> None:
-        """Drop the leases that are long over."""
+    def drop_expired(self, now_s: float) -> None:
+        """Drop expired leases."""
         self._grants = {node: g for node, g in self._grants.items() if now_s <= g.until_s}

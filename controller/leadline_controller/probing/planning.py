@@ -1,6 +1,6 @@
-"""Who may load the network, when, and how much: pure planning of the probes.
+"""Plans which nodes probe the network, when, and how much. No I/O.
 
-One bandwidth test at a time in the whole cluster, because two at once measure each other
+Only one bandwidth test runs at a time in the cluster, because two tests would disturb each other
 (perfSONAR's rule: throughput tests are exclusive, latency tests run in the background).
 """
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Literal
 
-# For as long a lease may be on its way: the message's expiry on the wire.
+# The longest delivery of a lease: the expiry of its message on the wire.
 DELIVERY_S = 5.0
-# All pairs of 200 nodes; some milliseconds.
-MOST_LOOKED_AT = 20_000
+# All pairs of 200 nodes, which take some milliseconds.
+MAX_PAIRS_SCANNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A node to reach, and where."""
+    """A node and its address."""
 
     node: str
     address: str
@@ -26,7 +26,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PingWork:
-    """Ping these peers, `count` echo requests each, every `interval_s`; void after `ttl_s`."""
+    """Send `count` echo requests to each peer every `interval_s`, for `ttl_s`."""
 
     peers: tuple[Peer, ...]
     interval_s: int
@@ -36,7 +36,7 @@ class PingWork:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthWork:
-    """One end of one bandwidth test. It may start within `ttl_ms` and moves at most
+    """One end of one bandwidth test: it must start within `ttl_ms`, and transfers at most
     `max_bytes` in at most `duration_ms`."""
 
     lease_id: str
@@ -50,10 +50,10 @@ class BandwidthWork:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """What probing may cost.
+    """Limits on the cost of probing.
 
-    interval_s: seconds between the starts of two bandwidth tests. ping_peers: peers of a
-    node, at most. The others cap one test, or one round of pings.
+    interval_s: seconds between the starts of two bandwidth tests. ping_peers: the most peers of a
+    node. The others limit one test or one round of pings.
     """
 
     interval_s: float = 15.0
@@ -69,7 +69,7 @@ class ProbeLimits:
 
 @dataclass(frozen=True, slots=True)
 class RunningLease:
-    """The one bandwidth lease that is out, and when it ends at the latest."""
+    """The bandwidth lease in progress, and the latest time at which it ends."""
 
     client: str
     server: str
@@ -80,11 +80,11 @@ class RunningLease:
 def pairs(
     nodes: Sequence[str], anchors: Sequence[str], after: tuple[str, str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The (client, server) pairs to test: where there are anchors each node with each of
-    them (so a cluster of n nodes costs n tests, not n²/2), else all pairs.
+    """The (client, server) pairs to test: each node with each anchor (n tests per anchor for n
+    nodes), or all pairs (n²/2) without anchors.
 
-    They are made one by one, as n²/2 of them are too many to list. They begin with those of the
-    node, or of the anchor, whose turn it was with the pair `after`, and then go round.
+    A generator, because n²/2 pairs are too many to store. It starts with the pairs of the node, or
+    of the anchor, of the pair `after`, and then wraps around.
     """
     names = sorted(nodes)
     there = frozenset(names)
@@ -101,10 +101,10 @@ def pairs(
 
 
 class RoundRobin:
-    """Hands out the bandwidth leases, one at a time, the pair that waited longest first.
+    """Grants one bandwidth lease at a time, to the pair that has waited longest.
 
-    It looks at MOST_LOOKED_AT pairs for each lease, and remembers as many. Up to 200 nodes, or
-    with few anchors, those are all; of more it looks at those whose turn is next.
+    It scans and remembers MAX_PAIRS_SCANNED pairs. These are all pairs of 200 nodes, or of more
+    nodes with few anchors; otherwise they are the next pairs in turn.
     """
 
     def __init__(self, limits: ProbeLimits) -> None:
@@ -116,22 +116,22 @@ class RoundRobin:
 
     @property
     def running(self) -> RunningLease | None:
-        """The lease that is out."""
+        """The lease in progress."""
         return self._running
 
     def finish(self, lease_id: str) -> bool:
-        """The client reported. False when that lease is not the one that is out."""
+        """The client reported. False when that lease is not in progress."""
         if self._running is None or self._running.lease_id != lease_id:
             return False
         self._running = None
         return True
 
-    def rest(self, now_s: float) -> None:
-        """Hand out nothing for as long as a lease of somebody else may last that is out now."""
-        self._next_s = max(self._next_s, now_s + self._longest_s())
+    def pause(self, now_s: float) -> None:
+        """Grant nothing while a lease of the previous leader may still run."""
+        self._next_s = max(self._next_s, now_s + self._max_lease_s())
 
     def is_due(self, now_s: float) -> bool:
-        """Whether no lease is out and it is time for the next."""
+        """Whether it is time for the next lease and none is in progress."""
         if self._running is not None and now_s >= self._running.ends_s:
             self._running = None
         return self._running is None and now_s >= self._next_s
@@ -143,19 +143,19 @@ class RoundRobin:
         addresses: Mapping[str, str],
         nonce: str,
     ) -> tuple[tuple[str, BandwidthWork], tuple[str, BandwidthWork]] | None:
-        """The next lease as ((server, its work), (client, its work)), or None: it is not
-        due, or no wanted pair has both addresses."""
+        """The next lease as ((server, its lease), (client, its lease)); None when it is not due or
+        no wanted pair has both addresses."""
         if not self.is_due(now_s):
             return None
         ready = (pair for pair in wanted if pair[0] in addresses and pair[1] in addresses)
-        pair = self._longest_waiting(islice(ready, MOST_LOOKED_AT))
+        pair = self._longest_waiting(islice(ready, MAX_PAIRS_SCANNED))
         if pair is None:
             return None
         client, server = pair
         self._count += 1
         lease_id = f"{nonce}-{self._count}"
         limits = self._limits
-        self._running = RunningLease(client, server, lease_id, now_s + self._longest_s())
+        self._running = RunningLease(client, server, lease_id, now_s + self._max_lease_s())
         self._remember(pair, now_s)
         self._next_s = now_s + limits.interval_s
         serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
@@ -172,20 +172,20 @@ class RoundRobin:
         for pair in ready:
             last_s = self._last_s.get(pair)
             if last_s is None:
-                return pair  # none can have waited longer
+                return pair  # it was never tested
             if last_s < since_s:
                 longest, since_s = pair, last_s
         return longest
 
     def _remember(self, pair: tuple[str, str], now_s: float) -> None:
-        """A board that comes and goes keeps its place, else it would always be first."""
+        """Absent boards keep their entry; otherwise a flapping board would always be first."""
         self._last_s.pop(pair, None)
         self._last_s[pair] = now_s
-        if len(self._last_s) > MOST_LOOKED_AT:
+        if len(self._last_s) > MAX_PAIRS_SCANNED:
             del self._last_s[next(iter(self._last_s))]
 
-    def _longest_s(self) -> float:
-        # Both ends count from the receipt; a second covers both their clocks.
+    def _max_lease_s(self) -> float:
+        # Both ends count from the receipt; one second covers the difference of their clocks.
         return DELIVERY_S + (self._limits.ttl_ms + self._limits.duration_ms) / 1000 + 1
 
 
@@ -204,8 +204,8 @@ def _work(
 
 
 class PingRing:
-    """Whom each node pings: the anchors first, then its successors on the ring of sorted names,
-    so that every node also has as many that ping it (kubenurse's ring)."""
+    """Selects the peers of each node: the anchors, then its successors on the ring of sorted names,
+    so that each node is also pinged by as many others (kubenurse's ring)."""
 
     def __init__(
         self, addresses: Mapping[str, str], anchors: Sequence[str], limits: ProbeLimits
@@ -215,7 +215,7 @@ class PingRing:
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
 
     def work(self, node: str) -> PingWork:
-        """The lease of one node."""
+        """The ping lease of one node."""
         ring, limits = self._ring, self._limits
         after = bisect_right(ring, node)
         others = (ring[(after + step) % len(ring)] for step in range(len(ring)))

@@ -1,7 +1,6 @@
-"""Sends the probe leases that the core plans, and hears how they ended.
+"""Sends the planned probe leases and checks the results.
 
-Called from the event loop on a clock, and from the MQTT thread when a board is born or a
-test ends, hence the lock.
+The event loop calls it periodically and the MQTT thread at births and results, hence the lock.
 """
 
 import logging
@@ -33,14 +32,14 @@ from leadline_controller.telemetry.state import Agent, TelemetryState
 Publish = Callable[[str, topics.Kind, bytes], None]
 log = logging.getLogger(__name__)
 
-_COMPLAIN_EVERY_S = 600.0
-_PINGED_AT_ONCE = 100
+_WARN_EVERY_S = 600.0
+_PING_LEASES_PER_TICK = 100
 _ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT}
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """What is probed. anchors: nodes against which the others test their bandwidth."""
+    """What to probe. anchors: the nodes with which all others test their bandwidth."""
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     anchors: tuple[str, ...] = ()
@@ -51,11 +50,11 @@ class LeaseTransport(Protocol):
     """Sends leases to agents."""
 
     def send_ping_lease(self, node: str, work: PingWork) -> None:
-        """Tell a node whom to ping."""
+        """Send a node its ping lease."""
         ...
 
     def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
-        """Let a node take one end of a bandwidth test."""
+        """Send a node its end of a bandwidth lease."""
         ...
 
 
@@ -67,7 +66,7 @@ class LeaseSender:
         self._publish = publish
 
     def send_ping_lease(self, node: str, work: PingWork) -> None:
-        """Tell a node whom to ping."""
+        """Send a node its ping lease."""
         lease = pb.PingLease(
             peers=[_peer(peer) for peer in work.peers],
             interval_s=work.interval_s,
@@ -77,7 +76,7 @@ class LeaseSender:
         self._send(node, pb.Lease(node=node, ping=lease))
 
     def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
-        """Let a node take one end of a bandwidth test."""
+        """Send a node its end of a bandwidth lease."""
         lease = pb.BandwidthLease(
             lease_id=work.lease_id,
             role=_ROLES[work.role],
@@ -95,11 +94,10 @@ class LeaseSender:
 
 
 class ProbeScheduler:
-    """Keeps every board's ping lease fresh and one bandwidth test at a time going, and judges
-    what is reported under these leases.
+    """Renews every board's ping lease, runs one bandwidth test at a time, and checks the results.
 
-    nodes: the nodes of the cluster by name, None while nobody knows them. Only they are probed,
-    at the addresses that the rule `addressing` allows.
+    nodes: the nodes of the cluster by name, None while unknown. Only they are probed, at addresses
+    that `addressing` allows.
     """
 
     def __init__(
@@ -118,93 +116,93 @@ class ProbeScheduler:
         self._round_robin = RoundRobin(probing.limits)
         self._bandwidth_grants = BandwidthGrants(probing.limits)
         self._ping_grants = PingGrants()
-        self._nonce = secrets.token_hex(8)  # leases of an earlier controller are not ours
+        self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
-        self._complained_s: dict[str, float] = {}
+        self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
 
     # Called on the MQTT thread.
 
     def on_birth(self, node: str) -> None:
-        """The board just (re)started and has forgotten its ping lease."""
+        """The agent has (re)started and has no ping lease."""
         with self._lock:
             self._pinged_s.pop(node, None)
 
     def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result does not count, as a kind; None if it does."""
+        """Why a result is refused, as a kind; None if it is valid."""
         with self._lock:
             return self._bandwidth_grants.refusal(result, self._now_s)
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A test ended; only its client's word ends the lease, and uses it up."""
+        """A test ended. Only its client's report ends the lease."""
         with self._lock:
-            if self._bandwidth_grants.close(node, lease_id):
+            if self._bandwidth_grants.use_up(node, lease_id):
                 self._round_robin.finish(lease_id)
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
-        """Why a round of pings does not count, as a kind; None if it does."""
+        """Why a round of pings is refused, as a kind; None if it is valid."""
         with self._lock:
             return self._ping_grants.refusal(node, measured_s, self._now_s)
 
-    def pinged_by(self, node: str) -> frozenset[str]:
-        """To which peers the node may report round trips."""
+    def ping_peers(self, node: str) -> frozenset[str]:
+        """The peers to which the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
 
     # Called from the event loop.
 
     def take_over(self, now_s: float) -> None:
-        """Another sent the leases until now: every board is told anew whom to ping, and what
-        bandwidth test may be out ends before the first of ours."""
+        """This controller becomes the leader: send all ping leases anew, and wait until a
+        bandwidth test of the previous leader must have ended."""
         with self._lock:
             self._pinged_s.clear()
-            self._round_robin.rest(now_s)
+            self._round_robin.pause(now_s)
 
     def stand_by(self, now_s: float) -> None:
-        """Another leads: what this one handed out before comes to its end."""
+        """Another controller leads: only let the leases of this one expire."""
         with self._lock:
             self._now_s = now_s
-            self._ping_grants.forget(now_s)
+            self._ping_grants.drop_expired(now_s)
 
     def tick(self, now_s: float) -> None:
-        """Send what is due."""
-        present = self._present(now_s)
+        """Send the leases that are due."""
+        agents = self._probeable_agents(now_s)
         with self._lock:
             self._now_s = now_s
-            self._ping(now_s, {name: agent.address for name, agent in present.items()})
-            self._test(now_s, present)
+            self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
+            self._start_bandwidth_test(now_s, agents)
 
-    def _present(self, now_s: float) -> dict[str, Agent]:
-        """The boards that can be probed now, sorted by name."""
+    def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
+        """The agents that can be probed now, sorted by name."""
         nodes = self._nodes()
         if nodes is None:
             return {}
         agents = self._telemetry.agents()
-        present = {}
+        probeable = {}
         for name in sorted(agents.keys() & nodes.keys()):
             agent = agents[name]
             if not (agent.online and agent.address):
                 continue
             reason = self._addressing.refusal(agent.address, nodes[name])
             if reason is None:
-                present[name] = agent
+                probeable[name] = agent
             else:
-                self._complain(name, reason, now_s)
-        self._complained_s = {n: at_s for n, at_s in self._complained_s.items() if n in nodes}
-        return present
+                self._warn(name, reason, now_s)
+        self._warned_s = {n: at_s for n, at_s in self._warned_s.items() if n in nodes}
+        return probeable
 
-    def _complain(self, node: str, reason: str, now_s: float) -> None:
-        """Say now and then why a board is not probed."""
-        if now_s - self._complained_s.get(node, float("-inf")) < _COMPLAIN_EVERY_S:
+    def _warn(self, node: str, reason: str, now_s: float) -> None:
+        """Log, at intervals, why a board is not probed."""
+        if now_s - self._warned_s.get(node, float("-inf")) < _WARN_EVERY_S:
             return
-        self._complained_s[node] = now_s
+        self._warned_s[node] = now_s
         log.warning(
             "node %s is not probed: %s; set probe.address on the board, or probe.networks here",
             *(node, reason),
         )
 
-    def _ping(self, now_s: float, addresses: dict[str, str]) -> None:
+    def _renew_ping_leases(self, now_s: float, addresses: dict[str, str]) -> None:
         renew_s = self._limits.ping_ttl_s / 3
         due = [
             (last_s, node)
@@ -213,21 +211,21 @@ class ProbeScheduler:
         ]
         if due:
             ring = PingRing(addresses, self._anchors, self._limits)
-            # All at once would hold the event loop up. By two ticks a second a thirtieth is
-            # enough to renew the leases of the shortest default time in time.
-            at_once = max(_PINGED_AT_ONCE, len(addresses) // 30)
+            # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
+            # tick renews all leases in 15 s, in time for a third of the default time to live.
+            at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
             for _, node in sorted(due)[:at_once]:
                 work = ring.work(node)
                 self._sender.send_ping_lease(node, work)
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
-        self._ping_grants.forget(now_s)
+        self._ping_grants.drop_expired(now_s)
 
-    def _test(self, now_s: float, present: dict[str, Agent]) -> None:
+    def _start_bandwidth_test(self, now_s: float, agents: dict[str, Agent]) -> None:
         if not self._round_robin.is_due(now_s):
             return
-        addresses = {n: a.address for n, a in present.items() if "iperf3" in a.probes}
+        addresses = {n: a.address for n, a in agents.items() if "iperf3" in a.probes}
         wanted = pairs(list(addresses), self._anchors, self._round_robin.latest)
         ends = self._round_robin.next(now_s, wanted, addresses, self._nonce)
         running = self._round_robin.running

@@ -1,4 +1,4 @@
-"""MQTT messages -> the state of boards and links, each value with its age.
+"""Receives MQTT messages and keeps the state of boards and links, each value with its age.
 
-What is to be measured belongs in probing/.
+What to measure next belongs in probing/.
 """

@@ -1,23 +1,23 @@
-"""One MQTT message -> the state, or a count of why not. No I/O; nothing gets out of here."""
+"""Decodes MQTT messages and stores them in the state, or counts why not. No I/O."""
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, nan
+from math import inf
 from typing import Any, Protocol
 
 from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     BROKER,
     Agent,
     BandwidthReading,
-    BoardReading,
     RttReading,
     TelemetryState,
 )
@@ -28,16 +28,16 @@ log = logging.getLogger(__name__)
 NOT_LEASED = "not_leased"
 OVER_LEASE = "over_lease"
 TOO_OFTEN = "too_often"
-# A broken fleet must not fill the journal.
+# Many broken agents must not fill the journal.
 _LOGGED_PER_KIND, _LOGGED_FROM = 5, 1000
-# Five of each of 5,000 nodes; who may publish may invent more.
+# Five of each of 5,000 nodes. Clients of the broker may invent more.
 _TOPICS_KEPT = 25_000
 _SHORT = 120
 
 
 @dataclass(frozen=True, slots=True)
 class BandwidthResult:
-    """What a node reports of one bandwidth lease. mbps: None when nothing was measured."""
+    """A node's report of one bandwidth lease. mbps: None when nothing was measured."""
 
     node: str
     lease_id: str
@@ -47,41 +47,41 @@ class BandwidthResult:
     transferred_bytes: int
 
 
-class Leases(Protocol):
-    """What the folder asks of whoever hands out leases; on the thread that folds."""
+class ProbeLeases(Protocol):
+    """The probe scheduler as the ingestor needs it, on the MQTT thread."""
 
     def on_birth(self, node: str) -> None:
-        """A board introduced itself."""
+        """An agent published its birth."""
         ...
 
     def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result does not count, as a kind; None if it does."""
+        """Why a result is refused, as a kind; None if it is valid."""
         ...
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A node reported, rightly, how its bandwidth lease ended."""
+        """A node reported the valid result of its bandwidth lease."""
         ...
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
-        """Why a round of pings does not count, as a kind; None if it does."""
+        """Why a round of pings is refused, as a kind; None if it is valid."""
         ...
 
-    def pinged_by(self, node: str) -> Container[str]:
-        """To which peers the node may report round trips."""
+    def ping_peers(self, node: str) -> Container[str]:
+        """The peers to which the node may report round trips."""
         ...
 
 
 class TelemetryIngestor:
-    """Folds messages into one TelemetryState. Of the network only what answers a lease counts."""
+    """Stores messages in one TelemetryState. Network measurements need a lease."""
 
-    def __init__(self, cluster: str, state: TelemetryState, leases: Leases) -> None:
+    def __init__(self, cluster: str, state: TelemetryState, leases: ProbeLeases) -> None:
         self._cluster = cluster
         self._state = state
         self._leases = leases
-        # Who may publish may invent topics.
+        # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
-        self._undone: Counter[str] = Counter()
-        self._folds: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+        self._failed_tests: Counter[str] = Counter()
+        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
             topics.Kind.RTT: self._rtt,
@@ -92,29 +92,28 @@ class TelemetryIngestor:
     def fold(
         self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
     ) -> None:
-        """Take one message in. `sent_s`: when it left the board, on the controller's
-        monotonic clock (its arrival less what the broker held it for; minus infinity where
-        nobody knows). Never raises."""
+        """Store one message. sent_s: when it left the board, on the controller's monotonic clock
+        (its arrival minus the time at the broker; minus infinity when unknown). Never raises."""
         try:
             parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
-                return  # how MQTT clears a retained message
-            self._folds[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+                return  # an empty payload clears a retained message
+            self._handlers[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
             self._refuse("topic", topic, str(error))
-        except Exception as error:  # noqa: BLE001  # our own fault must not end the session
+        except Exception as error:  # noqa: BLE001  # our own bug must not end the MQTT thread
             self._refuse("unexpected", topic, repr(error))
 
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
-        if topic.kind not in self._folds or topic.cluster != self._cluster:
-            raise topics.TopicError(f"topic {text[:_SHORT]!r}: nothing for this controller")
+        if topic.kind not in self._handlers or topic.cluster != self._cluster:
+            raise topics.TopicError(f"topic {text[:_SHORT]!r}: not for this controller")
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
-        self._state.refuse(kind)
+        self._state.count_refusal(kind)
         count = self._state.refused[kind]
         if _is_worth_a_line(count):
             log.warning(
@@ -124,14 +123,14 @@ class TelemetryIngestor:
     def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
         agent = Agent(
             node=topic.node,
-            version=_shown(message.agent_version),
-            hardware_model=_shown(message.hardware_model),
-            address=_shown(message.address),
-            probes=tuple(_shown(probe) for probe in message.probes[:16]),
+            version=_printable(message.agent_version),
+            hardware_model=_printable(message.hardware_model),
+            address=_printable(message.address),
+            probes=tuple(_printable(probe) for probe in message.probes[:16]),
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
-        # A birth's age does not matter, so it is as good as sent just now.
+        # The age of a birth does not matter.
         if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
             self._leases.on_birth(topic.node)
 
@@ -144,7 +143,7 @@ class TelemetryIngestor:
     ) -> None:
         at_s = _measured_s(message.timing, sent_s)
         self._state.report(
-            topic.node, _stamp(message, sent_s, retained=retained), _reading(message), at_s
+            topic.node, _stamp(message, sent_s, retained=retained), decode_report(message), at_s
         )
 
     def _rtt(
@@ -156,7 +155,7 @@ class TelemetryIngestor:
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        leased = self._leases.pinged_by(node)
+        leased = self._leases.ping_peers(node)
         readings = [
             RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
             for peer in message.peers
@@ -187,26 +186,26 @@ class TelemetryIngestor:
         at_s = _measured_s(message.timing, sent_s)
         if self._state.bandwidth(topic.node, stamp, reading, at_s):
             if not done:
-                self._tell_undone(topic.node, message)
+                self._log_failed_test(topic.node, message)
             self._leases.on_bandwidth(topic.node, message.lease_id)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
-        """Refuse what no lease covers; its number counts, so that it is not taken for lost."""
-        if self._state.number(topic.node, stamp):
-            self._refuse(kind, str(topic), _UNLEASED[kind])
+        """Refuse a result without a lease; record its number, so that it is not lost."""
+        if self._state.count_refused_sequence(topic.node, stamp):
+            self._refuse(kind, str(topic), _REFUSALS[kind])
 
-    def _tell_undone(self, node: str, message: pb.BandwidthReport) -> None:
+    def _log_failed_test(self, node: str, message: pb.BandwidthReport) -> None:
         outcome = _OUTCOMES.get(message.outcome, "outcome_unknown")
-        self._undone[outcome] += 1
-        if _is_worth_a_line(self._undone[outcome]):
+        self._failed_tests[outcome] += 1
+        if _is_worth_a_line(self._failed_tests[outcome]):
             log.info(
                 "bandwidth test %.40r of %s with %.80r: %s (%d so far): %.120r",
-                *(message.lease_id, node, message.peer, outcome, self._undone[outcome]),
+                *(message.lease_id, node, message.peer, outcome, self._failed_tests[outcome]),
                 message.detail,
             )
 
 
-_UNLEASED = {
+_REFUSALS = {
     NOT_LEASED: "no lease of this controller allows it; another one leads, or led before",
     OVER_LEASE: "it is more than its lease allows",
     TOO_OFTEN: "it comes more often than its lease allows",
@@ -215,15 +214,14 @@ _OUTCOMES = {number: name.lower() for name, number in pb.BandwidthReport.Outcome
 
 
 def _is_worth_a_line(count: int) -> bool:
-    """The first few, then each 1000th, from 10,000 on each 10,000th, and so on: nine lines each
-    time that there are ten times as many."""
+    """The first few, then 1000, 2000, ..., 10,000, 20,000, ...: nine lines per power of ten."""
     if count < _LOGGED_FROM:
         return count <= _LOGGED_PER_KIND
     return set(str(count)[1:]) <= {"0"}
 
 
-def _shown(text: str) -> str:
-    """Short, and nothing that a terminal would obey."""
+def _printable(text: str) -> str:
+    """The text, short and without control characters."""
     return "".join(each for each in text[:_SHORT] if each.isprintable())
 
 
@@ -245,39 +243,8 @@ def _stamp(
 
 
 def _measured_s(timing: pb.Timing, sent_s: float) -> float:
-    """When it was measured, on the controller's clock. Without the time of sending (the
-    board has booted since) nobody knows, so it is as old as can be."""
+    """When it was measured, on the controller's clock. Minus infinity without the time of sending:
+    the board has booted since, so the age is unknown."""
     if not timing.HasField("sent_boot_ms"):
         return -inf
     return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
-
-
-def _reading(message: pb.Report) -> BoardReading:
-    cpu, memory, disk = message.cpu, message.memory, message.disk
-    known_memory = memory.HasField("total_bytes") and memory.HasField("available_bytes")
-    known_disk = disk.HasField("read_bytes_per_s") and disk.HasField("written_bytes_per_s")
-    sent = received = 0.0 if message.network else nan
-    for interface in message.network:
-        if not interface.HasField("packets_sent_per_s"):
-            sent = nan
-        if not interface.HasField("packets_received_per_s"):
-            received = nan
-        sent += interface.packets_sent_per_s
-        received += interface.packets_received_per_s
-    return BoardReading(
-        values=(
-            cpu.busy_percent if cpu.HasField("busy_percent") else nan,
-            100.0 * (1 - memory.available_bytes / memory.total_bytes)
-            if known_memory and memory.total_bytes
-            else nan,
-            sent,
-            received,
-            # NetSched's "disk input and output" is the sum of both.
-            disk.read_bytes_per_s + disk.written_bytes_per_s if known_disk else nan,
-        ),
-        throttled=cpu.throttled if cpu.HasField("throttled") else None,
-        under_voltage=cpu.under_voltage if cpu.HasField("under_voltage") else None,
-        cpu_celsius=message.temperature.cpu_celsius
-        if message.temperature.HasField("cpu_celsius")
-        else None,
-    )

@@ -1,7 +1,7 @@
-"""What was measured between nodes: round trips and bandwidth, each with its age.
+"""Round trips and bandwidth between pairs of nodes, each with its age.
 
-Kept in columns, for thousands of nodes report their round trips between two decisions and
-each decision wants them as a table. Times are seconds on the controller's monotonic clock.
+The values are in columns, because thousands of nodes report round trips between two decisions and
+each decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
 from collections import defaultdict
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
 
 _MAX_LINKS = 200_000
-_FEW_LINKS = 1000  # not worth the work
-# Pairs joined from broker legs grow with the square of the boards, and are a makeshift for
-# places without ICMP; past this many boards such a pair stays unknown.
+_FEW_LINKS = 1000  # fewer unused rows are not worth compacting
+# The pairs of broker legs grow with the square of the boards. They only replace ICMP where it is
+# not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
 _NOTHING = (None, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkReading:
-    """What is known of one pair of nodes; the times say when it was measured.
+    """The known values of one pair of nodes, and when each was measured.
 
     rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker.
     lower_bound: the bandwidth test ran into its byte cap; the link can do at least this.
@@ -41,7 +41,7 @@ class LinkReading:
 
 @dataclass(slots=True)
 class _Column:
-    """One measurement of every pair: its value, and when it was taken."""
+    """One measurement of every pair: its values and the times of measurement."""
 
     ttl_s: float
     values: NDArray[np.float64]
@@ -62,7 +62,7 @@ class _Column:
         self.values, self.at_s = kept.values, kept.at_s
 
     def set(self, row: int, value: float, at_s: float) -> bool:
-        """Keep the newer of two measurements; whether it is this one."""
+        """Store a measurement unless a newer one is stored. Returns whether it was stored."""
         if at_s < self.at_s[row]:
             return False
         self.values[row], self.at_s[row] = value, at_s
@@ -73,7 +73,7 @@ class _Column:
         return fresh
 
     def known(self, rows: int, now_s: float) -> list[tuple[float, float] | None]:
-        """(value, when taken) of each pair, None where it is not fresh."""
+        """(value, time of measurement) of each pair, None where it is too old."""
         columns = (self.values[:rows], self.at_s[:rows], self.is_fresh(rows, now_s))
         return [
             (value, at_s) if fresh else None
@@ -82,7 +82,7 @@ class _Column:
 
 
 class LinkState:
-    """All pairs of which something was measured."""
+    """All pairs of nodes with a measurement."""
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
         self._rows: dict[tuple[str, str], int] = {}
@@ -94,17 +94,17 @@ class LinkState:
         self._lower_bounds: set[int] = set()
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
-        self._made: tuple[object, LinkTable] | None = None
+        self._cached: tuple[object, LinkTable] | None = None
 
     def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
-        """A round trip by ICMP."""
+        """Store a round trip by ICMP, ms."""
         row = self._row(node, peer)
         if row is not None:
             self._rtt.set(row, rtt_ms, at_s)
             self._version += 1
 
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
-        """A board's round trip to the broker, where it may not send ICMP."""
+        """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
         if node not in self._legs and len(self._legs) >= _MAX_LEGS:
             self._legs = {
                 name: leg for name, leg in self._legs.items() if at_s - leg[1] <= self._rtt.ttl_s
@@ -116,15 +116,15 @@ class LinkState:
     def set_bandwidth(
         self, node: str, peer: str, mbps: float, at_s: float, *, lower_bound: bool
     ) -> None:
-        """The result of a bandwidth test."""
+        """Store the result of a bandwidth test, Mbit/s."""
         row = self._row(node, peer)
         if row is not None and self._bandwidth.set(row, mbps, at_s):
             (self._lower_bounds.add if lower_bound else self._lower_bounds.discard)(row)
 
     def fresh(self, now_s: float) -> list[LinkReading]:
-        """Every pair of which something is known now; what is too old is None."""
+        """Every pair with a value that is known now; values that are too old are None."""
         count = len(self._rows)
-        joined = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._joined(now_s)}
+        bounds = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._broker_bounds(now_s)}
         readings = []
         for pair, row, rtt, bandwidth in zip(
             self._rows,
@@ -133,7 +133,7 @@ class LinkState:
             self._bandwidth.known(count, now_s),
             strict=True,
         ):
-            leg = joined.pop(pair, None)
+            leg = bounds.pop(pair, None)
             if not (rtt or leg or bandwidth):
                 continue
             rtt_ms, rtt_at_s = rtt or leg or _NOTHING
@@ -141,11 +141,11 @@ class LinkState:
             method = "icmp" if rtt else "mqtt" if leg else ""
             at_least = bandwidth is not None and row in self._lower_bounds
             readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
-        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in joined.items()]
+        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in bounds.items()]
 
     def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
-        """(Mbit/s, when measured) of the node's best link: what its own interface can do at
-        least, for a slow peer says nothing of the node. None when unknown now."""
+        """(Mbit/s, time of measurement) of the node's best link, None when unknown. It is what the
+        node's interface can do at least; a slow peer limits only its own link."""
         column = self._bandwidth
         known = [
             (float(column.values[row]), float(column.at_s[row]))
@@ -155,31 +155,31 @@ class LinkState:
         return max(known, default=None)
 
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
-        """The round trips over `nodes`; made again when one changed, or each second, since
-        a value may have grown too old."""
+        """The round trips between `nodes`. The result is cached until one changes or a second has
+        passed, as a value may have become too old."""
         key = (nodes, self._version, int(now_s))
-        if self._made is None or self._made[0] != key:
-            self._made = (key, self._table(nodes, now_s))
-        return self._made[1]
+        if self._cached is None or self._cached[0] != key:
+            self._cached = (key, self._table(nodes, now_s))
+        return self._cached[1]
 
     def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
         rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
-        joined = [
+        bounds = [
             (nodes.index[a], nodes.index[b], *leg)
-            for a, b, *leg in self._joined(now_s)
+            for a, b, *leg in self._broker_bounds(now_s)
             if a in nodes.index and b in nodes.index
         ]
-        if joined:
-            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in joined]))
-            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in joined]))
-            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in joined]))
+        if bounds:
+            ends = np.concatenate((ends, [(a, b) for a, b, _, _ in bounds]))
+            rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in bounds]))
+            at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
         return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here])
 
-    def _joined(self, now_s: float) -> list[tuple[str, str, float, float]]:
+    def _broker_bounds(self, now_s: float) -> list[tuple[str, str, float, float]]:
         """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
 
         Each leg crosses one of the two boards' links and the broker, so together they bound
@@ -187,16 +187,15 @@ class LinkState:
         """
         column = self._rtt
         legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= column.ttl_s]
-        joined = []
+        bounds = []
         for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
             row = self._rows.get((a, b))
             if row is None or now_s - column.at_s[row] > column.ttl_s:
-                joined.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
-        return joined
+                bounds.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
+        return bounds
 
     def drop_old(self, now_s: float) -> None:
-        """Give back the room of pairs of which nothing is known any more, once it is half of all:
-        nodes come and go, and every pair is tested one day."""
+        """Remove the rows of pairs without a fresh value once they are half of all rows."""
         count = len(self._rows)
         fresh = self._rtt.is_fresh(count, now_s) | self._bandwidth.is_fresh(count, now_s)
         kept = np.flatnonzero(fresh)
@@ -217,7 +216,7 @@ class LinkState:
         self._version += 1
 
     def _row(self, node: str, peer: str) -> int | None:
-        """The row of a pair, made if need be; None when there are too many."""
+        """The row of a pair, created if necessary; None when there are too many."""
         a, b = sorted((node, peer))
         row = self._rows.get((a, b))
         if row is None and len(self._rows) < _MAX_LINKS:

@@ -1,7 +1,7 @@
-"""Tells new messages of an agent from repeats, and counts those that never came.
+"""Detects duplicate, late and lost messages of an agent by their sequence numbers.
 
-A message is numbered by (boot id, session, sequence); see the wire's Origin. What the broker
-kept, and what the agent's buffer kept over a restart, may come after what is newer.
+(boot id, session, sequence) identifies a message; see the wire's Origin. Messages that the broker
+retained, or that the agent buffered over a restart, may arrive after newer ones.
 """
 
 from dataclasses import dataclass, field
@@ -15,10 +15,12 @@ _MOST_LOST = 2**63  # sequences are the sender's to choose
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """Where a message stands among its sender's. measured_boot_ms is on the board's clock
-    since boot; retained: it is the broker's copy of an earlier one; dated: it says when it
-    was sent, on the clock of the boot in which it was measured. What is not dated was
-    measured before the board booted, nobody knows when."""
+    """The identity of a message and its time of measurement.
+
+    measured_boot_ms: on the board's clock since boot. retained: a copy that the broker retained.
+    dated: it has the time of sending. A message without it was measured before the board's last
+    boot, at an unknown time.
+    """
 
     boot_id: bytes
     session: int
@@ -28,11 +30,11 @@ class Stamp:
     dated: bool = True
 
 
-class MessageOrder(StrEnum):
-    """What a message is worth."""
+class SequenceStatus(StrEnum):
+    """The result of the sequence check of a message."""
 
     CURRENT = "current"
-    LATE = "late"  # of an earlier session or boot, from the agent's buffer: history only
+    LATE = "late"  # of an earlier session or boot, from the agent's buffer; it is not current
     DUPLICATE = "duplicate"
     OUT_OF_ORDER = "out_of_order"
 
@@ -40,76 +42,76 @@ class MessageOrder(StrEnum):
 @dataclass(slots=True)
 class _Session:
     last: int
-    live: bool
+    is_live: bool
 
 
 @dataclass(slots=True)
 class SequenceTracker:
-    """The sessions of one agent. `lost` counts messages that a gap shows to be missing."""
+    """The sessions of one agent. lost: messages missing in the sequences."""
 
     lost: int = 0
     _current: tuple[bytes, int] | None = None
     _newest_boot_ms: int = 0
     _sessions: dict[tuple[bytes, int], _Session] = field(default_factory=dict)
-    _boots_left: dict[bytes, None] = field(default_factory=dict)
+    _past_boots: dict[bytes, None] = field(default_factory=dict)
 
-    def accept(self, stamp: Stamp, *, birth: bool = False) -> MessageOrder:
-        """Take note of a message and say what it is worth."""
+    def accept(self, stamp: Stamp, *, birth: bool = False) -> SequenceStatus:
+        """Check a message and record its number."""
         key = (stamp.boot_id, stamp.session)
         known = self._sessions.get(key)
-        if self._begins(key, stamp, birth):
-            self._begin(key, stamp)
-            return MessageOrder.CURRENT
+        if self._starts_session(key, stamp, birth):
+            self._start_session(key, stamp)
+            return SequenceStatus.CURRENT
         if known is None:
-            self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
+            self._remember(key, _Session(stamp.sequence, is_live=not stamp.retained))
         elif stamp.sequence == known.last:
-            return MessageOrder.DUPLICATE
+            return SequenceStatus.DUPLICATE
         elif stamp.sequence < known.last:
-            return MessageOrder.OUT_OF_ORDER
+            return SequenceStatus.OUT_OF_ORDER
         else:
-            # A retained copy says nothing of what went by before this controller listened.
-            if known.live:
+            # The messages before a retained copy may have passed before this controller subscribed.
+            if known.is_live:
                 self._count_lost(stamp.sequence - known.last - 1)
-            known.last, known.live = stamp.sequence, not stamp.retained
+            known.last, known.is_live = stamp.sequence, not stamp.retained
         if key != self._current or not stamp.dated:
-            return MessageOrder.LATE
+            return SequenceStatus.LATE
         self._newest_boot_ms = max(self._newest_boot_ms, stamp.measured_boot_ms)
-        return MessageOrder.CURRENT
+        return SequenceStatus.CURRENT
 
     def is_current(self, boot_id: bytes, session: int) -> bool:
-        """Whether this is the session that the agent is in now; true when none is known."""
+        """Whether this is the agent's current session; true when none is known."""
         return self._current is None or self._current == (boot_id, session)
 
-    def _begins(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
-        """Whether the message is the first of a session that takes the current one's place."""
+    def _starts_session(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
+        """Whether the message begins a session that replaces the current one."""
         if not stamp.dated or self._current is None:
             return stamp.dated
         boot_id, session = self._current
         if stamp.boot_id != boot_id:
-            # Only what is of the board's present boot is dated, and a boot does not come back.
-            # The broker's copy may be older than what was heard from the board itself.
+            # Only messages of the board's current boot are dated, and boots do not come back.
+            # A retained copy may be older than messages that came from the board itself.
             newer = stamp.session > session or not stamp.retained
-            return newer and stamp.boot_id not in self._boots_left
+            return newer and stamp.boot_id not in self._past_boots
         if stamp.session > session:
             return True
-        # The session counter was lost with its file; the clock since boot was not.
+        # The file with the session counter was lost, but not the clock since boot.
         starts_over = key != self._current or stamp.sequence <= self._sessions[key].last
         return birth and starts_over and stamp.measured_boot_ms > self._newest_boot_ms
 
-    def _begin(self, key: tuple[bytes, int], stamp: Stamp) -> None:
+    def _start_session(self, key: tuple[bytes, int], stamp: Stamp) -> None:
         if self._current is not None:
             if not stamp.retained:
                 self._count_lost(stamp.sequence - 1)
             if self._current[0] != stamp.boot_id:
-                self._boots_left[self._current[0]] = None
-                _drop_oldest(self._boots_left, _BOOTS_KEPT)
+                self._past_boots[self._current[0]] = None
+                _drop_oldest(self._past_boots, _BOOTS_KEPT)
         self._current = key
         self._newest_boot_ms = stamp.measured_boot_ms
         self._sessions.pop(key, None)
-        self._remember(key, _Session(stamp.sequence, live=not stamp.retained))
+        self._remember(key, _Session(stamp.sequence, is_live=not stamp.retained))
 
     def _remember(self, key: tuple[bytes, int], session: _Session) -> None:
-        if self._current in self._sessions:  # what the buffer brings up must not push it out
+        if self._current in self._sessions:  # buffered messages of old sessions must not evict it
             self._sessions[self._current] = self._sessions.pop(self._current)
         self._sessions[key] = session
         _drop_oldest(self._sessions, _SESSIONS_KEPT)

@@ -1,7 +1,7 @@
-"""The controller's MQTT session: subscriptions in, leases out.
+"""The controller's MQTT session: subscribes to telemetry and publishes leases.
 
-paho runs its own network thread; messages are folded on it, so that the event loop that
-decides is never behind a flood of reports.
+paho's network thread also ingests the messages, so that a flood of reports never delays the event
+loop, which decides.
 """
 
 import logging
@@ -22,19 +22,18 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
-from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
+from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 
 log = logging.getLogger(__name__)
 
 _KEEPALIVE_S = 30
-_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 1, 15  # one controller does not return in step
-_QUEUED = 20_000  # a lease for every board there may be
-# Twice what is believed, so that one too big is counted; what is bigger yet the broker keeps.
+_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 1, 15  # without jitter, as there is one controller
+_QUEUED = 20_000  # one lease for each of the largest number of boards
+# Twice the valid size, so that an oversized message is counted. The broker drops larger ones.
 _MAX_PACKET_BYTES = 2 * MAX_BYTES
-# Nothing is gained by more: the session does not outlast its connection, within one nothing
-# is lost on TCP, and where the broker drops what it can't queue a gap in the sequence shows
-# it. With QoS 1 mosquitto delivers no more than 1,020 retained births (its window and its
-# queue), with QoS 0 several thousand.
+# QoS 1 would gain nothing: the session ends with its connection, TCP loses nothing within one, and
+# a gap in the sequence shows what the broker drops. With QoS 1 mosquitto delivers at most 1,020
+# retained births (its in-flight window and its queue), with QoS 0 several thousand.
 _QOS = 0
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
@@ -49,29 +48,29 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerTls:
-    """Files of a verified TLS session with a client certificate."""
+    """PEM files: the broker's authority, and our certificate and key."""
 
     ca_file: Path
     cert_file: Path
     key_file: Path
 
     def context(self) -> ssl.SSLContext:
-        """Trusts this authority alone and checks the broker's name. Raises OSError
-        (ssl.SSLError is one) when the files are not what they should be."""
+        """A context that trusts this authority only and checks the broker's name. Raises OSError
+        (ssl.SSLError is one) when a file is missing or invalid."""
         context = ssl.create_default_context(cafile=str(self.ca_file))
-        # A key with a passphrase must fail here and not ask at a terminal.
+        # A key with a passphrase must fail here instead of asking at a terminal.
         context.load_cert_chain(str(self.cert_file), str(self.key_file), password=lambda: "")
         return context
 
 
 def check_cluster(name: str) -> str:
-    """Return the name if it can be a level of a topic. Raises ValueError that says what can."""
+    """Return the name if it can be a topic level. Raises ValueError."""
     return topics.check_level(name, "cluster")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Where the broker is, and who we are there."""
+    """Where the broker is, and our identity there."""
 
     host: str
     port: int
@@ -81,7 +80,7 @@ class BrokerSettings:
 
 
 class BrokerSession:
-    """Connects, stays connected, folds what comes in."""
+    """Connects, reconnects, and passes messages to the ingestor."""
 
     def __init__(
         self,
@@ -90,10 +89,10 @@ class BrokerSession:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._folder = ingestor
+        self._ingestor = ingestor
         self._now_s = now_s
         self._stopping = False
-        self._told_down = False
+        self._is_down_logged = False
         self._client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
         self._client.max_queued_messages_set(_QUEUED)
         self._client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
@@ -105,7 +104,7 @@ class BrokerSession:
             self._client.tls_set_context(settings.tls.context())
 
     def start(self) -> None:
-        """Begin to connect; never raises for a broker that is not there."""
+        """Start to connect. Does not raise when the broker is unreachable."""
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho
         properties.MaximumPacketSize = _MAX_PACKET_BYTES
         self._client.connect_async(
@@ -118,18 +117,18 @@ class BrokerSession:
         self._client.loop_start()
 
     def lives(self) -> bool:
-        """Whether the thread that connects and reads is there; nobody else would start it anew."""
+        """Whether the network thread is running. It is never restarted."""
         return self._client.is_running()
 
     def stop(self) -> None:
-        """Say goodbye and end the thread."""
+        """Disconnect and end the thread."""
         self._stopping = True
         self._client.disconnect()
         self._client.loop_stop()
 
     def publish(self, topic: str, kind: topics.Kind, payload: bytes) -> None:
-        """Send one message by its kind's delivery; without a broker it is dropped, since
-        what the controller sends is only good now."""
+        """Send one message with its kind's delivery. Without a connection it is dropped, because a
+        lease is only valid now."""
         if not self._client.is_connected():
             return
         delivery = topics.DELIVERY[kind]
@@ -140,9 +139,9 @@ class BrokerSession:
         self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
 
     def fetch(self, nodes: Sequence[str]) -> None:
-        """Have the broker send again what it keeps of these nodes: who they are."""
+        """Request the retained messages of these nodes (birth, status) from the broker again."""
         if not self._client.is_connected():
-            return  # with the connection comes all that it keeps
+            return  # it sends all retained messages after connecting
         for start in range(0, len(nodes), _FETCHED_AT_ONCE):
             kept = [
                 topics.topic(self._settings.cluster, node, kind)
@@ -150,13 +149,13 @@ class BrokerSession:
                 for kind in _RETAINED
             ]
             self._client.subscribe([(topic, SubscribeOptions(qos=_QOS)) for topic in kept])
-            self._client.unsubscribe(kept)  # their messages come by the other subscriptions
+            self._client.unsubscribe(kept)  # the other subscriptions deliver later messages
 
-    def _tell_down(self, reason: str) -> None:
-        if not self._told_down:
-            self._told_down = True
+    def _log_down(self, reason: str) -> None:
+        if not self._is_down_logged:
+            self._is_down_logged = True
             log.warning(
-                "no broker at %s:%d (%s); measurements stay unknown, trying on",
+                "no broker at %s:%d (%s); measurements are unknown, retrying",
                 self._settings.host,
                 self._settings.port,
                 reason,
@@ -166,9 +165,9 @@ class BrokerSession:
         self, client: Client, _: Any, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         if reason.is_failure:
-            self._tell_down(str(reason))
+            self._log_down(str(reason))
             return
-        self._told_down = False
+        self._is_down_logged = False
         log.info("connected to the broker at %s:%d", self._settings.host, self._settings.port)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
@@ -176,14 +175,14 @@ class BrokerSession:
         )
 
     def _connect_failed(self, _: Client, __: Any) -> None:
-        self._tell_down(self._client.failure)
+        self._log_down(self._client.failure)
 
     def _disconnected(
         self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
     ) -> None:
         if not self._stopping:
             told = flags.is_disconnect_packet_from_server
-            self._tell_down(str(reason) if told else "the connection was lost")
+            self._log_down(str(reason) if told else "the connection was lost")
 
     def _subscribed(
         self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None
@@ -191,23 +190,29 @@ class BrokerSession:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if refused:
             log.warning(
-                "the broker at %s:%d lets us not read %s of cluster %s; allow it in its ACL",
+                "the broker at %s:%d does not let us read %s of cluster %s; allow it in its ACL",
                 *(self._settings.host, self._settings.port),
                 *(", ".join(refused), self._settings.cluster),
             )
 
     def _message(
-        self, topic: str, payload: bytes, carried: ReceivedPublish, retained: bool
+        self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
-        held_s = _held_s(topic, carried, retained=retained)
-        self._folder.fold(topic, payload, carried.schema, self._now_s() - held_s, retained=retained)
+        held_s = _held_s(topic, properties, retained=retained)
+        self._ingestor.fold(
+            topic, payload, properties.schema, self._now_s() - held_s, retained=retained
+        )
 
 
-def _held_s(topic: str, carried: ReceivedPublish, *, retained: bool) -> float:
-    """For how many seconds the broker held the message; infinite where nobody knows."""
-    if carried.left_s is None:
+def _held_s(topic: str, properties: PublishProperties, *, retained: bool) -> float:
+    """How many seconds the message was at the broker; infinite when unknown."""
+    if properties.expiry_left_s is None:
         return math.inf if retained else 0.0
-    return max(0, _EXPIRY_S.get(topic.rpartition("/")[2], carried.left_s) - carried.left_s)
+    return max(
+        0,
+        _EXPIRY_S.get(topic.rpartition("/")[2], properties.expiry_left_s)
+        - properties.expiry_left_s,
+    )
 
 
 _EXPIRY_S = {

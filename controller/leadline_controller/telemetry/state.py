@@ -1,32 +1,31 @@
-"""What the agents measured, each value with its age.
+"""The latest measurements of every agent, each value with its age.
 
-Written by the ingest thread, read by the event loop, hence the lock. Times are seconds on
-the controller's monotonic clock; a value older than its time to live is unknown again.
+The MQTT thread writes and the event loop reads, hence the lock. Times are seconds on the
+controller's monotonic clock. A value that is older than its time to live is unknown.
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from math import isnan
 from threading import RLock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.links import LinkReading, LinkState
-from leadline_controller.telemetry.sequence import MessageOrder, SequenceTracker, Stamp
+from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
-# While nobody knows the nodes of the cluster.
+# Limit while the nodes of the cluster are not known.
 _MAX_NODES = 20_000
-# Agents that are on no node of the cluster; where the broker has no ACL, names can be invented.
-_MAX_STRANGERS = 256
-_SILENT_S = 600.0
-_SWEEP_EVERY_S = 10.0
+# Limit on agents outside the cluster. Without an ACL at the broker, names can be invented.
+_MAX_NON_MEMBERS = 256
+_MAX_SILENCE_S = 600.0
+_CLEAN_EVERY_S = 10.0
 _MAX_PEERS = 256
 BROKER = "@broker"
-REPORTED: tuple[str, ...] = tuple(name for name in METRICS if name != "bandwidth_mbps")
-_COLUMNS = METRICS  # with bandwidth_mbps, which no report brings, as the last of them
+_BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class TimesToLive:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What an agent said of itself and its board; None and empty: it did not say."""
+    """An agent's birth and status. None and empty values are unknown."""
 
     node: str
     online: bool | None = None
@@ -53,18 +52,8 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardReading:
-    """One report. values: one entry for each of REPORTED, NaN where the board can't tell."""
-
-    values: tuple[float, ...]
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-    cpu_celsius: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RttReading:
-    """A round trip to `peer`, or to BROKER. None: no reply came."""
+    """A round trip to `peer` or BROKER. None: no reply."""
 
     peer: str
     rtt_ms: float | None
@@ -72,7 +61,7 @@ class RttReading:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthReading:
-    """How a bandwidth test with `peer` ended. None: it measured nothing."""
+    """The result of a bandwidth test with `peer`. None: no measurement."""
 
     peer: str
     mbps: float | None
@@ -85,18 +74,19 @@ class _Record:
     agent: Agent
     board: BoardReading | None = None
     board_at_s: float = -np.inf
-    born: tuple[bytes, int] | None = None
-    heard_s: float = -np.inf
+    birth_session: tuple[bytes, int] | None = None
+    last_seen_s: float = -np.inf
     sequence: SequenceTracker = field(default_factory=SequenceTracker)
 
 
 class TelemetryState:
-    """All that was measured, by node. `refused` counts the messages that were not believed,
-    by kind; `accepted` those that were. `bandwidth_changes` grows when a node's bandwidth does
-    not stay as it was.
+    """All measurements by node, and counters of messages.
 
-    Each node of the cluster has its place. All other names share a small table: one that is full
-    takes nobody in, and who is silent for ten minutes loses the place.
+    refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
+    bandwidth of a node changed.
+
+    Each node of the cluster has a record. Other names share a bounded number of records: when these
+    are used up, new names get none; a name that is silent for ten minutes loses its record.
     """
 
     def __init__(self, ttl: TimesToLive) -> None:
@@ -107,85 +97,93 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
-        self._values = np.full((64, len(_COLUMNS)), np.nan)
-        self._at_s = np.full((64, len(_COLUMNS)), -np.inf)
+        names = dict.fromkeys((*METRICS, *columns()))
+        self._columns = {name: at for at, name in enumerate(names)}
+        self._values = np.full((64, len(names)), np.nan)
+        self._at_s = np.full((64, len(names)), -np.inf)
         self._changes = 0
-        self._made: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
-        self._ttl_s = np.array([ttl.report_s] * len(REPORTED) + [ttl.bandwidth_s])
+        self._cached: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
+        self._ttl_s = np.full(len(names), ttl.report_s)
+        self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
-        self._population = 0  # grows whenever a name gets or loses its place
+        self._population = 0  # grows whenever a record is added or removed
         self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
-        self._strangers = 0  # names with a place that are not among the members
-        self._now_s = self._swept_s = -np.inf
+        self._non_members = 0  # records of names that are not members
+        self._now_s = self._cleaned_s = -np.inf
 
-    # Who has a place: the event loop.
+    # Membership: called by the event loop.
 
     def keep(self, members: Set[str] | None, now_s: float) -> list[str]:
-        """Take note of the nodes of the cluster, None while nobody knows them, and of the time.
-        To be called regularly. Returns those that are new and were not introduced by a birth:
-        what came of them before was perhaps not kept."""
+        """Set the nodes of the cluster (None while unknown) and the time. Call it regularly.
+
+        Returns the new nodes without a birth message, sorted: it may have been dropped before.
+        """
         with self._lock:
             if self._now_s == -np.inf:
                 for record in self._records.values():
-                    record.heard_s = now_s
+                    record.last_seen_s = now_s
             self._now_s = now_s
-            came: list[str] = []
+            unintroduced: list[str] = []
             if members is not None and members != self._members:
                 new = members - (self._members or frozenset())
-                came = [n for n in new if n not in self._records or not self._records[n].born]
+                unintroduced = [
+                    n for n in new if n not in self._records or not self._records[n].birth_session
+                ]
                 self._members = frozenset(members)
-                self._sweep(now_s)
-            elif now_s - self._swept_s >= _SWEEP_EVERY_S:
-                self._sweep(now_s)
-            return sorted(came)
+                self._remove_non_members(now_s)
+            elif now_s - self._cleaned_s >= _CLEAN_EVERY_S:
+                self._remove_non_members(now_s)
+            return sorted(unintroduced)
 
-    def _sweep(self, now_s: float) -> None:
-        """Take their places from strangers that are silent, or too many."""
-        self._swept_s = now_s
+    def _remove_non_members(self, now_s: float) -> None:
+        """Remove the records of non-members that are silent or too many."""
+        self._cleaned_s = now_s
         members = self._members or frozenset()
-        strangers = sorted(
-            (record.heard_s, name) for name, record in self._records.items() if name not in members
+        non_members = sorted(
+            (record.last_seen_s, name)
+            for name, record in self._records.items()
+            if name not in members
         )
-        most = _MAX_NODES if self._members is None else _MAX_STRANGERS
-        too_many = len(strangers) - most
+        most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
+        too_many = len(non_members) - most
         gone = [
             name
-            for at, (heard_s, name) in enumerate(strangers)
-            if at < too_many or now_s - heard_s > _SILENT_S
+            for at, (last_seen_s, name) in enumerate(non_members)
+            if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
         ]
         for name in gone:
             slot = self._records.pop(name).slot
             self._values[slot], self._at_s[slot] = np.nan, -np.inf
             self._free_slots.append(slot)
-        self._strangers = len(strangers) - len(gone)
+        self._non_members = len(non_members) - len(gone)
         if gone:
             self._population += 1
             self._changes += 1
         self._links.drop_old(now_s)
 
-    # Writing: the ingest thread.
+    # Writing: called by the MQTT thread.
 
-    def refuse(self, kind: str) -> None:
-        """Count a message that was not believed."""
+    def count_refusal(self, kind: str) -> None:
+        """Count a rejected message."""
         with self._lock:
             self.refused[kind] += 1
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
-        """An agent introduced itself. False when that is old news."""
+        """Store an agent's birth. False when it is not current."""
         with self._lock:
             accepted = self._accept(agent.node, stamp, birth=True)
-            record = accepted or self._without_birth(agent.node, stamp)
+            record = accepted or self._awaiting_birth(agent.node, stamp)
             if record is None:
                 return False
-            record.born = (stamp.boot_id, stamp.session)
-            # The broker's copy does not say that the agent lives; its status does.
+            record.birth_session = (stamp.boot_id, stamp.session)
+            # A retained birth does not show that the agent is online; its status does.
             online = record.agent.online if stamp.retained else True
             record.agent = replace(agent, online=online)
             return True
 
     def status(self, node: str, boot_id: bytes, session: int, *, online: bool) -> None:
-        """An agent came or went; the will of an earlier session is ignored."""
+        """Store whether an agent is online. The will of an earlier session is ignored."""
         with self._lock:
             record = self._record(node)
             if record is None:
@@ -194,7 +192,7 @@ class TelemetryState:
                 record.agent = replace(record.agent, online=online)
 
     def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
-        """Fold a report in that was measured at `at_s`. False when it is not current."""
+        """Store a report that was measured at `at_s`. False when it is not current."""
         with self._lock:
             record = self._accept(node, stamp)
             if record is None:
@@ -203,16 +201,16 @@ class TelemetryState:
             record.board, record.board_at_s = reading, at_s
             return True
 
-    def number(self, node: str, stamp: Stamp) -> bool:
-        """Take note of the number of a message that is refused, so that it is not taken for
-        lost. False when it is not current either."""
+    def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
+        """Accept the sequence number of a refused message, so that it does not count as lost.
+        False when the message is not current."""
         with self._lock:
             current = self._accept(node, stamp) is not None
             self.accepted -= current
             return current
 
     def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
-        """Fold a round of pings in. False when it is not current."""
+        """Store a round of pings. False when it is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
@@ -226,7 +224,7 @@ class TelemetryState:
             return True
 
     def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
-        """Fold the end of a bandwidth test in. False when it is not current."""
+        """Store the result of a bandwidth test. False when it is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
@@ -237,15 +235,15 @@ class TelemetryState:
                 self._refresh_bandwidth(peer, at_s)
             return True
 
-    # Reading: the event loop.
+    # Reading: called by the event loop.
 
     def agents(self) -> dict[str, Agent]:
-        """What every agent said of itself."""
+        """The birth and status of every agent, by node."""
         with self._lock:
             return {name: record.agent for name, record in self._records.items()}
 
     def board(self, node: str, now_s: float) -> BoardReading | None:
-        """The last report of a node that is still fresh."""
+        """The node's newest report, None when it is too old."""
         with self._lock:
             record = self._records.get(node)
             if record is None or now_s - record.board_at_s > self.ttl.report_s:
@@ -253,7 +251,7 @@ class TelemetryState:
             return record.board
 
     def report_age_s(self, node: str, now_s: float) -> float | None:
-        """Seconds since the node's newest report was measured; None when none came."""
+        """Seconds since the node's newest report was measured; None without a report."""
         with self._lock:
             record = self._records.get(node)
             if record is None or record.board is None:
@@ -261,12 +259,12 @@ class TelemetryState:
             return now_s - record.board_at_s
 
     def lost_messages(self, node: str) -> int:
-        """Messages of this node that never came."""
+        """How many messages of this node were lost."""
         with self._lock:
             return self._records[node].sequence.lost if node in self._records else 0
 
     def measurements(self, node: str, now_s: float) -> dict[str, tuple[float, float]]:
-        """Metric -> (value, age in seconds) of what is known of a node now."""
+        """The values of a node that are known now: metric -> (value, age in seconds)."""
         with self._lock:
             record = self._records.get(node)
             if record is None:
@@ -275,76 +273,76 @@ class TelemetryState:
             ages_s = now_s - self._at_s[record.slot]
         return {
             name: (float(value), float(age_s))
-            for name, value, age_s in zip(_COLUMNS, values, ages_s, strict=True)
+            for name, value, age_s in zip(self._columns, values, ages_s, strict=True)
             if not np.isnan(value)
         }
 
     def links(self, now_s: float) -> list[LinkReading]:
-        """Every pair of nodes of which something is known now."""
+        """Every pair of nodes with a value that is known now."""
         with self._lock:
             return self._links.fresh(now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
-        """The columns of a view over `table`, NaN where unknown now; made again when something
-        was reported, or each second, since a value may have grown too old."""
+        """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new
+        report arrives or a second has passed, as a value may have become too old."""
         with self._lock:
             key = (table, self._changes, int(now_s))
-            if self._made is None or self._made[0] != key:
-                self._made = (key, self._metrics(table, now_s))
-            return self._made[1]
+            if self._cached is None or self._cached[0] != key:
+                self._cached = (key, self._metrics(table, now_s))
+            return self._cached[1]
 
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
-        """The measured round trips of a view over `table`."""
+        """The measured round trips between the nodes of `table`."""
         with self._lock:
             return self._links.table(table, now_s)
 
     def _metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         slots = self._slots_of(table)
         values = self._fresh_values(slots, table.names, now_s)
-        at_s = self._at_s[slots]
-        values.flags.writeable = at_s.flags.writeable = False  # many views share them
-        columns = {name: values[:, at] for at, name in enumerate(_COLUMNS)}
-        return NodeMetrics(**columns, measured_at_s=at_s)
+        at_s = self._at_s[slots][:, : len(METRICS)]
+        values.flags.writeable = at_s.flags.writeable = False  # views share them
+        metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
+        return NodeMetrics(**metrics, measured_at_s=at_s)
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
         if record is None:
             self.refused["too_many_nodes"] += 1
             return None
-        standing = record.sequence.accept(stamp, birth=birth)
-        if standing is MessageOrder.CURRENT:
+        status = record.sequence.accept(stamp, birth=birth)
+        if status is SequenceStatus.CURRENT:
             self.accepted += 1
             return record
-        if not stamp.retained:  # the broker's copy of what was heard already is no fault
-            self.refused[standing.value] += 1
+        if not stamp.retained:  # a retained copy of a known message is not an error
+            self.refused[status.value] += 1
         return None
 
-    def _without_birth(self, node: str, stamp: Stamp) -> _Record | None:
-        """The record of a node whose retained birth comes after messages that it went before."""
+    def _awaiting_birth(self, node: str, stamp: Stamp) -> _Record | None:
+        """The record of a node whose retained birth arrives after later messages of its session."""
         record, session = self._records.get(node), (stamp.boot_id, stamp.session)
-        if record is None or record.born == session or not stamp.retained:
+        if record is None or record.birth_session == session or not stamp.retained:
             return None
         return record if record.sequence.is_current(*session) else None
 
     def _record(self, node: str) -> _Record | None:
-        """The record of a node, made if need be; None when there is no place for it."""
+        """The record of a node, created if necessary; None when there are too many."""
         record = self._records.get(node)
         if record is None:
             is_member = self._members is not None and node in self._members
             if not is_member:
-                most = _MAX_NODES if self._members is None else _MAX_STRANGERS
-                if self._strangers >= most:
+                most = _MAX_NODES if self._members is None else _MAX_NON_MEMBERS
+                if self._non_members >= most:
                     return None
-                self._strangers += 1
+                self._non_members += 1
             record = self._records[node] = _Record(self._take_slot(), Agent(node))
             self._population += 1
-        record.heard_s = self._now_s
+        record.last_seen_s = self._now_s
         return record
 
     def _take_slot(self) -> int:
         if self._free_slots:
             return self._free_slots.pop()
-        slot = len(self._records)  # without free ones, all slots below are taken
+        slot = len(self._records)  # without free slots, all slots below are in use
         if slot == len(self._at_s):
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
             self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
@@ -353,31 +351,29 @@ class TelemetryState:
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._links.bandwidth_of(node, now_s)
-        before = self._values[slot, -1]
-        self._values[slot, -1], self._at_s[slot, -1] = known or (np.nan, -np.inf)
+        before = self._values[slot, _BANDWIDTH]
+        value, at_s = known or (np.nan, -np.inf)
+        self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._changes += 1
         self.bandwidth_changes += known is not None and known[0] != before
 
-    def _set_reported(self, slot: int, values: tuple[float, ...], at_s: float) -> None:
-        """What this report leaves out keeps its older value, and that one's age."""
-        end = len(REPORTED)
+    def _set_reported(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
+        """Values that the report leaves out keep their older value and its age."""
         self._changes += 1
-        if isnan(sum(values)):
-            known = ~np.isnan(values)
-            self._values[slot, :end][known] = np.array(values)[known]
-            self._at_s[slot, :end][known] = at_s
-        else:
-            self._values[slot, :end] = values
-            self._at_s[slot, :end] = at_s
+        columns, row, row_at_s = self._columns, self._values[slot], self._at_s[slot]
+        for name, value in values.items():
+            column = columns[name]
+            row[column], row_at_s[column] = value, at_s
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float
     ) -> NDArray[np.float64]:
         """Rows of values, NaN where unknown, too old, or the slot is -1."""
         old = now_s - self._at_s[slots] > self._ttl_s
-        for at in np.flatnonzero(old[:, -1] & (slots >= 0) & ~np.isnan(self._values[slots, -1])):
-            self._refresh_bandwidth(names[int(at)], now_s)  # another link may still be fresh
-            old[at, -1] = False
+        has_bandwidth = (slots >= 0) & ~np.isnan(self._values[slots, _BANDWIDTH])
+        for at in np.flatnonzero(old[:, _BANDWIDTH] & has_bandwidth):
+            self._refresh_bandwidth(names[int(at)], now_s)  # another link may have a fresh value
+            old[at, _BANDWIDTH] = False
         values = self._values[slots]
         values[old | (slots < 0)[:, np.newaxis]] = np.nan
         return values

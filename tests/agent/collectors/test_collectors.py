@@ -1,4 +1,4 @@
-"""One collector never stops another, and each run is accounted for."""
+"""One collector never stops another, and each run is in the report."""
 
 import logging
 from pathlib import Path
@@ -6,32 +6,40 @@ from pathlib import Path
 import pytest
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.board import hardware_model
-from leadline_agent.sample import AbsentError, CollectorOutcome, Memory
+from leadline_agent.collectors.collector import AbsentError, CollectorFactory
+from leadline_agent.collectors.memory import Memory
+from leadline_agent.sample import CollectorOutcome, Reading
 
 
 class Broken:
     def __init__(self, sys_root: Path) -> None:
         pass
 
-    def collect(self) -> object:
+    def collect(self) -> Reading:
         raise RuntimeError("the card is loose")
 
 
 class Missing(Broken):
-    def collect(self) -> object:
+    def collect(self) -> Reading:
         raise AbsentError("no such thing")
 
 
 class Works(Broken):
-    def collect(self) -> object:
+    def collect(self) -> Reading:
         return Memory(2, 1)
 
 
-def test_the_others_still_report(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    registry = {"cpu": Broken, "disk": Missing, "memory": Works}
+def test_a_failed_collector_does_not_stop_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry: dict[str, CollectorFactory] = {
+        "cpu": Broken,
+        "disk": Missing,
+        "memory": Works,
+    }
     with caplog.at_level(logging.WARNING):
         report = Collectors(registry, tmp_path).collect()
-    assert (report.cpu, report.disk, report.memory) == (None, None, Memory(2, 1))
+    assert report.readings == {"memory": Memory(2, 1)}
     assert {run.name: run.outcome for run in report.collectors} == {
         "cpu": CollectorOutcome.FAILED,
         "disk": CollectorOutcome.ABSENT,

@@ -30,12 +30,12 @@ def stat(proc: Path, user: int, idle: int, iowait: int = 100) -> None:
     write(proc, "stat", STAT.format(user=user, idle=idle, iowait=iowait))
 
 
-def test_the_first_sample_knows_no_share(proc: Path, tmp_path: Path) -> None:
+def test_the_first_sample_has_no_busy_share(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=500, idle=4000)
     assert CpuCollector(tmp_path / "sys").collect().busy_percent is None
 
 
-def test_the_share_is_since_the_sample_before(proc: Path, tmp_path: Path) -> None:
+def test_the_busy_share_is_since_the_previous_sample(proc: Path, tmp_path: Path) -> None:
     collector = CpuCollector(tmp_path / "sys")
     stat(proc, user=500, idle=4000)
     collector.collect()
@@ -63,7 +63,7 @@ def test_counters_that_cannot_be_compared_are_unknown(
     assert cpu.busy_percent(before, after) is None
 
 
-def test_a_pi_says_what_holds_it_back(proc: Path, tmp_path: Path) -> None:
+def test_a_pi_reports_throttling_and_under_voltage(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=1, idle=1)
     flags = "sys/devices/platform/soc/soc:firmware/get_throttled"
     write(tmp_path, flags, "50005\n")
@@ -84,7 +84,7 @@ def test_each_flag_of_the_firmware(flags: str, held_back: bool) -> None:
 
 
 @pytest.mark.parametrize(("alarm", "expected"), [("0", False), ("1", True)])
-def test_hwmon_knows_the_voltage_where_the_firmware_says_nothing(
+def test_hwmon_reports_the_voltage_where_the_firmware_does_not(
     proc: Path, tmp_path: Path, alarm: str, expected: bool
 ) -> None:
     stat(proc, user=1, idle=1)
@@ -103,7 +103,7 @@ def test_the_frequency_is_the_mean_over_the_cores(proc: Path, tmp_path: Path) ->
     assert CpuCollector(tmp_path / "sys").collect().frequency_mhz == pytest.approx(1200.0)
 
 
-def test_a_board_without_sensors_says_unknown_and_not_zero(proc: Path, tmp_path: Path) -> None:
+def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=1, idle=1)
     reading = CpuCollector(tmp_path / "sys").collect()
     assert (reading.frequency_mhz, reading.throttled, reading.under_voltage) == (None, None, None)

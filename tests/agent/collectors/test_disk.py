@@ -4,8 +4,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.disk import Counters, DiskCollector, rates
-from leadline_agent.sample import AbsentError, Disk
+from leadline_agent.collectors.collector import AbsentError
+from leadline_agent.collectors.disk import Counters, Disk, DiskCollector, rates
 
 # A Pi's card with two partitions, its boot area, a loop, swap in memory and a mapped device.
 DISKSTATS = """\
@@ -49,7 +49,7 @@ def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
         DiskCollector(board / "sys").collect()
 
 
-def test_a_disk_that_came_later_counts_from_its_second_sample() -> None:
+def test_a_new_disk_counts_from_its_second_sample() -> None:
     before = {"sda": Counters(100, 100)}
     after = {"sda": Counters(300, 200), "sdb": Counters(9_999_999, 9_999_999)}
     assert rates(before, after, 1000) == Disk(200.0, 100.0)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.memory import MemoryCollector, memory
-from leadline_agent.sample import Memory
+from leadline_agent.collectors.memory import Memory, MemoryCollector
 
 MEMINFO = """\
 MemTotal:        3884380 kB
@@ -27,5 +26,9 @@ def test_total_and_available_are_bytes(tmp_path: Path, monkeypatch: pytest.Monke
     assert MemoryCollector(tmp_path).collect() == Memory(3884380 * 1024, 2964400 * 1024)
 
 
-def test_available_is_never_more_than_the_total() -> None:
-    assert memory(total_bytes=100, available_bytes=150) == Memory(100, 100)
+def test_available_is_never_more_than_the_total(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = psutil.virtual_memory()._replace(total=100, available=150)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: raw)
+    assert MemoryCollector(tmp_path).collect() == Memory(100, 100)

@@ -5,8 +5,15 @@ from pathlib import Path
 import psutil
 import pytest
 from leadline_agent.collectors import network
-from leadline_agent.collectors.network import Counters, NetworkCollector, choose, is_up, rates
-from leadline_agent.sample import AbsentError, Interface
+from leadline_agent.collectors.collector import AbsentError
+from leadline_agent.collectors.network import (
+    Counters,
+    Interface,
+    NetworkCollector,
+    choose,
+    is_up,
+    rates,
+)
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit
@@ -35,7 +42,7 @@ def test_rates_are_per_interface_and_second(
     assert collector.collect() == (Interface("eth0", 0.0, 0.0, 100.0, 1000.0),)
 
 
-def test_loopback_alone_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_alone_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "is_up", up)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
     (tmp_path / "net").mkdir()
@@ -44,7 +51,7 @@ def test_loopback_alone_is_no_network(tmp_path: Path, monkeypatch: pytest.Monkey
         NetworkCollector(tmp_path / "sys").collect()
 
 
-def test_an_interface_is_up_as_psutil_sees_it_and_one_that_is_not_there_is_not() -> None:
+def test_an_interface_is_up_exactly_when_psutil_says_so() -> None:
     seen = {name: stats.isup for name, stats in psutil.net_if_stats().items()}
     assert {name: is_up(name) for name in seen} == seen
     assert not is_up("nowhere0")
@@ -69,7 +76,7 @@ def test_an_interface_is_up_as_psutil_sees_it_and_one_that_is_not_there_is_not()
         pytest.param(["lo"], set(), [], id="no network"),
     ],
 )
-def test_hardware_comes_first_and_plumbing_only_alone(
+def test_hardware_comes_first_and_virtual_interfaces_only_alone(
     names: list[str], physical: set[str], expected: list[str]
 ) -> None:
     assert choose(names, physical) == expected

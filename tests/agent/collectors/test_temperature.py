@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from leadline_agent.collectors.temperature import TemperatureCollector, hottest
-from leadline_agent.sample import AbsentError, Temperature, TransientError
+from leadline_agent.collectors.collector import AbsentError, TransientError
+from leadline_agent.collectors.temperature import Temperature, TemperatureCollector, hottest
 
 
 def write(root: Path, name: str, text: str) -> Path:
@@ -14,7 +14,7 @@ def write(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_a_pi_is_measured_by_cpu_thermal(tmp_path: Path) -> None:
+def test_a_pi_has_the_sensor_cpu_thermal(tmp_path: Path) -> None:
     write(tmp_path, "hwmon/hwmon0/name", "rp1_adc\n")
     write(tmp_path, "hwmon/hwmon0/temp1_input", "31000\n")
     write(tmp_path, "hwmon/hwmon1/name", "cpu_thermal\n")
@@ -22,7 +22,7 @@ def test_a_pi_is_measured_by_cpu_thermal(tmp_path: Path) -> None:
     assert TemperatureCollector(tmp_path).collect() == Temperature(48.312)
 
 
-def test_a_thermal_zone_serves_where_there_is_no_hwmon(tmp_path: Path) -> None:
+def test_a_thermal_zone_is_read_where_there_is_no_hwmon(tmp_path: Path) -> None:
     write(tmp_path, "thermal/thermal_zone0/type", "gpu-thermal\n")
     write(tmp_path, "thermal/thermal_zone0/temp", "90000\n")
     write(tmp_path, "thermal/thermal_zone1/type", "cpu-thermal\n")

@@ -1,4 +1,4 @@
-"""Surroundings whose results a test can wait for."""
+"""A probe context whose results a test can wait for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from leadline_agent.sample import Result
 
 
 @dataclass
-class Bench:
-    """What a probe sees of the agent; `results` is what it reported."""
+class ProbeHarness:
+    """The agent as a probe sees it; `results` are those that it reported."""
 
     results: SimpleQueue[Result] = field(default_factory=SimpleQueue)
     broker_rtts_ms: list[float] = field(default_factory=list)
     address: str = "127.0.0.1"
 
-    def surroundings(self) -> ProbeContext:
+    def context(self) -> ProbeContext:
         return ProbeContext(
             max_ping_peers=8,
             max_bandwidth_bytes=100_000_000,
@@ -29,10 +29,10 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> ProbeHarness:
+    return ProbeHarness()
 
 
 @pytest.fixture
-def make_bench() -> Callable[[], Bench]:
-    return Bench
+def make_harness() -> Callable[[], ProbeHarness]:
+    return ProbeHarness

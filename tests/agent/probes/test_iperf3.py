@@ -1,4 +1,4 @@
-"""iperf3: what a lease may ask, how caps become a pace, and real tests over loopback."""
+"""iperf3: limits on leases, the pace within them, and real tests over loopback."""
 
 import json
 import socket
@@ -13,16 +13,18 @@ from typing import Any
 import psutil
 import pytest
 from leadline_agent.probes import iperf3, iperf3_child
-from leadline_agent.probes.base import ExcessError, IperfError
+from leadline_agent.probes.base import IperfError, LeaseExceededError
 from leadline_agent.probes.iperf3 import Iperf3, pace_bits_per_s, parse, refusal
-from leadline_agent.sample import BandwidthOutcome, BandwidthResult, BandwidthWork, Peer, Role
+from leadline_agent.sample import BandwidthLease, BandwidthOutcome, BandwidthResult, Peer, Role
 
 from tests.support.namespaces import linked_namespace
 from tests.support.ports import free_port, wait_until
 
 
-def work(role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0) -> BandwidthWork:
-    return BandwidthWork(
+def bandwidth_lease(
+    role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0
+) -> BandwidthLease:
+    return BandwidthLease(
         lease_id="L1",
         role=role,
         peer=Peer("pi-2", "127.0.0.1"),
@@ -54,36 +56,36 @@ def output(bits_per_second: float, bytes_: int = 12_500_000, seconds: float = 1.
         ({"peer": Peer("pi-2", "255.255.255.255")}, "is no IP address of one host"),
     ],
 )
-def test_a_lease_that_asks_too_much_is_refused_with_a_sentence(
-    bench: Any, change: dict[str, Any], reason: str
+def test_a_lease_over_the_limits_is_refused_with_a_sentence(
+    harness: Any, change: dict[str, Any], reason: str
 ) -> None:
-    asked = replace(work(), **change)
-    sentence = refusal(asked, bench.surroundings(), time.monotonic())
+    asked = replace(bandwidth_lease(), **change)
+    sentence = refusal(asked, harness.context(), time.monotonic())
     assert sentence is not None
     assert reason in sentence
-    probe = Iperf3(bench.surroundings())
-    probe.take(asked)
+    probe = Iperf3(harness.context())
+    probe.start_lease(asked)
     probe.stop()
-    result = bench.results.get(timeout=5)
+    result = harness.results.get(timeout=5)
     assert (result.outcome, result.detail) == (BandwidthOutcome.REFUSED, sentence)
     assert (result.lease_id, result.peer) == ("L1", "pi-2")
 
 
-def test_a_lease_within_the_caps_is_not_refused(bench: Any) -> None:
-    assert refusal(work(), bench.surroundings(), time.monotonic()) is None
+def test_a_lease_within_the_limits_is_accepted(harness: Any) -> None:
+    assert refusal(bandwidth_lease(), harness.context(), time.monotonic()) is None
 
 
 @pytest.mark.parametrize("duration_ms", [1000, 1999, 2000, 5000])
 @pytest.mark.parametrize("max_bytes", [1 << 18, 20_000_000])
-def test_the_pace_keeps_both_caps(duration_ms: int, max_bytes: int) -> None:
-    asked = replace(work(), duration_ms=duration_ms, max_bytes=max_bytes)
+def test_the_pace_respects_both_limits(duration_ms: int, max_bytes: int) -> None:
+    asked = replace(bandwidth_lease(), duration_ms=duration_ms, max_bytes=max_bytes)
     sent = pace_bits_per_s(asked) / 8 * iperf3.duration_s(asked) + iperf3.BLOCK_BYTES
     assert iperf3.duration_s(asked) * 1000 <= duration_ms
     assert sent <= max_bytes
 
 
 def test_the_receivers_count_is_the_result() -> None:
-    assert parse(output(60e6, bytes_=7_500_000), work()) == {
+    assert parse(output(60e6, bytes_=7_500_000), bandwidth_lease()) == {
         "bandwidth_mbps": 60.0,
         "lower_bound": False,
         "transferred_bytes": 7_500_000,
@@ -92,7 +94,9 @@ def test_the_receivers_count_is_the_result() -> None:
 
 
 def test_a_result_at_the_pace_is_a_lower_bound() -> None:
-    assert parse(output(0.96 * pace_bits_per_s(work())), work())["lower_bound"]
+    assert parse(output(0.96 * pace_bits_per_s(bandwidth_lease())), bandwidth_lease())[
+        "lower_bound"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +125,10 @@ def test_a_result_at_the_pace_is_a_lower_bound() -> None:
 )
 def test_output_without_a_result_is_an_error(text: str, reason: str) -> None:
     with pytest.raises(IperfError, match=reason):
-        parse(text, work())
+        parse(text, bandwidth_lease())
 
 
-def test_the_program_is_asked_for_the_same_as_the_library() -> None:
+def test_the_program_and_the_library_run_the_same_test() -> None:
     spec = {"host": "10.0.0.2", "port": 5201, "bind": "10.0.0.1"}
     client = iperf3_child.arguments({**spec, "duration_s": 2, "bits_per_s": 8_000_000})
     assert " ".join(client[1:]) == (
@@ -148,15 +152,18 @@ def _is_iperf3(child: psutil.Process) -> bool:
 
 
 def pair(
-    make_bench: Callable[[], Any], server: BandwidthWork, client: BandwidthWork, wait_s: float = 0.0
+    make_harness: Callable[[], Any],
+    server: BandwidthLease,
+    client: BandwidthLease,
+    wait_s: float = 0.0,
 ) -> BandwidthResult:
     """Run both ends, the server's `wait_s` later; the client's result."""
-    benches = make_bench(), make_bench()
-    probes = [Iperf3(bench.surroundings()) for bench in benches]
+    benches = make_harness(), make_harness()
+    probes = [Iperf3(harness.context()) for harness in benches]
     try:
-        probes[1].take(client)
+        probes[1].start_lease(client)
         time.sleep(wait_s)
-        probes[0].take(server)
+        probes[0].start_lease(server)
         result: BandwidthResult = benches[1].results.get(timeout=30)
         wait_until(no_child_left, "both ends have ended")
         assert benches[0].results.empty()  # the result is the client's to tell
@@ -167,28 +174,37 @@ def pair(
 
 
 @pytest.mark.network
-def test_a_real_test_stays_within_its_caps(make_bench: Callable[[], Any]) -> None:
+def test_a_real_test_stays_within_its_limits(make_harness: Callable[[], Any]) -> None:
     port = free_port()
-    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port))
+    result = pair(
+        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+    )
     assert (result.outcome, result.detail) == (BandwidthOutcome.DONE, "")
     assert result.bandwidth_mbps is not None
     assert 0 < result.transferred_bytes <= 20_000_000
-    assert result.lower_bound == (result.bandwidth_mbps >= 0.95 * pace_bits_per_s(work()) / 1e6)
+    assert result.lower_bound == (
+        result.bandwidth_mbps >= 0.95 * pace_bits_per_s(bandwidth_lease()) / 1e6
+    )
 
 
 @pytest.mark.network
-def test_a_client_waits_for_a_server_that_comes_later(make_bench: Callable[[], Any]) -> None:
+def test_a_client_waits_for_a_server_that_starts_later(make_harness: Callable[[], Any]) -> None:
     port = free_port()
-    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port), wait_s=1.0)
+    result = pair(
+        make_harness,
+        bandwidth_lease(Role.SERVER, port),
+        bandwidth_lease(Role.CLIENT, port),
+        wait_s=1.0,
+    )
     assert result.outcome is BandwidthOutcome.DONE
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("role", Role)
-def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(bench: Any, role: Role) -> None:
-    probe = Iperf3(bench.surroundings())
-    probe.take(work(role, free_port(), ttl_s=1.5))
-    result = bench.results.get(timeout=30)
+def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role: Role) -> None:
+    probe = Iperf3(harness.context())
+    probe.start_lease(bandwidth_lease(role, free_port(), ttl_s=1.5))
+    result = harness.results.get(timeout=30)
     assert result.outcome is BandwidthOutcome.FAILED
     assert result.bandwidth_mbps is None
     assert result.detail
@@ -197,33 +213,35 @@ def test_an_end_that_stays_alone_gives_up_when_the_lease_expires(bench: Any, rol
 
 
 @pytest.mark.network
-def test_one_lease_at_a_time_and_the_same_one_only_once(bench: Any) -> None:
-    probe = Iperf3(bench.surroundings())
+def test_one_lease_runs_at_a_time_and_a_duplicate_is_ignored(harness: Any) -> None:
+    probe = Iperf3(harness.context())
     try:
-        lease = work(Role.SERVER, free_port())
-        probe.take(lease)
-        probe.take(lease)
-        probe.take(replace(lease, lease_id="L2"))
-        result = bench.results.get(timeout=5)
+        lease = bandwidth_lease(Role.SERVER, free_port())
+        probe.start_lease(lease)
+        probe.start_lease(lease)
+        probe.start_lease(replace(lease, lease_id="L2"))
+        result = harness.results.get(timeout=5)
         assert (result.lease_id, result.outcome) == ("L2", BandwidthOutcome.REFUSED)
         assert "busy with lease L1" in result.detail
-        assert bench.results.empty()
+        assert harness.results.empty()
     finally:
         probe.stop()
-    assert bench.results.get(timeout=5).detail == "the agent is stopping"
+    assert harness.results.get(timeout=5).detail == "the agent is stopping"
     assert no_child_left()
 
 
 @pytest.mark.network
-def test_a_throttled_link_is_measured_and_not_bounded(bench: Any) -> None:
+def test_a_throttled_link_is_measured_and_not_bounded(harness: Any) -> None:
     with linked_namespace(rate_mbps=20) as other:
         server = other.command("iperf3", "--server", "--one-off", "--port", "5201")
         with subprocess.Popen(server, stdout=subprocess.DEVNULL) as process:
             try:
-                bench.address = other.own_address
-                lease = replace(work(), peer=Peer("other", other.address), duration_ms=2000)
-                Iperf3(bench.surroundings()).take(lease)
-                result = bench.results.get(timeout=30)
+                harness.address = other.own_address
+                lease = replace(
+                    bandwidth_lease(), peer=Peer("other", other.address), duration_ms=2000
+                )
+                Iperf3(harness.context()).start_lease(lease)
+                result = harness.results.get(timeout=30)
             finally:
                 process.kill()
     assert (result.outcome, result.lower_bound) == (BandwidthOutcome.DONE, False)
@@ -232,23 +250,25 @@ def test_a_throttled_link_is_measured_and_not_bounded(bench: Any) -> None:
 
 @pytest.mark.network
 def test_the_program_serves_where_the_library_is_missing(
-    make_bench: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make_harness: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
     port = free_port()
-    result = pair(make_bench, work(Role.SERVER, port), work(Role.CLIENT, port))
+    result = pair(
+        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+    )
     assert result.outcome is BandwidthOutcome.DONE
 
 
 def test_neither_library_nor_program_is_absent_and_not_failed(
-    bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    harness: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert Path(sys.executable).is_absolute()
-    probe = Iperf3(bench.surroundings())
-    probe.take(work())
-    result = bench.results.get(timeout=30)
+    probe = Iperf3(harness.context())
+    probe.start_lease(bandwidth_lease())
+    result = harness.results.get(timeout=30)
     probe.stop()
     assert (result.outcome, result.bandwidth_mbps) == (BandwidthOutcome.ABSENT, None)
 
@@ -274,20 +294,20 @@ def sender(listener: socket.socket, total: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize(("total", "is_cut_off"), [(19_000_000, False), (40_000_000, True)])
-def test_a_client_that_is_made_to_send_more_is_cut_off(total: int, is_cut_off: bool) -> None:
+def test_a_client_that_its_server_restarts_is_cut_off(total: int, is_cut_off: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, sender(listener, total) as process:
         connection, _ = listener.accept()
         with connection:
-            watch = iperf3._Watch(process.pid, work())
-            watch.look(time.monotonic())
+            watch = iperf3._LeaseMonitor(process.pid, bandwidth_lease())
+            watch.check(time.monotonic())
             connection.sendall(b"x")
             received = 0
             while received < total:
                 received += len(connection.recv(1 << 20))
             if is_cut_off:
-                with pytest.raises(ExcessError, match="more than 20000000 bytes"):
-                    watch.look(time.monotonic())
+                with pytest.raises(LeaseExceededError, match="more than 20000000 bytes"):
+                    watch.check(time.monotonic())
             else:
-                watch.look(time.monotonic())
+                watch.check(time.monotonic())
                 with pytest.raises(IperfError, match="did not end in time"):
-                    watch.look(time.monotonic() + 60)
+                    watch.check(time.monotonic() + 60)

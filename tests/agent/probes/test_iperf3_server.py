@@ -1,4 +1,4 @@
-"""The serving end: iperf3's clients are served as leased, and everybody else is cut off."""
+"""The server: it serves iperf3's clients within the lease and cuts off all others."""
 
 import json
 import socket
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from leadline_agent.probes import iperf3_server
-from leadline_agent.probes.base import ExcessError, IperfError
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, excess, results, serve
-from leadline_agent.sample import BandwidthWork, Peer, Role
+from leadline_agent.probes.base import IperfError, LeaseExceededError
+from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, lease_violation, results, serve
+from leadline_agent.sample import BandwidthLease, Peer, Role
 
 from tests.support.ports import free_port, wait_until
 
@@ -21,8 +21,8 @@ HONEST: dict[str, Any] = {"tcp": True, "omit": 0, "time": 2, "parallel": 1, "num
 COOKIE = b"c" * 37
 
 
-def work(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthWork:
-    return BandwidthWork(
+def bandwidth_lease(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthLease:
+    return BandwidthLease(
         lease_id="L1",
         role=Role.SERVER,
         peer=Peer("pi-2", peer),
@@ -33,10 +33,10 @@ def work(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthWo
     )
 
 
-class Serving:
-    """A server in a thread, and how it ended."""
+class RunningServer:
+    """A server in a thread, and its exception."""
 
-    def __init__(self, lease: BandwidthWork) -> None:
+    def __init__(self, lease: BandwidthLease) -> None:
         self.lease = lease
         self.error: Exception | None = None
         self.stopped = threading.Event()
@@ -61,15 +61,15 @@ class Serving:
         wait_until(attempt, "the server listens")
         return connected[0]
 
-    def ended(self) -> Exception | None:
+    def unmeasured(self) -> Exception | None:
         self.thread.join(30)
         assert not self.thread.is_alive()
         return self.error
 
 
 @contextmanager
-def serving(**kwargs: Any) -> Iterator[Serving]:
-    server = Serving(work(free_port(), **kwargs))
+def serving(**kwargs: Any) -> Iterator[RunningServer]:
+    server = RunningServer(bandwidth_lease(free_port(), **kwargs))
     try:
         yield server
     finally:
@@ -84,7 +84,7 @@ def send_parameters(control: socket.socket, parameters: object) -> None:
     control.sendall(struct.pack(">I", len(body)) + body)
 
 
-def begin(server: Serving) -> tuple[socket.socket, socket.socket]:
+def begin(server: RunningServer) -> tuple[socket.socket, socket.socket]:
     """A test under way: its control connection and its stream."""
     control = server.connect()
     send_parameters(control, HONEST)
@@ -102,7 +102,7 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
-def test_an_honest_client_gets_the_count_of_what_arrived() -> None:
+def test_a_client_gets_the_number_of_bytes_that_arrived() -> None:
     with serving() as server:
         control, stream = begin(server)
         with control, stream:
@@ -111,16 +111,16 @@ def test_an_honest_client_gets_the_count_of_what_arrived() -> None:
             assert control.recv(1) == iperf3_server.EXCHANGE_RESULTS
             control.sendall(struct.pack(">I", 2) + b"{}")
             (length,) = struct.unpack(">I", control.recv(4, socket.MSG_WAITALL))
-            told = json.loads(control.recv(length, socket.MSG_WAITALL))
+            explain_failure = json.loads(control.recv(length, socket.MSG_WAITALL))
             assert control.recv(1) == iperf3_server.DISPLAY_RESULTS
             control.sendall(b"\x10")
-        assert server.ended() is None
-    (of_stream,) = told["streams"]
+        assert server.unmeasured() is None
+    (of_stream,) = explain_failure["streams"]
     assert (of_stream["id"], of_stream["bytes"]) == (1, 50_000)
     assert 0 < of_stream["end_time"] < 30
 
 
-def test_a_stranger_is_closed_at_once_and_does_not_cost_the_test() -> None:
+def test_a_strangers_connection_is_closed_and_the_test_goes_on() -> None:
     with serving() as server:
         with server.connect("127.0.0.9") as stranger:
             assert is_closed(stranger)
@@ -143,8 +143,8 @@ def test_more_bytes_than_leased_are_cut_off() -> None:
             with suppress(OSError):
                 for _ in range(1000):
                     sent += stream.send(bytes(100_000))
-        error = server.ended()
-    assert isinstance(error, ExcessError)
+        error = server.unmeasured()
+    assert isinstance(error, LeaseExceededError)
     assert "more came than 1000000 bytes" in str(error)
     # What was in the sockets' buffers has been sent, too, but no more.
     assert sent < 1_000_000 + ALLOWANCE_BYTES + 20_000_000
@@ -156,7 +156,7 @@ def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         control, stream = begin(server)
         with control, stream:
             assert is_closed(control)
-        assert "took longer than was leased" in str(server.ended())
+        assert "took longer than was leased" in str(server.unmeasured())
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         ({"omit": 10}, "time that does not count"),
     ],
 )
-def test_a_client_that_asks_for_more_is_named(change: dict[str, Any], reason: str) -> None:
-    assert excess(HONEST, 2000) == ""
-    assert reason in excess({**HONEST, **change}, 2000)
-    assert excess({**HONEST, **change}, 2000).isprintable()
+def test_parameters_beyond_the_lease_are_named(change: dict[str, Any], reason: str) -> None:
+    assert lease_violation(HONEST, 2000) == ""
+    assert reason in lease_violation({**HONEST, **change}, 2000)
+    assert lease_violation({**HONEST, **change}, 2000).isprintable()
 
 
 def test_a_client_that_asks_for_more_is_cut_off() -> None:
@@ -188,7 +188,7 @@ def test_a_client_that_asks_for_more_is_cut_off() -> None:
         with server.connect() as control:
             send_parameters(control, {**HONEST, "parallel": 128})
             assert control.recv(1) == iperf3_server.SERVER_ERROR
-        assert isinstance(server.ended(), ExcessError)
+        assert isinstance(server.unmeasured(), LeaseExceededError)
 
 
 @pytest.mark.parametrize(
@@ -196,17 +196,17 @@ def test_a_client_that_asks_for_more_is_cut_off() -> None:
     [b"", COOKIE + struct.pack(">I", 2**32 - 1), COOKIE + struct.pack(">I", 5000) + b"[" * 5000],
     ids=["nothing", "4 GB of parameters", "deep parameters"],
 )
-def test_one_who_only_looked_does_not_end_the_lease(first: bytes) -> None:
+def test_a_connection_without_data_does_not_end_the_lease(first: bytes) -> None:
     with serving() as server:
         with server.connect() as looked:
             looked.sendall(first)
         control, stream = begin(server)
         control.close()
         stream.close()
-        assert "gave the test up" in str(server.ended())
+        assert "gave the test up" in str(server.unmeasured())
 
 
-def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iperf3_server, "SETUP_S", 0.3)
     with serving() as server, server.connect() as silent:
         assert is_closed(silent)
@@ -224,24 +224,24 @@ def test_a_stream_of_another_test_is_refused() -> None:
             assert control.recv(1) == iperf3_server.TEST_START
 
 
-def test_nobody_came_and_a_stop() -> None:
+def test_an_expired_lease_and_a_stop_are_failures() -> None:
     with serving(ttl_s=0.3) as server:
-        assert "did not come before the lease expired" in str(server.ended())
+        assert "did not come before the lease expired" in str(server.unmeasured())
     with serving() as server:
         server.connect("127.0.0.9").close()
         server.stopped.set()
-        assert str(server.ended()) == "the agent is stopping"
+        assert str(server.unmeasured()) == "the agent is stopping"
 
 
-def test_it_listens_where_the_peers_family_is() -> None:
-    server = Serving(work(free_port("::1"), peer="::1"))
+def test_it_listens_on_the_peers_address_family() -> None:
+    server = RunningServer(bandwidth_lease(free_port("::1"), peer="::1"))
     server.stopped.set()
     # 127.0.0.1 is no address of that family: the lease fails, and nothing listens elsewhere.
-    assert isinstance(server.ended(), OSError)
+    assert isinstance(server.unmeasured(), OSError)
 
 
-def test_the_results_have_what_iperf3_wants() -> None:
-    told = results(5, 1.5)
-    assert told["sender_has_retransmits"] == -1
+def test_the_results_have_every_key_that_iperf3_requires() -> None:
+    explain_failure = results(5, 1.5)
+    assert explain_failure["sender_has_retransmits"] == -1
     needed = {"id", "bytes", "retransmits", "jitter", "errors", "packets"}
-    assert needed <= told["streams"][0].keys()
+    assert needed <= explain_failure["streams"][0].keys()

@@ -1,4 +1,4 @@
-"""Ping: the arithmetic, what is thrown away, and real echoes over loopback."""
+"""Ping: the arithmetic, discarded samples, and real echoes over loopback."""
 
 import struct
 import time
@@ -8,23 +8,31 @@ from typing import Any
 import pytest
 from leadline_agent.probes import ping
 from leadline_agent.probes.ping import ClockSetError, Ping, clock_was_set, echoes, summary
-from leadline_agent.sample import BROKER, Peer, PingWork, RttMethod, RttRound, RttSample, is_unicast
+from leadline_agent.sample import (
+    BROKER,
+    Peer,
+    PingLease,
+    RttMethod,
+    RttRound,
+    RttSample,
+    is_unicast,
+)
 
 from tests.support.namespaces import linked_namespace
 
 PEERS = (Peer("pi-2", "127.0.0.2"), Peer("pi-3", "127.0.0.3"))
 
 
-def work(peers: tuple[Peer, ...] = PEERS, count: int = 3, ttl_s: float = 60.0) -> PingWork:
-    return PingWork(peers, interval_s=1, count=count, expires_s=time.monotonic() + ttl_s)
+def ping_lease(peers: tuple[Peer, ...] = PEERS, count: int = 3, ttl_s: float = 60.0) -> PingLease:
+    return PingLease(peers, interval_s=1, count=count, expires_s=time.monotonic() + ttl_s)
 
 
-def test_the_median_stands_and_the_deviation_is_of_the_population() -> None:
+def test_the_summary_has_the_median_and_the_population_deviation() -> None:
     sample = summary("pi-2", RttMethod.ICMP, [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
     assert sample == RttSample("pi-2", RttMethod.ICMP, 8, 8, rtt_ms=4.5, deviation_ms=2.0)
 
 
-def test_what_did_not_come_back_was_sent_and_has_no_time() -> None:
+def test_an_echo_without_reply_counts_as_sent() -> None:
     assert summary("pi-2", RttMethod.ICMP, [None, 3.0, None]) == RttSample(
         "pi-2", RttMethod.ICMP, sent=3, received=1, rtt_ms=3.0, deviation_ms=0.0
     )
@@ -42,11 +50,11 @@ def test_what_did_not_come_back_was_sent_and_has_no_time() -> None:
         (0.002, 0.001, True),
     ],
 )
-def test_clocks_that_disagree(wall_s: float, steady_s: float, expected: bool) -> None:
+def test_clocks_that_differ_were_set(wall_s: float, steady_s: float, expected: bool) -> None:
     assert clock_was_set(wall_s, steady_s) is expected
 
 
-def test_a_sample_during_which_the_clock_was_set_is_thrown_away() -> None:
+def test_a_sample_during_which_the_clock_was_set_is_discarded() -> None:
     answers: list[Any] = [1.0, ClockSetError(), 3.0]
 
     def echo(address: str, sequence: int) -> float | None:
@@ -58,7 +66,7 @@ def test_a_sample_during_which_the_clock_was_set_is_thrown_away() -> None:
     assert echoes(PEERS[0], 3, 0, echo) == [1.0, 3.0]
 
 
-def test_a_step_of_the_clock_is_seen_through_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_clock_is_detected_with_ping3(monkeypatch: pytest.MonkeyPatch) -> None:
     walls = iter([1000.0, 5000.0])
     monkeypatch.setattr("time.time", lambda: next(walls))
     monkeypatch.setattr("ping3.ping", lambda *a, **k: 4000.0)
@@ -67,7 +75,7 @@ def test_a_step_of_the_clock_is_seen_through_ping3(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("answer", [None, False, -1.0, 99.0])
-def test_time_outs_errors_and_forged_times_are_no_answer(
+def test_time_outs_errors_and_forged_times_are_no_reply(
     monkeypatch: pytest.MonkeyPatch, answer: object
 ) -> None:
     monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
@@ -77,13 +85,13 @@ def test_time_outs_errors_and_forged_times_are_no_answer(
 @pytest.mark.parametrize(
     "answer", [-1e308 * 10, 1e308, float("nan"), float("inf")], ids=["-inf", "1e308", "nan", "inf"]
 )
-def test_impossible_times_are_no_answer(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
+def test_impossible_times_are_no_reply(monkeypatch: pytest.MonkeyPatch, answer: float) -> None:
     monkeypatch.setattr("ping3.ping", lambda *a, **k: answer)
     assert ping.echo_ms("127.0.0.1", 0) is None
 
 
 @pytest.mark.parametrize("error", [OverflowError(), struct.error(), IndexError(), KeyError("id")])
-def test_whatever_ping3_trips_over_is_no_answer(
+def test_an_exception_of_ping3_is_no_reply(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def trip(*_: object, **__: object) -> float:
@@ -94,9 +102,9 @@ def test_whatever_ping3_trips_over_is_no_answer(
 
 
 def test_a_round_that_fails_is_tried_again(
-    bench: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    harness: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline_agent.worker.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("leadline_agent.worker.FIRST_BACK_OFF_S", 0.01)
     answers: list[Any] = [RuntimeError("a bug"), 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     def echo(address: str, sequence: int) -> float | None:
@@ -105,8 +113,8 @@ def test_a_round_that_fails_is_tried_again(
             raise answer
         return float(answer)
 
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=echo)
-    (round_,) = reports(bench, probe, work())
+    probe = Ping(harness.context(), permitted=lambda: True, echo=echo)
+    (round_,) = reports(harness, probe, ping_lease())
     assert [rtt.received for rtt in round_.peers] == [3, 3]
     assert probe.worker.take_failed()
     assert caplog.text.count("a bug") == 1
@@ -121,7 +129,7 @@ def test_a_round_that_fails_is_tried_again(
     ],
 )
 def test_a_peer_without_an_address_of_one_host_is_left_out(
-    bench: Any, caplog: pytest.LogCaptureFixture, address: str
+    harness: Any, caplog: pytest.LogCaptureFixture, address: str
 ) -> None:
     asked: list[str] = []
 
@@ -129,8 +137,8 @@ def test_a_peer_without_an_address_of_one_host_is_left_out(
         asked.append(address)
         return 1.0
 
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=echo)
-    (round_,) = reports(bench, probe, work((Peer("odd", address), *PEERS)))
+    probe = Ping(harness.context(), permitted=lambda: True, echo=echo)
+    (round_,) = reports(harness, probe, ping_lease((Peer("odd", address), *PEERS)))
     assert [rtt.peer for rtt in round_.peers] == ["pi-2", "pi-3"]
     assert set(asked) == {peer.address for peer in PEERS}
     assert "left out odd" in caplog.text
@@ -142,7 +150,7 @@ def test_the_address_of_one_host_may_be_leased(address: str) -> None:
     assert is_unicast(address)
 
 
-def test_a_peer_that_is_away_does_not_take_the_whole_round() -> None:
+def test_an_unreachable_peer_does_not_use_up_the_round() -> None:
     asked = []
 
     def echo(address: str, sequence: int) -> float | None:
@@ -153,18 +161,18 @@ def test_a_peer_that_is_away_does_not_take_the_whole_round() -> None:
     assert asked == [65_535, 0]
 
 
-def reports(bench: Any, probe: Ping, *leases: PingWork) -> list[RttRound]:
+def reports(harness: Any, probe: Ping, *leases: PingLease) -> list[RttRound]:
     try:
         for lease in leases:
-            probe.take(lease)
-        return [bench.results.get(timeout=10) for _ in leases]
+            probe.start_lease(lease)
+        return [harness.results.get(timeout=10) for _ in leases]
     finally:
         probe.stop()
 
 
-def test_a_lease_is_followed_at_once_and_every_peer_is_asked(bench: Any) -> None:
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: float(a[-1]))
-    (round_,) = reports(bench, probe, work())
+def test_a_lease_starts_at_once_and_every_peer_is_pinged(harness: Any) -> None:
+    probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: float(a[-1]))
+    (round_,) = reports(harness, probe, ping_lease())
     assert [(p.peer, p.sent, p.rtt_ms) for p in round_.peers] == [
         ("pi-2", 3, 2.0),
         ("pi-3", 3, 3.0),
@@ -172,21 +180,21 @@ def test_a_lease_is_followed_at_once_and_every_peer_is_asked(bench: Any) -> None
     assert {p.method for p in round_.peers} == {RttMethod.ICMP}
 
 
-def test_a_newer_lease_replaces_the_one_before(bench: Any) -> None:
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: 1.0)
+def test_a_newer_lease_replaces_the_previous_one(harness: Any) -> None:
+    probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: 1.0)
     try:
-        probe.take(work(PEERS[:1]))
-        bench.results.get(timeout=10)
-        probe.take(work(PEERS[1:]))
-        assert bench.results.get(timeout=10).peers[0].peer == "pi-3"
+        probe.start_lease(ping_lease(PEERS[:1]))
+        harness.results.get(timeout=10)
+        probe.start_lease(ping_lease(PEERS[1:]))
+        assert harness.results.get(timeout=10).peers[0].peer == "pi-3"
     finally:
         probe.stop()
 
 
-def test_an_expired_lease_is_not_followed(bench: Any) -> None:
+def test_an_expired_lease_is_not_followed(harness: Any) -> None:
     asked: list[str] = []
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
-    probe.take(work(ttl_s=-1.0))
+    probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
+    probe.start_lease(ping_lease(ttl_s=-1.0))
     probe.stop()
     assert asked == []
 
@@ -194,42 +202,42 @@ def test_an_expired_lease_is_not_followed(bench: Any) -> None:
 @pytest.mark.parametrize(
     "over",
     [
-        work(PEERS * 5),
-        work(count=0),
-        work(count=10_000),
-        work(ttl_s=2.0**32),
-        replace(work(), interval_s=2**32 - 1),
+        ping_lease(PEERS * 5),
+        ping_lease(count=0),
+        ping_lease(count=10_000),
+        ping_lease(ttl_s=2.0**32),
+        replace(ping_lease(), interval_s=2**32 - 1),
     ],
     ids=["peers", "none", "echoes", "ttl", "interval"],
 )
 def test_a_lease_over_the_boards_caps_is_refused(
-    bench: Any, caplog: pytest.LogCaptureFixture, over: PingWork
+    harness: Any, caplog: pytest.LogCaptureFixture, over: PingLease
 ) -> None:
     asked: list[str] = []
-    probe = Ping(bench.surroundings(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
-    probe.take(over)
+    probe = Ping(harness.context(), permitted=lambda: True, echo=lambda a, s: asked.append(a))
+    probe.start_lease(over)
     probe.stop()
     assert asked == []
     assert "refused a lease" in caplog.text
 
 
-def test_without_icmp_the_own_leg_to_the_broker_is_reported(
-    bench: Any, caplog: pytest.LogCaptureFixture
+def test_without_icmp_the_round_trip_to_the_broker_is_reported(
+    harness: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench.broker_rtts_ms = [3.0, 1.0, 2.0]
-    probe = Ping(bench.surroundings(), permitted=lambda: False)
+    harness.broker_rtts_ms = [3.0, 1.0, 2.0]
+    probe = Ping(harness.context(), permitted=lambda: False)
     assert probe.capabilities == ("mqtt",)
-    (round_,) = reports(bench, probe, work())
+    (round_,) = reports(harness, probe, ping_lease())
     (leg,) = round_.peers
     assert (leg.peer, leg.method, leg.rtt_ms, leg.received) == (BROKER, RttMethod.MQTT, 2.0, 3)
     assert caplog.text.count("ICMP is not permitted") == 1
 
 
 @pytest.mark.network
-def test_real_echoes_over_loopback(bench: Any) -> None:
-    probe = Ping(bench.surroundings())
+def test_real_echoes_over_loopback(harness: Any) -> None:
+    probe = Ping(harness.context())
     assert probe.capabilities == ("icmp",)
-    (round_,) = reports(bench, probe, work((Peer("self", "127.0.0.1"),), count=5))
+    (round_,) = reports(harness, probe, ping_lease((Peer("self", "127.0.0.1"),), count=5))
     (sample,) = round_.peers
     assert (sample.sent, sample.received) == (5, 5)
     assert sample.rtt_ms is not None
@@ -237,12 +245,12 @@ def test_real_echoes_over_loopback(bench: Any) -> None:
 
 
 @pytest.mark.network
-def test_a_real_host_that_answers_and_then_does_not(bench: Any) -> None:
+def test_a_real_host_that_answers_and_then_does_not(harness: Any) -> None:
     with linked_namespace() as other:
         peers = (Peer("other", other.address),)
-        (round_,) = reports(bench, Ping(bench.surroundings()), work(peers))
+        (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))
         assert round_.peers[0].received == 3
         other.run("sysctl", "-q", "net.ipv4.icmp_echo_ignore_all=1")
-        (round_,) = reports(bench, Ping(bench.surroundings()), work(peers))
+        (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))
     (sample,) = round_.peers
     assert (sample.sent, sample.received, sample.rtt_ms) == (2, 0, None)

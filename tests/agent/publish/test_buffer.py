@@ -1,4 +1,4 @@
-"""The buffer against a model: what it holds in memory, on disk, and after the power went."""
+"""The buffer compared with a model: in memory, on disk, and after a power cut."""
 
 import os
 import tempfile
@@ -45,16 +45,16 @@ def path(tmp_path: Path) -> Path:
 def test_a_healthy_board_writes_nothing(path: Path) -> None:
     buffer = Buffer(path, 4096)
     for _ in range(100):
-        buffer.confirm(buffer.append(TOPIC, BOOT, b"x" * 200))
+        buffer.acknowledge(buffer.append(TOPIC, BOOT, b"x" * 200))
     buffer.flush()
     buffer.close()
     assert not path.exists()
 
 
-def test_what_is_not_confirmed_survives_a_restart(path: Path) -> None:
+def test_unacknowledged_messages_survive_a_restart(path: Path) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"a", b"b", b"c")
-    buffer.confirm(1)
+    buffer.acknowledge(1)
     buffer.close()
     again = Buffer(path, 4096)
     assert contents(again) == [b"b", b"c"]
@@ -63,18 +63,18 @@ def test_what_is_not_confirmed_survives_a_restart(path: Path) -> None:
     assert (entry.topic, entry.boot_id) == (TOPIC, BOOT)
 
 
-def test_a_spilled_message_needs_no_orderly_end(path: Path) -> None:
+def test_a_spilled_message_survives_without_close(path: Path) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"a", b"b")
     buffer.spill()
     assert contents(Buffer(path, 4096)) == [b"a", b"b"]
 
 
-def test_when_all_is_confirmed_the_file_is_empty(path: Path) -> None:
+def test_the_file_is_empty_when_all_is_acknowledged(path: Path) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"a", b"b")
     buffer.spill()
-    buffer.confirm(2)
+    buffer.acknowledge(2)
     assert path.stat().st_size == 0
     fill(buffer, b"c")
     buffer.close()
@@ -90,14 +90,12 @@ def test_the_oldest_is_dropped_first_and_counted_across_restarts(path: Path) -> 
     buffer.close()
     again = Buffer(path, 1000)
     assert (contents(again), again.dropped) == (kept, buffer.dropped)
-    again.confirm(20)
+    again.acknowledge(20)
     again.close()
     assert Buffer(path, 1000).dropped == buffer.dropped
 
 
-def test_a_record_that_was_damaged_ends_the_log(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_reading_ends_at_a_damaged_record(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     buffer = Buffer(path, 4096)
     fill(buffer, b"first", b"second", b"third")
     buffer.close()
@@ -112,7 +110,7 @@ def test_a_record_that_was_damaged_ends_the_log(
 
 
 @pytest.mark.parametrize("junk", [b"\0" * 500, b"\xff" * 500, b"hello", os.urandom(999)])
-def test_a_file_that_is_no_buffer_is_started_anew(path: Path, junk: bytes) -> None:
+def test_a_file_of_another_format_is_replaced(path: Path, junk: bytes) -> None:
     path.write_bytes(junk)
     buffer = Buffer(path, 4096)
     assert contents(buffer) == []
@@ -130,7 +128,7 @@ def test_the_file_stays_bounded_through_a_long_outage(path: Path) -> None:
     assert contents(Buffer(path, 4096)) == contents(buffer)
 
 
-def test_a_disk_that_refuses_leaves_the_messages_in_memory(
+def test_messages_stay_in_memory_when_the_disk_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     buffer = Buffer(tmp_path / "no such folder" / "buffer", 4096)
@@ -188,9 +186,9 @@ class BufferMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(data=st.data())
-    def confirm(self, data: st.DataObject) -> None:
+    def acknowledge(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(self.live[0][0], self.live[-1][0]))
-        self.buffer.confirm(number)
+        self.buffer.acknowledge(number)
         self.live = [entry for entry in self.live if entry[0] > number]
         length, held = self.on_disk[-1]
         left = [entry for entry in held if entry[0] > number]

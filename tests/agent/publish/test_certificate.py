@@ -1,4 +1,4 @@
-"""What a node reads in its own certificate, held against certificates that openssl made."""
+"""Reading a node's own certificate, with certificates made by openssl."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_name_longer_than_a_short_length_is_read(tmp_path: Path) -> None:
         ("pi-2", NOW, "certificate is pi-1's, but its settings say node = pi-2"),
     ],
 )
-def test_a_fault_is_said_in_words(node: str, now: datetime, fault: str) -> None:
+def test_a_fault_of_the_certificate_is_explained(node: str, now: datetime, fault: str) -> None:
     said = OURS.fault(node, now)
     assert fault in said
     assert bool(said) == bool(fault)
@@ -49,7 +49,7 @@ def test_a_fault_is_said_in_words(node: str, now: datetime, fault: str) -> None:
         "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_what_is_no_certificate_is_a_value_error(tmp_path: Path, text: str) -> None:
+def test_an_invalid_certificate_is_a_value_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cert.pem"
     path.write_text(text)
     with pytest.raises(ValueError, match="expected"):

@@ -1,4 +1,4 @@
-"""A connection is made from here to there, and nowhere the other way."""
+"""The agent connects to the broker and listens on nothing."""
 
 import queue
 import socket
@@ -6,17 +6,23 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from leadline_agent.publish.connection import Connected, Connection, Endpoint, Event, Lost
+from leadline_agent.publish.connection import (
+    Connected,
+    Disconnected,
+    Endpoint,
+    Event,
+    PahoConnection,
+)
 
 
-def test_to_connect_it_listens_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_opens_no_listening_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as broker:
         broker.settimeout(10)
         monkeypatch.setattr(socket.socket, "listen", refuse)
         endpoint = Endpoint("127.0.0.1", broker.getsockname()[1], None)
         will = ("leadline/v1/default/pi-1/status", b"")
-        connection = Connection(
+        connection = PahoConnection(
             1, endpoint, "pi-1", will, "leadline/v1/default/pi-1/lease", posted.put
         )
         peer, _ = broker.accept()
@@ -50,13 +56,13 @@ def publish(topic: bytes) -> bytes:
     ids=["topic", "no topic", "short", "connack", "suback", "puback", "auth"],
 )
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_whatever_a_broker_sends_no_thread_ends_without_a_word(packet: bytes) -> None:
+def test_a_thread_that_fails_on_a_brokers_packet_reports_it(packet: bytes) -> None:
     posted: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with socket.create_server(("127.0.0.1", 0)) as broker:
         broker.settimeout(10)
         endpoint = Endpoint("127.0.0.1", broker.getsockname()[1], None)
         lease_topic = "leadline/v1/default/pi-1/lease"
-        connection = Connection(7, endpoint, "pi-1", None, lease_topic, posted.put)
+        connection = PahoConnection(7, endpoint, "pi-1", None, lease_topic, posted.put)
         peer, _ = broker.accept()
         with peer:
             peer.settimeout(10)
@@ -65,7 +71,7 @@ def test_whatever_a_broker_sends_no_thread_ends_without_a_word(packet: bytes) ->
             assert isinstance(posted.get(timeout=10), Connected)
             peer.sendall(packet)
             peer.shutdown(socket.SHUT_WR)
-            assert wait_for(posted, lambda event: isinstance(event, Lost))
+            assert wait_for(posted, lambda event: isinstance(event, Disconnected))
     connection.close()
 
 

@@ -1,26 +1,26 @@
-"""Samples on the wire and leases off it; and how many bytes a report takes."""
+"""Encoding of reports and results, decoding of leases, and the size of a report."""
 
 import pytest
-from leadline_agent.publish.encode import Encoder, LeaseError, lease
+from leadline_agent.collectors.cpu import Cpu
+from leadline_agent.collectors.disk import Disk
+from leadline_agent.collectors.memory import Memory
+from leadline_agent.collectors.network import Interface, Network
+from leadline_agent.collectors.temperature import Temperature
+from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
 from leadline_agent.sample import (
+    BandwidthLease,
     BandwidthOutcome,
     BandwidthResult,
-    BandwidthWork,
     Board,
     CollectorOutcome,
     CollectorRun,
-    Cpu,
-    Disk,
-    Interface,
-    Memory,
     Peer,
-    PingWork,
+    PingLease,
     Report,
     Role,
     RttMethod,
     RttRound,
     RttSample,
-    Temperature,
 )
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -43,13 +43,16 @@ def worst_report() -> Report:
     return Report(
         measured_boot_ms=5 * 365 * 86_400_000,
         collectors=tuple(CollectorRun(n, CollectorOutcome.OK, 100_000) for n in names),
-        cpu=Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
-        memory=Memory(1 << 40, (1 << 40) - 1),
-        disk=Disk(7e9, 7e9),
-        network=tuple(
-            Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10) for i in range(4)
-        ),
-        temperature=Temperature(99.9),
+        readings={
+            "cpu": Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
+            "memory": Memory(1 << 40, (1 << 40) - 1),
+            "disk": Disk(7e9, 7e9),
+            "network": Network(
+                Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10)
+                for i in range(4)
+            ),
+            "temperature": Temperature(99.9),
+        },
     )
 
 
@@ -64,12 +67,14 @@ def test_a_report_takes_at_most_400_bytes() -> None:
     assert len(message.network) == 4
 
 
-def test_what_is_unknown_is_not_set_and_what_is_zero_is() -> None:
+def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
     report = Report(
         measured_boot_ms=1000,
         collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
-        cpu=Cpu(busy_percent=0.0, throttled=False),
-        network=(Interface("eth0", packets_sent_per_s=0.0),),
+        readings={
+            "cpu": Cpu(busy_percent=0.0, throttled=False),
+            "network": Network([Interface("eth0", packets_sent_per_s=0.0)]),
+        },
     )
     message = decoded(*encoder().sample(report))
     assert isinstance(message, pb.Report)
@@ -98,7 +103,7 @@ def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     assert (status.online, status.origin.sequence) == (False, 0)
 
 
-def test_a_bandwidth_result_keeps_its_sentence() -> None:
+def test_a_bandwidth_result_keeps_its_detail() -> None:
     result = BandwidthResult(9, "L1", "pi-2", BandwidthOutcome.REFUSED, detail="busy")
     message = decoded(*encoder().sample(result))
     assert isinstance(message, pb.BandwidthReport)
@@ -106,7 +111,7 @@ def test_a_bandwidth_result_keeps_its_sentence() -> None:
     assert not message.HasField("bandwidth_mbps")
 
 
-def test_a_birth_says_what_the_board_is() -> None:
+def test_a_birth_describes_the_board() -> None:
     board = Board("0.1.0", "Pi 5", "aarch64", "6.12", 4, 1 << 33, "", 10.0, ("icmp", "iperf3"))
     message = decoded(*encoder().birth(board, "10.0.0.7", dropped=4, now_ms=77))
     assert isinstance(message, pb.Birth)
@@ -115,16 +120,16 @@ def test_a_birth_says_what_the_board_is() -> None:
     assert (message.interval_s, message.timing.measured_boot_ms) == (10, 77)
 
 
-def test_a_ping_lease_is_work_whose_time_runs_from_its_receipt() -> None:
+def test_the_time_of_a_ping_lease_counts_from_its_receipt() -> None:
     peers = [pb.Peer(node="pi-2", address="10.0.0.2")]
     message = pb.Lease(
         node="pi-1", ping=pb.PingLease(peers=peers, interval_s=10, count=5, ttl_s=60)
     )
-    work = lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
-    assert work == PingWork((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
+    work = decode_lease(LEASES, message.SerializeToString(), topics.SCHEMA, received_s=100.0)
+    assert work == PingLease((Peer("pi-2", "10.0.0.2"),), 10, 5, expires_s=160.0)
 
 
-def test_a_bandwidth_lease_is_work() -> None:
+def test_a_bandwidth_lease_is_decoded() -> None:
     bandwidth = pb.BandwidthLease(
         lease_id="L1",
         role=pb.BandwidthLease.CLIENT,
@@ -135,7 +140,7 @@ def test_a_bandwidth_lease_is_work() -> None:
         ttl_ms=1500,
     )
     payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
-    assert lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthWork(
+    assert decode_lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
         "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
     )
 
@@ -161,9 +166,9 @@ def test_a_bandwidth_lease_is_work() -> None:
         ),
     ],
 )
-def test_what_is_no_lease_is_refused(payload: bytes, schema: str | None) -> None:
+def test_an_invalid_lease_is_refused(payload: bytes, schema: str | None) -> None:
     with pytest.raises(LeaseError):
-        lease(LEASES, payload, schema, received_s=0.0)
+        decode_lease(LEASES, payload, schema, received_s=0.0)
 
 
 @pytest.mark.parametrize("lease_id", ["", "x" * 129, "a\nb", "a b", "\x00", "ü"])
@@ -175,12 +180,12 @@ def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
     )
     payload = codec.encode(pb.Lease(node="pi-1", bandwidth=bandwidth))
     with pytest.raises(LeaseError, match="lease_id"):
-        lease(LEASES, payload, topics.SCHEMA, 0.0)
+        decode_lease(LEASES, payload, topics.SCHEMA, 0.0)
 
 
 @pytest.mark.parametrize("node", ["", "x" * 5000, "a\nb", "a/b", "#"])
-def test_a_peers_name_is_one_of_a_node(node: str) -> None:
+def test_a_peers_name_is_a_valid_node_name(node: str) -> None:
     ping = pb.PingLease(peers=[pb.Peer(node=node, address="10.0.0.2")], count=1, ttl_s=1)
     payload = codec.encode(pb.Lease(node="pi-1", ping=ping))
     with pytest.raises((topics.TopicError, codec.MessageError), match="peer"):
-        lease(LEASES, payload, topics.SCHEMA, 0.0)
+        decode_lease(LEASES, payload, topics.SCHEMA, 0.0)

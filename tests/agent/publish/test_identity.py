@@ -1,4 +1,4 @@
-"""Sessions grow with each start and belong to one agent at a time."""
+"""The session's number grows with each start, and the state folder has one user."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ def started(folder: Path) -> int:
     return lock.session
 
 
-def test_each_start_is_a_session_of_its_own(tmp_path: Path) -> None:
+def test_each_start_has_a_new_session(tmp_path: Path) -> None:
     assert [started(tmp_path / "state") for _ in range(3)] == [1, 2, 3]
 
 
@@ -24,7 +24,7 @@ def test_two_agents_cannot_share_a_state_folder(tmp_path: Path) -> None:
     assert started(tmp_path) == 2
 
 
-def test_a_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="must be able to write there"):
         SessionLock(tmp_path / "file" / "state")

@@ -1,28 +1,35 @@
-"""The session's own rules: when to come back, and the order in which messages leave."""
+"""The session's rules: when to reconnect, and the order in which messages are sent."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from leadline_agent.publish import session as session_module
-from leadline_agent.publish.connection import Arrived, Confirmed, Connected, Endpoint, Event, Lost
-from leadline_agent.publish.session import MAX_BACK_OFF_S, WINDOW, Session, back_off_s
-from leadline_agent.sample import Board, PingWork, Report, Work
+from leadline_agent.publish.connection import (
+    Acknowledged,
+    Connected,
+    Disconnected,
+    Endpoint,
+    Event,
+    MessageReceived,
+)
+from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
+from leadline_agent.sample import Board, Lease, PingLease, Report
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 BOARD = Board("0.1.0", "Pi", "aarch64", "6.12", 4, 1 << 32, "10.0.0.1", 10, ("icmp",))
 
 
-class Wire:
-    """A Link that is never there: what was sent, and a hand to confirm it."""
+class FakeConnection:
+    """Records what is sent; a test acknowledges it."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[topics.Kind, codec.TelemetryMessage]] = []
         self.attempt = 0
         self.confirmed = 0
 
-    def connect(self, attempt: int, *_: object) -> "Wire":
+    def connect(self, attempt: int, *_: object) -> "FakeConnection":
         self.attempt = attempt
         return self
 
@@ -46,12 +53,12 @@ class Wire:
 
 
 @pytest.fixture
-def wire() -> Wire:
-    return Wire()
+def connection() -> FakeConnection:
+    return FakeConnection()
 
 
 @pytest.fixture
-def open_session(tmp_path: Path, wire: Wire) -> Callable[[], Session]:
+def open_session(tmp_path: Path, connection: FakeConnection) -> Callable[[], Session]:
     def open_() -> Session:
         return Session(
             Endpoint("broker", 8883, None),
@@ -61,7 +68,7 @@ def open_session(tmp_path: Path, wire: Wire) -> Callable[[], Session]:
             state_dir=tmp_path,
             buffer_max_bytes=1 << 20,
             post=lambda _: None,
-            connect=wire.connect,
+            connect=connection.connect,
         )
 
     return open_
@@ -71,15 +78,15 @@ def report(measured_boot_ms: int = 1) -> Report:
     return Report(measured_boot_ms, ())
 
 
-def confirm_all(session: Session, wire: Wire) -> None:
-    while wire.confirmed < len(wire.sent):
-        wire.confirmed += 1
-        session.handle(Confirmed(wire.attempt, wire.confirmed, at_s=0.0))
+def confirm_all(session: Session, connection: FakeConnection) -> None:
+    while connection.confirmed < len(connection.sent):
+        connection.confirmed += 1
+        session.handle(Acknowledged(connection.attempt, connection.confirmed, at_s=0.0))
 
 
-def connect(session: Session, wire: Wire, now_s: float = 1e9) -> None:
+def connect(session: Session, connection: FakeConnection, now_s: float = 1e9) -> None:
     session.tick(now_s)
-    session.handle(Connected(wire.attempt, "10.0.0.9"))
+    session.handle(Connected(connection.attempt, "10.0.0.9"))
 
 
 def close(session: Session) -> None:
@@ -96,92 +103,96 @@ def test_the_back_off_is_jittered_in_full_and_bounded(failures: int) -> None:
 
 
 def test_a_connection_begins_with_status_and_birth(
-    open_session: Callable[[], Session], wire: Wire
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
-    connect(session, wire)
-    assert wire.kinds() == [topics.Kind.STATUS, topics.Kind.BIRTH]
-    birth = wire.sent[1][1]
+    connect(session, connection)
+    assert connection.kinds() == [topics.Kind.STATUS, topics.Kind.BIRTH]
+    birth = connection.sent[1][1]
     assert isinstance(birth, pb.Birth)
     assert birth.address == "10.0.0.1"  # the settings know better than the route
     close(session)
 
 
-def test_what_was_measured_while_away_leaves_in_order_before_the_birth(
-    open_session: Callable[[], Session], wire: Wire
+def test_measurements_of_an_outage_are_sent_in_order_before_the_birth(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
     for _ in range(3):
         session.publish(report())
-    connect(session, wire)
+    connect(session, connection)
     session.publish(report())
-    confirm_all(session, wire)
-    assert wire.sequences() == [1, 2, 3, 4, 5]
-    assert wire.kinds()[1:] == ["report", "report", "report", "birth", "report"]
+    confirm_all(session, connection)
+    assert connection.sequences() == [1, 2, 3, 4, 5]
+    assert connection.kinds()[1:] == ["report", "report", "report", "birth", "report"]
     close(session)
 
 
-def test_no_more_than_a_window_is_on_the_way(
-    open_session: Callable[[], Session], wire: Wire
+def test_the_number_of_messages_in_flight_is_bounded(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
-    for _ in range(3 * WINDOW):
+    for _ in range(3 * MAX_IN_FLIGHT):
         session.publish(report())
-    connect(session, wire)
-    assert len(wire.sequences()) == WINDOW
+    connect(session, connection)
+    assert len(connection.sequences()) == MAX_IN_FLIGHT
     close(session)
 
 
-def test_draining_is_paced(open_session: Callable[[], Session], wire: Wire) -> None:
+def test_buffered_messages_are_sent_at_a_limited_rate(
+    open_session: Callable[[], Session], connection: FakeConnection
+) -> None:
     session = open_session()
-    for _ in range(20 * WINDOW):
+    for _ in range(20 * MAX_IN_FLIGHT):
         session.publish(report())
-    connect(session, wire)
-    confirm_all(session, wire)
-    sent = len(wire.sequences())
-    assert sent < 5 * WINDOW
+    connect(session, connection)
+    confirm_all(session, connection)
+    sent = len(connection.sequences())
+    assert sent < 5 * MAX_IN_FLIGHT
     assert session.due_s() < float("inf")
     session.tick(session.due_s() + 1.0)
-    assert len(wire.sequences()) > sent
+    assert len(connection.sequences()) > sent
     close(session)
 
 
-def test_what_was_not_confirmed_is_sent_again_after_a_loss(
-    open_session: Callable[[], Session], wire: Wire
+def test_unacknowledged_messages_are_sent_again_after_a_reconnection(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
-    connect(session, wire)
-    confirm_all(session, wire)
+    connect(session, connection)
+    confirm_all(session, connection)
     session.publish(report())
     session.publish(report())
-    session.handle(Lost(wire.attempt, "gone"))
-    wire.sent.clear()
-    connect(session, wire)
-    assert wire.sequences() == [2, 3, 4]
-    assert wire.kinds() == ["status", "report", "report", "birth"]
+    session.handle(Disconnected(connection.attempt, "gone"))
+    connection.sent.clear()
+    connect(session, connection)
+    assert connection.sequences() == [2, 3, 4]
+    assert connection.kinds() == ["status", "report", "report", "birth"]
     close(session)
 
 
-def test_a_birth_that_waits_is_not_doubled(open_session: Callable[[], Session], wire: Wire) -> None:
+def test_a_queued_birth_is_not_duplicated(
+    open_session: Callable[[], Session], connection: FakeConnection
+) -> None:
     session = open_session()
-    connect(session, wire)
-    session.handle(Lost(wire.attempt, "gone"))
-    wire.sent.clear()
-    connect(session, wire)
-    assert wire.kinds() == ["status", "birth"]
-    assert wire.sequences() == [1]
+    connect(session, connection)
+    session.handle(Disconnected(connection.attempt, "gone"))
+    connection.sent.clear()
+    connect(session, connection)
+    assert connection.kinds() == ["status", "birth"]
+    assert connection.sequences() == [1]
     close(session)
 
 
-def test_the_next_session_sends_what_the_last_one_could_not(
-    open_session: Callable[[], Session], wire: Wire
+def test_the_next_session_sends_the_messages_of_the_last_one(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     first = open_session()
     first.publish(report(measured_boot_ms=7))
     close(first)
     second = open_session()
-    connect(second, wire)
-    (_, old), (_, birth) = wire.sent[1:]
+    connect(second, connection)
+    (_, old), (_, birth) = connection.sent[1:]
     assert isinstance(old, pb.Report)
     assert isinstance(birth, pb.Birth)
     assert (old.origin.session, birth.origin.session) == (1, 2)
@@ -190,7 +201,7 @@ def test_the_next_session_sends_what_the_last_one_could_not(
 
 
 def test_a_message_of_an_earlier_boot_has_no_time_of_sending(
-    open_session: Callable[[], Session], wire: Wire, monkeypatch: pytest.MonkeyPatch
+    open_session: Callable[[], Session], connection: FakeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session_module, "boot_id", lambda: b"B" * 16)
     first = open_session()
@@ -198,72 +209,78 @@ def test_a_message_of_an_earlier_boot_has_no_time_of_sending(
     close(first)
     monkeypatch.undo()
     second = open_session()
-    connect(second, wire)
-    old = wire.sent[1][1]
+    connect(second, connection)
+    old = connection.sent[1][1]
     assert isinstance(old, pb.Report)
     assert old.origin.boot_id == b"B" * 16
     assert not old.timing.HasField("sent_boot_ms")
     close(second)
 
 
-def test_events_of_a_connection_given_up_are_ignored(
-    open_session: Callable[[], Session], wire: Wire
+def test_events_of_an_earlier_connection_are_ignored(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
-    connect(session, wire)
-    old = wire.attempt
-    session.handle(Lost(old, "gone"))
-    connect(session, wire)
-    sent = len(wire.sent)
-    late: tuple[Event, ...] = (Lost(old, "gone"), Connected(old, ""), Confirmed(old, 1, 0.0))
+    connect(session, connection)
+    old = connection.attempt
+    session.handle(Disconnected(old, "gone"))
+    connect(session, connection)
+    sent = len(connection.sent)
+    late: tuple[Event, ...] = (
+        Disconnected(old, "gone"),
+        Connected(old, ""),
+        Acknowledged(old, 1, 0.0),
+    )
     for event in late:
         session.handle(event)
     session.publish(report())
-    assert len(wire.sent) == sent + 1
+    assert len(connection.sent) == sent + 1
     close(session)
 
 
-def test_round_trips_are_of_messages_that_went_alone(
-    open_session: Callable[[], Session], wire: Wire
+def test_only_a_message_that_is_alone_in_flight_gives_a_round_trip(
+    open_session: Callable[[], Session], connection: FakeConnection
 ) -> None:
     session = open_session()
-    connect(session, wire)
+    connect(session, connection)
     session.publish(report())
-    confirm_all(session, wire)
+    confirm_all(session, connection)
     assert len(session.broker_rtts_ms()) == 1
     assert session.broker_rtts_ms() == []
     close(session)
 
 
-def test_a_refused_message_is_given_up(
-    open_session: Callable[[], Session], wire: Wire, caplog: pytest.LogCaptureFixture
+def test_a_refused_message_is_dropped(
+    open_session: Callable[[], Session],
+    connection: FakeConnection,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = open_session()
-    connect(session, wire)
-    session.handle(Confirmed(wire.attempt, 2, 0.0, refusal="Not authorized"))
+    connect(session, connection)
+    session.handle(Acknowledged(connection.attempt, 2, 0.0, refusal="Not authorized"))
     assert "Not authorized" in caplog.text
-    session.handle(Lost(wire.attempt, "gone"))
-    wire.sent.clear()
-    connect(session, wire)
-    assert wire.sequences() == [2]  # a new birth, and not the refused one
+    session.handle(Disconnected(connection.attempt, "gone"))
+    connection.sent.clear()
+    connect(session, connection)
+    assert connection.sequences() == [2]  # a new birth, and not the refused one
     close(session)
 
 
 @pytest.mark.parametrize("payload", [b"\xff", pb.Lease(node="pi-2").SerializeToString()])
-def test_a_bad_lease_is_said_and_not_followed(
+def test_an_invalid_lease_is_logged_and_refused(
     open_session: Callable[[], Session], caplog: pytest.LogCaptureFixture, payload: bytes
 ) -> None:
     session = open_session()
     topic = "leadline/v1/home/pi-1/lease"
-    assert session.handle(Arrived(topic, payload, topics.SCHEMA, 0.0)) is None
-    assert "lease: not followed" in caplog.text
+    assert session.handle(MessageReceived(topic, payload, topics.SCHEMA, 0.0)) is None
+    assert "lease: refused" in caplog.text
     close(session)
 
 
-def test_a_good_lease_is_work(open_session: Callable[[], Session]) -> None:
+def test_a_valid_lease_is_returned(open_session: Callable[[], Session]) -> None:
     session = open_session()
     payload = pb.Lease(node="pi-1", ping=pb.PingLease(count=1, ttl_s=5)).SerializeToString()
-    event = Arrived("leadline/v1/home/pi-1/lease", payload, topics.SCHEMA, 10.0)
-    work: Work | None = session.handle(event)
-    assert work == PingWork((), 0, 1, expires_s=15.0)
+    event = MessageReceived("leadline/v1/home/pi-1/lease", payload, topics.SCHEMA, 10.0)
+    work: Lease | None = session.handle(event)
+    assert work == PingLease((), 0, 1, expires_s=15.0)
     close(session)

@@ -23,11 +23,11 @@ from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     Agent,
     BandwidthReading,
-    BoardReading,
     RttReading,
     TelemetryState,
     TimesToLive,
@@ -103,15 +103,22 @@ class Scene:
         *,
         cpu_percent: float = NAN,
         memory_percent: float = NAN,
-        throttled: bool | None = None,
-        under_voltage: bool | None = None,
         cpu_celsius: float | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
-        values = (cpu_percent, memory_percent, 120.0, 80.0, 5000.0)
+        values = {
+            "cpu_percent": cpu_percent,
+            "memory_percent": memory_percent,
+            "packets_sent_per_s": 120.0,
+            "packets_received_per_s": 80.0,
+            "disk_bytes_per_s": 5000.0,
+        }
+        if cpu_celsius is not None:
+            values["cpu_celsius"] = cpu_celsius
         self.telemetry.report(
             name,
             self.stamp(name),
-            BoardReading(values, throttled, under_voltage, cpu_celsius),
+            BoardReading(values, list(notes)),
             self.now_s - 3,
         )
 
@@ -160,7 +167,7 @@ def filled(extra_nodes: Sequence[str] = ()) -> Scene:
     cordoned = node("n2", unschedulable=True, tier="edge")
     scene.cluster.apply(Relisted((node("n1"), cordoned, *map(node, names)), ()))
     scene.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
-    scene.hear("n2", cpu_percent=80.0, under_voltage=True, throttled=True)
+    scene.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     scene.hear("guest", cpu_percent=3.0)
     scene.telemetry.rtts("n1", scene.stamp("n1"), [RttReading("n2", 0.42)], scene.now_s - 2)
     test = BandwidthReading("n2", 94.9, lower_bound=True)

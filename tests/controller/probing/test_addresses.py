@@ -20,7 +20,7 @@ def test_an_address_of_one_machine(text: str) -> None:
         *("fe80::1%eth0", "fd00::5%;reboot", "::ffff:10.0.0.5"),
     ],
 )
-def test_what_is_not_an_address_of_one_machine(text: str) -> None:
+def test_an_address_of_many_machines_is_refused(text: str) -> None:
     assert read_unicast(text) is None
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_network(text: str) -> None:
         read_network(text)
 
 
-def test_a_nodes_addresses_are_those_that_kubernetes_tells() -> None:
+def test_a_nodes_addresses_come_from_its_object() -> None:
     told = [
         {"type": "Hostname", "address": "10.0.0.1"},
         {"type": "InternalIP", "address": "10.0.0.2"},

@@ -25,10 +25,10 @@ def granted() -> BandwidthGrants:
 def test_a_result_counts_under_its_lease_once() -> None:
     grants = granted()
     assert grants.refusal(GOOD, 5.0) is None
-    assert not grants.close("b", "x-1")  # only its client's word ends it
-    assert grants.close("a", "x-1")
+    assert not grants.use_up("b", "x-1")  # only its client's word ends it
+    assert grants.use_up("a", "x-1")
     assert grants.refusal(GOOD, 5.0) == NOT_LEASED
-    assert not grants.close("a", "x-1")
+    assert not grants.use_up("a", "x-1")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_result_counts_under_its_lease_once() -> None:
         ({"mbps": 0.0}, None),
     ],
 )
-def test_what_is_within_a_lease(changed: dict[str, object], kind: str | None) -> None:
+def test_results_within_and_beyond_a_lease(changed: dict[str, object], kind: str | None) -> None:
     assert granted().refusal(replace(GOOD, **changed), 5.0) == kind  # type: ignore[arg-type]  # as drawn above
 
 
@@ -59,9 +59,7 @@ def test_what_is_within_a_lease(changed: dict[str, object], kind: str | None) ->
     ("node", "peer", "kind"),
     [("a", "b", None), ("b", "a", None), ("c", "b", NOT_LEASED), ("a", "c", NOT_LEASED)],
 )
-def test_both_ends_may_say_that_nothing_was_measured(
-    node: str, peer: str, kind: str | None
-) -> None:
+def test_both_ends_may_report_a_failure(node: str, peer: str, kind: str | None) -> None:
     result = BandwidthResult(node, "x-1", peer, None, lower_bound=False, transferred_bytes=0)
     assert granted().refusal(result, 5.0) == kind
 
@@ -96,7 +94,7 @@ def test_round_trips_count_only_under_a_lease_and_while_it_lasts() -> None:
     assert grants.peers("a", 300.0) == frozenset()
 
 
-def test_what_was_measured_before_the_first_lease_answers_another_controller() -> None:
+def test_a_round_from_before_the_first_lease_is_refused() -> None:
     assert pinging().refusal("a", 99.0, 101.0) == NOT_LEASED
     assert pinging().refusal("a", float("-inf"), 101.0) == NOT_LEASED
 
@@ -117,22 +115,22 @@ def test_rounds_at_the_leased_pace_count_all_though_they_jitter() -> None:
         assert grants.refusal("a", at_s, at_s) is None
 
 
-def test_rounds_that_an_agent_kept_while_the_broker_was_away_count_when_they_come_at_once() -> None:
+def test_buffered_rounds_that_arrive_at_once_are_valid() -> None:
     grants = pinging()
     kinds = [grants.refusal("a", 101.0 + 10 * i, 165.0) for i in range(6)]
     assert kinds == [None] * 6
 
 
-def test_the_peers_of_the_lease_before_count_for_one_more_round() -> None:
+def test_the_peers_of_the_previous_lease_are_valid_for_one_more_round() -> None:
     grants = pinging()
     grants.add("a", replace(WORK, peers=(Peer("d", "10.0.0.4"),)), 120.0)
     assert grants.peers("a", 130.0) == {"b", "c", "d"}
     assert grants.peers("a", 140.0) == {"d"}
 
 
-def test_leases_that_are_over_are_forgotten() -> None:
+def test_expired_leases_are_dropped() -> None:
     grants = pinging()
-    grants.forget(200.0)
+    grants.drop_expired(200.0)
     assert grants.peers("a", 200.0) != frozenset()
-    grants.forget(1000.0)
+    grants.drop_expired(1000.0)
     assert grants._grants == {}

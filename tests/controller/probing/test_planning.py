@@ -23,7 +23,7 @@ def test_anchors_are_tested_against_each_other_once() -> None:
     assert list(pairs(["s", "t"], ["s", "t"])) == [("t", "s")]
 
 
-def test_one_lease_at_a_time_in_turn() -> None:
+def test_one_lease_runs_at_a_time_in_turn() -> None:
     leases = RoundRobin(LIMITS)
     order = []
     for round_ in range(6):
@@ -39,7 +39,7 @@ def test_one_lease_at_a_time_in_turn() -> None:
     assert order == ALL + ALL
 
 
-def test_a_lease_that_nobody_answers_ends_by_itself() -> None:
+def test_a_lease_without_a_result_expires() -> None:
     leases = RoundRobin(LIMITS)
     assert leases.next(0.0, ALL, ADDRESSES, "x") is not None
     # 5 s to arrive, 5 s to begin, 2 s to run, 1 s to spare
@@ -48,7 +48,7 @@ def test_a_lease_that_nobody_answers_ends_by_itself() -> None:
     assert leases.next(13.0, ALL, ADDRESSES, "x") is not None
 
 
-def test_work_carries_the_caps() -> None:
+def test_leases_carry_the_limits() -> None:
     limits = ProbeLimits(duration_ms=1500, max_bytes=7_000_000, ttl_ms=4000, port=5999)
     granted = RoundRobin(limits).next(0.0, ALL, ADDRESSES, "x")
     assert granted is not None
@@ -57,7 +57,7 @@ def test_work_carries_the_caps() -> None:
         assert caps == (1500, 7_000_000, 4000, 5999)
 
 
-def test_the_pair_that_waited_longest_is_next() -> None:
+def test_the_pair_that_has_waited_longest_is_next() -> None:
     leases = RoundRobin(LIMITS)
     later = [*ALL, ("d", "e")]
     addresses = {**ADDRESSES, "d": "10.0.0.4", "e": "10.0.0.5"}
@@ -68,7 +68,7 @@ def test_the_pair_that_waited_longest_is_next() -> None:
     assert _tested(leases, 40.0, later, addresses) == ("a", "b")
 
 
-def test_a_board_that_comes_and_goes_does_not_push_in() -> None:
+def test_a_flapping_board_keeps_its_turn() -> None:
     leases = RoundRobin(LIMITS)
     order = []
     for turn in range(6):
@@ -80,14 +80,14 @@ def test_a_board_that_comes_and_goes_does_not_push_in() -> None:
     assert order == [*expected, ("b", "c"), ("a", "b"), ("c", "d")]
 
 
-def test_slow_tests_starve_nobody() -> None:
+def test_slow_tests_do_not_starve_other_pairs() -> None:
     leases = RoundRobin(ProbeLimits(interval_s=1.0))
     # Each lease is lost and blocks for 13 s, so a round takes longer than its intervals.
     order = [_tested(leases, turn * 13.0, ALL, ADDRESSES, lost=True) for turn in range(6)]
     assert order == ALL + ALL
 
 
-def test_an_early_end_does_not_bring_the_next_test_forward() -> None:
+def test_an_early_result_does_not_advance_the_next_test() -> None:
     leases = RoundRobin(LIMITS)
     first = leases.next(0.0, ALL, ADDRESSES, "x")
     assert first is not None
@@ -96,7 +96,7 @@ def test_an_early_end_does_not_bring_the_next_test_forward() -> None:
     assert leases.next(10.0, ALL, ADDRESSES, "x") is not None
 
 
-def test_a_strangers_answer_ends_nothing() -> None:
+def test_a_result_of_another_lease_ends_nothing() -> None:
     leases = RoundRobin(LIMITS)
     assert leases.next(0.0, ALL, ADDRESSES, "x") is not None
     assert not leases.finish("y-1")
@@ -121,7 +121,9 @@ def test_pairs_without_an_address_wait() -> None:
         ("bb", [], ["c", "d", "e"]),  # without an address of its own: where it would stand
     ],
 )
-def test_whom_a_node_pings(node: str, anchors: list[str], expected: list[str]) -> None:
+def test_a_node_pings_the_anchors_and_its_successors(
+    node: str, anchors: list[str], expected: list[str]
+) -> None:
     addresses = {name: f"10.0.0.{i}" for i, name in enumerate("abcde")}
     work = PingRing(addresses, anchors, ProbeLimits(ping_peers=3)).work(node)
     assert [peer.node for peer in work.peers] == expected
@@ -150,11 +152,11 @@ def _tested(
     return client, server
 
 
-def test_after_a_rest_no_lease_of_another_can_still_be_out() -> None:
+def test_after_a_pause_no_lease_of_another_leader_can_still_run() -> None:
     theirs, ours = RoundRobin(LIMITS), RoundRobin(LIMITS)
     assert theirs.next(0.0, ALL, ADDRESSES, "theirs") is not None
     assert theirs.running is not None
-    ours.rest(0.0)
+    ours.pause(0.0)
     assert ours.next(theirs.running.ends_s - 0.1, ALL, ADDRESSES, "ours") is None
     assert ours.next(theirs.running.ends_s, ALL, ADDRESSES, "ours") is not None
 
@@ -174,7 +176,7 @@ class Counted:
             yield pair
 
 
-def test_a_lease_costs_no_look_at_all_pairs() -> None:
+def test_the_scan_for_a_lease_is_bounded() -> None:
     addresses = {f"n{i:05}": f"10.0.{i >> 8}.{i & 255}" for i in range(5000)}
     leases = RoundRobin(LIMITS)
     for turn in range(20):
@@ -185,10 +187,10 @@ def test_a_lease_costs_no_look_at_all_pairs() -> None:
         assert wanted.count <= turn + 1
 
 
-def test_of_more_pairs_than_are_looked_at_each_has_its_turn_in_a_round(
+def test_each_pair_has_its_turn_beyond_the_scan_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 20)
+    monkeypatch.setattr(planning, "MAX_PAIRS_SCANNED", 20)
     names = [f"n{i:02}" for i in range(12)]  # 66 pairs
     addresses = dict.fromkeys(names, "10.0.0.1")
     leases = RoundRobin(LIMITS)
@@ -203,10 +205,10 @@ def test_of_more_pairs_than_are_looked_at_each_has_its_turn_in_a_round(
     assert set(order[:66]) == set(order[66:132]) == set(order[132:]) == set(pairs(names, []))
 
 
-def test_with_more_anchors_than_are_looked_at_each_has_its_turn(
+def test_each_anchor_has_its_turn_beyond_the_scan_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "MOST_LOOKED_AT", 15)
+    monkeypatch.setattr(planning, "MAX_PAIRS_SCANNED", 15)
     names, anchors = [f"n{i:02}" for i in range(9)], ["n00", "n03", "n06"]
     addresses = dict.fromkeys(names, "10.0.0.1")
     leases = RoundRobin(LIMITS)

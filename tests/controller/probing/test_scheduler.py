@@ -1,4 +1,4 @@
-"""Leases of the prober: what it plans with a state, and whole with boards over mosquitto."""
+"""The probe scheduler: with a state and recorded leases, and with boards over mosquitto."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
 
 
 class Sent:
-    """A LeaseTransport that keeps leases in lists."""
+    """A LeaseTransport that records the leases."""
 
     def __init__(self) -> None:
         self.pings: list[tuple[str, PingWork]] = []
@@ -46,7 +46,7 @@ class Sent:
 
 
 class Scene:
-    """Boards that are born, and a prober that plans for them."""
+    """A probe scheduler for boards that published their births."""
 
     def __init__(self, *names: str, anchors: tuple[str, ...] = ()) -> None:
         self.fleet = Fleet()
@@ -68,88 +68,92 @@ class Scene:
         self.probe_scheduler.on_birth(name)
 
 
-def test_a_lease_travels_no_longer_than_the_plan_allows() -> None:
+def test_the_expiry_of_a_lease_message_is_the_planned_delivery_time() -> None:
     assert topics.DELIVERY[topics.Kind.LEASE].expiry_s == DELIVERY_S
 
 
 def test_ping_leases_are_renewed_well_before_they_end() -> None:
-    scene = Scene("n1", "n2", "n3")
-    assert scene.sent.pinged() == []
-    scene.probe_scheduler.tick(0.0)
-    assert scene.sent.pinged() == ["n1", "n2", "n3"]
-    scene.probe_scheduler.tick(19.9)
-    assert scene.sent.pinged() == []
-    scene.probe_scheduler.tick(20.0)
-    assert scene.sent.pinged() == ["n1", "n2", "n3"]
+    harness = Scene("n1", "n2", "n3")
+    assert harness.sent.pinged() == []
+    harness.probe_scheduler.tick(0.0)
+    assert harness.sent.pinged() == ["n1", "n2", "n3"]
+    harness.probe_scheduler.tick(19.9)
+    assert harness.sent.pinged() == []
+    harness.probe_scheduler.tick(20.0)
+    assert harness.sent.pinged() == ["n1", "n2", "n3"]
 
 
-def test_a_board_that_starts_again_has_its_lease_at_once() -> None:
-    scene = Scene("n1", "n2")
-    scene.probe_scheduler.tick(0.0)
-    scene.sent.pinged()
-    scene.born("n2")
-    scene.probe_scheduler.tick(1.0)
-    assert scene.sent.pinged() == ["n2"]
+def test_a_restarted_agent_gets_its_lease_at_once() -> None:
+    harness = Scene("n1", "n2")
+    harness.probe_scheduler.tick(0.0)
+    harness.sent.pinged()
+    harness.born("n2")
+    harness.probe_scheduler.tick(1.0)
+    assert harness.sent.pinged() == ["n2"]
 
 
-def test_one_that_takes_over_tells_all_whom_to_ping_and_lets_the_others_test_end() -> None:
-    scene = Scene("n1", "n2")
-    scene.probe_scheduler.tick(0.0)
-    scene.probe_scheduler.on_bandwidth(scene.sent.tests[1][0], scene.sent.tests[1][1].lease_id)
-    scene.sent.pinged()
-    scene.sent.tests.clear()
-    scene.probe_scheduler.take_over(100.0)
-    scene.probe_scheduler.tick(100.0)
-    assert scene.sent.pinged() == ["n1", "n2"]
-    assert scene.sent.tests == []
-    scene.probe_scheduler.tick(100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1)
-    assert len(scene.sent.tests) == 2
-
-
-def test_only_boards_that_live_and_have_an_address_are_probed() -> None:
-    scene = Scene("n1", "n2", "n3")
-    scene.born("nowhere", address="")
-    scene.fleet.state.birth(
-        Agent("kept", address="192.0.2.9", probes=("iperf3",)),
-        scene.fleet.stamp("kept", retained=True),
+def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> None:
+    harness = Scene("n1", "n2")
+    harness.probe_scheduler.tick(0.0)
+    harness.probe_scheduler.on_bandwidth(
+        harness.sent.tests[1][0], harness.sent.tests[1][1].lease_id
     )
-    scene.fleet.state.status("n3", BOOT_ID, 1, online=False)
-    scene.probe_scheduler.tick(0.0)
-    assert [(node, [p.node for p in work.peers]) for node, work in scene.sent.pings] == [
+    harness.sent.pinged()
+    harness.sent.tests.clear()
+    harness.probe_scheduler.take_over(100.0)
+    harness.probe_scheduler.tick(100.0)
+    assert harness.sent.pinged() == ["n1", "n2"]
+    assert harness.sent.tests == []
+    harness.probe_scheduler.tick(
+        100.0 + DELIVERY_S + (LIMITS.ttl_ms + LIMITS.duration_ms) / 1000 + 1
+    )
+    assert len(harness.sent.tests) == 2
+
+
+def test_only_online_boards_with_an_address_are_probed() -> None:
+    harness = Scene("n1", "n2", "n3")
+    harness.born("nowhere", address="")
+    harness.fleet.state.birth(
+        Agent("kept", address="192.0.2.9", probes=("iperf3",)),
+        harness.fleet.stamp("kept", retained=True),
+    )
+    harness.fleet.state.status("n3", BOOT_ID, 1, online=False)
+    harness.probe_scheduler.tick(0.0)
+    assert [(node, [p.node for p in work.peers]) for node, work in harness.sent.pings] == [
         ("n1", ["n2"]),
         ("n2", ["n1"]),
     ]
-    assert {node for node, _ in scene.sent.tests} == {"n1", "n2"}
+    assert {node for node, _ in harness.sent.tests} == {"n1", "n2"}
 
 
 def test_only_boards_with_iperf3_are_tested() -> None:
-    scene = Scene("n1", "n3")
-    scene.born("n2", probes=("icmp",))
-    scene.probe_scheduler.tick(0.0)
-    assert [node for node, _ in scene.sent.tests] == ["n3", "n1"]
-    assert scene.sent.pinged() == ["n1", "n2", "n3"]
+    harness = Scene("n1", "n3")
+    harness.born("n2", probes=("icmp",))
+    harness.probe_scheduler.tick(0.0)
+    assert [node for node, _ in harness.sent.tests] == ["n3", "n1"]
+    assert harness.sent.pinged() == ["n1", "n2", "n3"]
 
 
-def test_one_test_at_a_time_and_only_its_client_ends_it() -> None:
-    scene = Scene("n1", "n2", "n3", anchors=("n3",))
-    scene.probe_scheduler.tick(0.0)
-    (server, serving), (client, _) = scene.sent.tests
+def test_one_test_runs_at_a_time_and_only_its_client_ends_it() -> None:
+    harness = Scene("n1", "n2", "n3", anchors=("n3",))
+    harness.probe_scheduler.tick(0.0)
+    (server, serving), (client, _) = harness.sent.tests
     assert (server, client) == ("n3", "n1")
-    scene.probe_scheduler.tick(10.0)
-    scene.probe_scheduler.on_bandwidth(server, serving.lease_id)
-    scene.probe_scheduler.on_bandwidth("n2", serving.lease_id)
-    scene.probe_scheduler.on_bandwidth(client, "another-1")
-    scene.probe_scheduler.tick(11.0)
-    assert len(scene.sent.tests) == 2
-    scene.probe_scheduler.on_bandwidth(client, serving.lease_id)
-    scene.probe_scheduler.tick(12.0)
-    assert [node for node, _ in scene.sent.tests[2:]] == ["n3", "n2"]
+    harness.probe_scheduler.tick(10.0)
+    harness.probe_scheduler.on_bandwidth(server, serving.lease_id)
+    harness.probe_scheduler.on_bandwidth("n2", serving.lease_id)
+    harness.probe_scheduler.on_bandwidth(client, "another-1")
+    harness.probe_scheduler.tick(11.0)
+    assert len(harness.sent.tests) == 2
+    harness.probe_scheduler.on_bandwidth(client, serving.lease_id)
+    harness.probe_scheduler.tick(12.0)
+    assert [node for node, _ in harness.sent.tests[2:]] == ["n3", "n2"]
 
 
-def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
+def test_leases_of_an_earlier_controller_are_not_ours() -> None:
     first, second = Scene("n1", "n2"), Scene("n1", "n2")
-    for scene in (first, second):
-        scene.probe_scheduler.tick(0.0)
+    for harness in (first, second):
+        harness.probe_scheduler.tick(0.0)
     assert first.sent.tests[0][1].lease_id != second.sent.tests[0][1].lease_id
 
 
@@ -159,12 +163,12 @@ def test_leases_of_an_earlier_controller_are_not_taken_for_ours() -> None:
 def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scene = Scene("n1", "n2", "liar")
-    scene.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
+    harness = Scene("n1", "n2", "liar")
+    harness.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
     for now_s in range(0, 300, 10):
-        scene.probe_scheduler.tick(float(now_s))
-    assert {node for node, _ in (*scene.sent.pings, *scene.sent.tests)} == {"n1", "n2"}
-    peers = {peer.node for _, work in scene.sent.pings for peer in work.peers}
+        harness.probe_scheduler.tick(float(now_s))
+    assert {node for node, _ in (*harness.sent.pings, *harness.sent.tests)} == {"n1", "n2"}
+    peers = {peer.node for _, work in harness.sent.pings for peer in work.peers}
     assert peers == {"n1", "n2"}
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -177,131 +181,131 @@ def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why
 def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scene = Scene("n1")
+    harness = Scene("n1")
     for turn in range(100):
-        scene.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
-        scene.probe_scheduler.tick(float(turn))
+        harness.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
+        harness.probe_scheduler.tick(float(turn))
     assert len(caplog.records) == 1
 
 
 def test_only_nodes_of_the_cluster_are_probed() -> None:
-    scene = Scene("n1", "n2", "phantom")
-    del scene.nodes["phantom"]
-    scene.probe_scheduler.tick(0.0)
-    assert scene.sent.pinged() == ["n1", "n2"]
+    harness = Scene("n1", "n2", "phantom")
+    del harness.nodes["phantom"]
+    harness.probe_scheduler.tick(0.0)
+    assert harness.sent.pinged() == ["n1", "n2"]
 
 
-def test_nothing_is_probed_while_nobody_knows_the_nodes() -> None:
+def test_nothing_is_probed_while_the_nodes_are_unknown() -> None:
     fleet, sent = Fleet("n1", "n2"), Sent()
     ProbeScheduler(fleet.state, sent, ProbeSettings(LIMITS), lambda: None).tick(0.0)
     assert (sent.pings, sent.tests) == ([], [])
 
 
-def test_thousands_of_ping_leases_do_not_go_out_at_once() -> None:
-    scene = Scene(*(f"n{i:04}" for i in range(2000)))
+def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
+    harness = Scene(*(f"n{i:04}" for i in range(2000)))
     sent = []
     for tick in range(60):
-        scene.probe_scheduler.tick(tick / 2)
-        sent.append(len(scene.sent.pinged()))
+        harness.probe_scheduler.tick(tick / 2)
+        sent.append(len(harness.sent.pinged()))
     assert max(sent) == 100
     assert sum(sent[:40]) >= 2000  # all have one before the first is due again
     assert sum(sent[40:]) >= 1000
 
 
-# What answers a lease.
+# Results of leases.
 
 
-class Answers:
-    """A prober and the folder that asks it, and two boards."""
+class IngestHarness:
+    """An ingestor with a probe scheduler, and two boards under lease."""
 
     def __init__(self) -> None:
-        self.scene = Scene("n1", "n2")
-        self.state = self.scene.fleet.state
-        self.folder = TelemetryIngestor(CLUSTER, self.state, self.scene.probe_scheduler)
+        self.harness = Scene("n1", "n2")
+        self.state = self.harness.fleet.state
+        self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.harness.probe_scheduler)
         self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
-        self.scene.probe_scheduler.tick(100.0)
-        self.lease = next(work for _, work in self.scene.sent.tests if work.role == "client")
+        self.harness.probe_scheduler.tick(100.0)
+        self.lease = next(work for _, work in self.harness.sent.tests if work.role == "client")
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
         topic = self.boards[node].topic(kind_of(message))
-        self.folder.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
+        self.ingestor.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
 
     def known(self) -> list[tuple[float | None, float | None]]:
         return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
 
 
 def test_a_bandwidth_counts_under_its_lease_once() -> None:
-    answers = Answers()
-    n1 = answers.boards["n1"]
+    ingest = IngestHarness()
+    n1 = ingest.boards["n1"]
     for mbps in (90.0, 91.0):
-        answers.take("n1", n1.bandwidth("n2", mbps, lease_id=answers.lease.lease_id))
-    assert answers.known() == [(None, 90.0)]
-    assert answers.state.refused == {"not_leased": 1}
+        ingest.take("n1", n1.bandwidth("n2", mbps, lease_id=ingest.lease.lease_id))
+    assert ingest.known() == [(None, 90.0)]
+    assert ingest.state.refused == {"not_leased": 1}
 
 
 def test_a_bandwidth_over_its_lease_leaves_it_open_and_no_message_counts_as_lost() -> None:
-    answers = Answers()
-    n1 = answers.boards["n1"]
-    answers.take("n1", n1.bandwidth("n2", 900_000.0, lease_id=answers.lease.lease_id))
-    assert answers.known() == []
-    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
-    assert answers.known() == [(None, 90.0)]
-    assert answers.state.refused == {"over_lease": 1}
-    assert answers.state.lost_messages("n1") == 0
+    ingest = IngestHarness()
+    n1 = ingest.boards["n1"]
+    ingest.take("n1", n1.bandwidth("n2", 900_000.0, lease_id=ingest.lease.lease_id))
+    assert ingest.known() == []
+    ingest.take("n1", n1.bandwidth("n2", 90.0, lease_id=ingest.lease.lease_id))
+    assert ingest.known() == [(None, 90.0)]
+    assert ingest.state.refused == {"over_lease": 1}
+    assert ingest.state.lost_messages("n1") == 0
 
 
-def test_what_answers_a_lease_of_an_earlier_controller_is_refused_and_counted() -> None:
-    before, after = Answers(), Answers()
+def test_a_result_for_an_earlier_controller_is_refused_and_counted() -> None:
+    before, after = IngestHarness(), IngestHarness()
     n1 = after.boards["n1"]
     after.take("n1", n1.bandwidth("n2", 90.0, lease_id=before.lease.lease_id))
     assert after.known() == []
     assert after.state.refused == {"not_leased": 1}
 
 
-def test_the_leases_of_one_that_stands_by_now_come_to_their_end() -> None:
-    answers = Answers()
-    answers.scene.probe_scheduler.stand_by(150.0)
-    assert answers.scene.probe_scheduler.pinged_by("n1") == {"n2"}
-    answers.scene.probe_scheduler.stand_by(1000.0)
-    assert answers.scene.probe_scheduler.pinged_by("n1") == set()
-    n1 = answers.boards["n1"]
-    answers.take("n1", n1.bandwidth("n2", 90.0, lease_id=answers.lease.lease_id))
-    assert answers.known() == []
+def test_leases_of_a_former_leader_expire() -> None:
+    ingest = IngestHarness()
+    ingest.harness.probe_scheduler.stand_by(150.0)
+    assert ingest.harness.probe_scheduler.ping_peers("n1") == {"n2"}
+    ingest.harness.probe_scheduler.stand_by(1000.0)
+    assert ingest.harness.probe_scheduler.ping_peers("n1") == set()
+    n1 = ingest.boards["n1"]
+    ingest.take("n1", n1.bandwidth("n2", 90.0, lease_id=ingest.lease.lease_id))
+    assert ingest.known() == []
 
 
 def test_round_trips_count_for_leased_peers_only() -> None:
-    answers = Answers()
-    answers.scene.fleet.birth("n3")
-    n1 = answers.boards["n1"]
-    answers.take("n1", n1.rtt(("n2", 1.5), ("n3", 0.1)))
-    assert [(x.a, x.b, x.rtt_ms) for x in answers.state.links(101.0)] == [("n1", "n2", 1.5)]
-    assert answers.state.refused == {"not_leased": 1}
+    ingest = IngestHarness()
+    ingest.harness.fleet.birth("n3")
+    n1 = ingest.boards["n1"]
+    ingest.take("n1", n1.rtt(("n2", 1.5), ("n3", 0.1)))
+    assert [(x.a, x.b, x.rtt_ms) for x in ingest.state.links(101.0)] == [("n1", "n2", 1.5)]
+    assert ingest.state.refused == {"not_leased": 1}
     stranger = Board("n3", session=2)
     topic = stranger.topic(topics.Kind.RTT)
-    answers.folder.fold(
+    ingest.ingestor.fold(
         topic, encode(stranger.rtt(("n1", 0.1))), topics.SCHEMA, 101.0, retained=False
     )
-    assert answers.state.refused == {"not_leased": 2}
+    assert ingest.state.refused == {"not_leased": 2}
 
 
 def test_round_trips_that_come_too_often_are_refused() -> None:
-    answers = Answers()
-    n1 = answers.boards["n1"]
+    ingest = IngestHarness()
+    n1 = ingest.boards["n1"]
     for _ in range(100):
-        answers.take("n1", n1.rtt(("n2", 1.5)))
-    assert 90 <= answers.state.refused["too_often"] < 100
-    assert answers.state.lost_messages("n1") == 0
+        ingest.take("n1", n1.rtt(("n2", 1.5)))
+    assert 90 <= ingest.state.refused["too_often"] < 100
+    assert ingest.state.lost_messages("n1") == 0
 
 
-# Whole: boards that speak the wire over a real broker.
+# End to end: boards that speak the wire protocol over a real broker.
 
 QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, ping_peers=2)
 
 
-class Bench:
-    """A controller's ingest and prober, ticking, and boards that do what they are told.
+class BrokerHarness:
+    """A controller's MQTT session and probe scheduler, and boards that obey their leases.
 
-    `overlaps` counts how often two boards that were clients were at work at once.
+    overlaps: how often two clients ran tests at once.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -315,9 +319,9 @@ class Bench:
         self.probe_scheduler = ProbeScheduler(
             self.state, sender, ProbeSettings(QUICK), lambda: nodes
         )
-        folder = TelemetryIngestor(CLUSTER, self.state, self.probe_scheduler)
+        ingestor = TelemetryIngestor(CLUSTER, self.state, self.probe_scheduler)
         settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
-        self.session = BrokerSession(settings, folder)
+        self.session = BrokerSession(settings, ingestor)
         self.pings: Counter[str] = Counter()
         self.tested: list[tuple[str, str, str]] = []
         self.served: list[str] = []
@@ -326,7 +330,7 @@ class Bench:
         self._over = threading.Event()
         self._ticking = threading.Thread(target=self._tick)
 
-    def __enter__(self) -> "Bench":
+    def __enter__(self) -> "BrokerHarness":
         self.session.start()
         self._ticking.start()
         return self
@@ -372,41 +376,45 @@ class Bench:
 
 
 @pytest.mark.broker
-def test_a_cluster_sounds_itself_under_leases() -> None:
-    with mosquitto() as broker, Bench(broker) as bench, ExitStack() as boards:
+def test_a_cluster_measures_its_links_under_leases() -> None:
+    with mosquitto() as broker, BrokerHarness(broker) as broker_harness, ExitStack() as boards:
         for name in ("n1", "n2", "n3"):
-            boards.enter_context(bench.board(broker, name))
-        wait_until(lambda: len({test[:2] for test in bench.tested}) == 3, "each pair is tested")
-        enough = len(bench.tested) + 6
-        wait_until(lambda: len(bench.tested) >= enough, "and again")
-        wait_until(lambda: min(bench.pings[n] for n in ("n1", "n2", "n3")) >= 3, "pings go on")
-        ids = {lease_id for _, _, lease_id in bench.tested}
-        wait_until(lambda: ids <= set(bench.served), "each test had a server")
+            boards.enter_context(broker_harness.board(broker, name))
+        wait_until(
+            lambda: len({test[:2] for test in broker_harness.tested}) == 3, "each pair is tested"
+        )
+        enough = len(broker_harness.tested) + 6
+        wait_until(lambda: len(broker_harness.tested) >= enough, "and again")
+        wait_until(
+            lambda: min(broker_harness.pings[n] for n in ("n1", "n2", "n3")) >= 3, "pings go on"
+        )
+        ids = {lease_id for _, _, lease_id in broker_harness.tested}
+        wait_until(lambda: ids <= set(broker_harness.served), "each test had a server")
         now_s = time.monotonic()
-        known = {(link.a, link.b): link for link in bench.state.links(now_s)}
+        known = {(link.a, link.b): link for link in broker_harness.state.links(now_s)}
     assert set(known) == {("n1", "n2"), ("n1", "n3"), ("n2", "n3")}
     assert {link.rtt_ms for link in known.values()} == {1.5}
     assert {link.bandwidth_mbps for link in known.values()} == {90.0}
-    assert bench.overlaps == 0
-    order = [test[:2] for test in bench.tested]
+    assert broker_harness.overlaps == 0
+    order = [test[:2] for test in broker_harness.tested]
     assert order[-3:] == order[-6:-3]
     assert len(set(order[-3:])) == 3
 
 
 @pytest.mark.broker
-def test_a_client_that_dies_under_its_lease_holds_nobody_up_for_ever() -> None:
+def test_a_client_that_dies_does_not_block_the_other_tests() -> None:
     with (
         mosquitto() as broker,
-        Bench(broker) as bench,
-        bench.board(broker, "n1"),
-        bench.board(broker, "n2") as client,
-        bench.board(broker, "n3"),
+        BrokerHarness(broker) as broker_harness,
+        broker_harness.board(broker, "n1"),
+        broker_harness.board(broker, "n2") as client,
+        broker_harness.board(broker, "n3"),
     ):
-        wait_until(lambda: bench.tested, "tests begin")
+        wait_until(lambda: broker_harness.tested, "tests begin")
         client.drop()
         wait_until(
-            lambda: [pair[:2] for pair in bench.tested[-3:]] == [("n1", "n3")] * 3,
+            lambda: [pair[:2] for pair in broker_harness.tested[-3:]] == [("n1", "n3")] * 3,
             "the others are tested on",
             timeout_s=40,
         )
-    assert bench.overlaps == 0
+    assert broker_harness.overlaps == 0

@@ -20,7 +20,8 @@ from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.telemetry.state import Agent, BoardReading
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.state import Agent
 
 from tests.attack.hostile_pods import manifest as large_manifest
 from tests.controller.builders import manifest
@@ -511,7 +512,7 @@ async def test_the_first_decision_waits_for_what_the_ready_nodes_measure() -> No
         fleet = Fleet()
         fleet.state = stage.telemetry
         fleet.state.birth(Agent("n1"), fleet.stamp("n1"))
-        fleet.state.report("n1", fleet.stamp("n1"), BoardReading((1.0,) * 5), 4.0)
+        fleet.state.report("n1", fleet.stamp("n1"), BoardReading({"cpu_percent": 1.0}), 4.0)
         await stage.clock.advance(1)
     assert stage.where() == {"a": "n1"}
 

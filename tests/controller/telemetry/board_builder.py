@@ -1,4 +1,4 @@
-"""A board as the wire shows it: messages with its numbers, and what may be wrong with them."""
+"""Builds the messages of a board's agent, numbered, with any field changed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ BOOT_ID = bytes(range(16))
 
 
 class Board:
-    """Makes the messages of one node's agent."""
+    """The messages of one node's agent."""
 
     def __init__(self, node: str, cluster: str = CLUSTER, session: int = 1) -> None:
         self.node, self.cluster, self.session = node, cluster, session
@@ -32,7 +32,7 @@ class Board:
         return pb.Origin(**{**fields, **changed})
 
     def timing(self, age_ms: int | None = 0) -> pb.Timing:
-        """Measured now, and sent `age_ms` later; None: nobody knows how much later."""
+        """Measured now, and sent `age_ms` later; None: without the time of sending."""
         self.boot_ms += 1000
         if age_ms is None:
             return pb.Timing(measured_boot_ms=self.boot_ms)

@@ -1,14 +1,14 @@
-"""Boards that talk to a TelemetryState, each message numbered as an agent would."""
+"""Builds a TelemetryState from the messages of boards, numbered as an agent numbers them."""
 
 from collections import Counter
 from typing import Any
 
-from leadline_controller.framework.view import NodeTable
+from leadline_controller.framework.view import METRICS, NodeTable
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import (
     Agent,
     BandwidthReading,
-    BoardReading,
     RttReading,
     TelemetryState,
     TimesToLive,
@@ -22,7 +22,7 @@ TTL = TimesToLive(report_s=60.0, rtt_s=180.0, bandwidth_s=1800.0)
 
 
 class Fleet:
-    """A state, and the next message of every board."""
+    """A state, and methods that store the next message of a board."""
 
     def __init__(self, *names: str) -> None:
         self.state = TelemetryState(TTL)
@@ -44,8 +44,8 @@ class Fleet:
         return self.state.birth(Agent(name, address=address), self.stamp(name, **stamp))
 
     def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
-        padded = (*values, *[NAN] * (5 - len(values)))
-        return self.state.report(name, self.stamp(name, **stamp), BoardReading(padded), at_s)
+        reading = BoardReading(dict(zip(METRICS, values, strict=False)))
+        return self.state.report(name, self.stamp(name, **stamp), reading, at_s)
 
     def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
         return self.state.rtts(name, self.stamp(name), [RttReading(peer, rtt_ms)], at_s)

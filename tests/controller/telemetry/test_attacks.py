@@ -1,4 +1,4 @@
-"""What tests/attack/telemetry.py does in full length, briefly."""
+"""Short runs of tests/attack/telemetry.py."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from tests.attack.telemetry import lies, many_boards, phantoms
 pytestmark = pytest.mark.broker
 
 
-def test_what_a_board_makes_up_is_not_believed() -> None:
+def test_invented_measurements_of_a_board_are_refused() -> None:
     assert [str(check) for check in lies(12) if not check.held] == []
 
 
-def test_invented_names_do_not_take_the_places_of_boards() -> None:
+def test_invented_names_do_not_displace_boards() -> None:
     heard, kept = phantoms(1000, 3)
     assert heard.held, heard
     assert "256 kept" in kept.found

@@ -13,19 +13,19 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.builders import node
-from tests.controller.probing.any_lease import AnyLease
+from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, Board, payload
 
 NOW_S = 1000.0
 SCHEMA = topics.SCHEMA
 
 
-class Ingest:
-    """A folder over a state, and whom it told what."""
+class IngestHarness:
+    """An ingestor with its state and recorded leases."""
 
     def __init__(self) -> None:
         self.state = TelemetryState(TimesToLive())
-        self.leases = AnyLease()
+        self.leases = PermissiveLeases()
         self.births, self.tests = self.leases.births, self.leases.tests
         self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.leases)
 
@@ -41,7 +41,7 @@ class Ingest:
         self.ingestor.fold(topic, payload(message), SCHEMA, sent_s, retained=retained)
 
     def snapshot(self) -> Any:
-        """All that anybody can read out of the state but the count of refusals."""
+        """All readable content of the state except the count of refusals."""
         names = sorted(self.state.agents())
         return (
             self.state.agents(),
@@ -53,13 +53,13 @@ class Ingest:
 
 
 @pytest.fixture
-def ingest() -> Ingest:
-    return Ingest()
+def ingest() -> IngestHarness:
+    return IngestHarness()
 
 
 @pytest.fixture
-def board(ingest: Ingest) -> Board:
-    """A board that was heard already, so that there is a state to spoil."""
+def board(ingest: IngestHarness) -> Board:
+    """A board with measurements in the state, which a bad message could corrupt."""
     n1, n2 = Board("n1"), Board("n2")
     for one in (n1, n2):
         ingest.take(one, one.birth())
@@ -69,10 +69,10 @@ def board(ingest: Ingest) -> Board:
     return n1
 
 
-# What is believed.
+# Valid messages.
 
 
-def test_a_report_becomes_the_metrics_of_the_papers(ingest: Ingest) -> None:
+def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> None:
     board = Board("n1")
     interfaces = [
         pb.NetworkInterface(name=name, packets_sent_per_s=sent, packets_received_per_s=received)
@@ -93,10 +93,11 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: Ingest) -> None:
         "packets_sent_per_s": (120.0, 2.5),
         "packets_received_per_s": (80.0, 2.5),
         "disk_bytes_per_s": (1500.0, 2.5),
+        "cpu_celsius": (-3.5, 2.5),
     }
     seen = ingest.state.board("n1", NOW_S)
     assert seen is not None
-    assert (seen.throttled, seen.under_voltage, seen.cpu_celsius) == (True, False, -3.5)
+    assert seen.notes == ["throttled"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +129,8 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: Ingest) -> None:
         ),
     ],
 )
-def test_what_the_board_cant_tell_is_unknown_and_not_zero(
-    ingest: Ingest, fields: dict[str, Any], unknown: str
+def test_a_missing_value_is_unknown_and_not_zero(
+    ingest: IngestHarness, fields: dict[str, Any], unknown: str
 ) -> None:
     board = Board("n1")
     ingest.take(board, board.report(**fields))
@@ -139,20 +140,22 @@ def test_what_the_board_cant_tell_is_unknown_and_not_zero(
     assert isnan(column[0])
 
 
-def test_what_was_sent_of_a_half_known_interface_is_still_known(ingest: Ingest) -> None:
+def test_the_known_half_of_an_interface_is_still_known(ingest: IngestHarness) -> None:
     board = Board("n1")
     ingest.take(board, board.report(network=[pb.NetworkInterface(packets_sent_per_s=5)]))
     assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
 
 
-def test_births_and_finished_tests_are_told_on(ingest: Ingest, board: Board) -> None:
+def test_births_and_finished_tests_reach_the_probe_scheduler(
+    ingest: IngestHarness, board: Board
+) -> None:
     assert ingest.births == ["n1", "n2"]
     assert ingest.tests == [("n1", "x-1")]
     agent = ingest.state.agents()["n1"]
     assert (agent.address, agent.probes, agent.online) == ("192.0.2.1", ("icmp", "iperf3"), True)
 
 
-def test_what_a_birth_says_is_cut_to_a_readable_length(ingest: Ingest) -> None:
+def test_the_texts_of_a_birth_are_shortened(ingest: IngestHarness) -> None:
     board = Board("n1")
     birth = board.birth("a" * 500, ["p" * 500] * 50, agent_version="v" * 500)
     ingest.take(board, birth)
@@ -161,14 +164,14 @@ def test_what_a_birth_says_is_cut_to_a_readable_length(ingest: Ingest) -> None:
     assert {len(probe) for probe in agent.probes} == {120}
 
 
-def test_what_a_birth_says_gives_no_orders_to_a_terminal(ingest: Ingest) -> None:
+def test_the_texts_of_a_birth_have_no_control_characters(ingest: IngestHarness) -> None:
     board = Board("n1")
     ingest.take(board, board.birth("a\nb", hardware_model="\x1b[2JPi 5", agent_version="1\r2"))
     agent = ingest.state.agents()["n1"]
     assert (agent.address, agent.hardware_model, agent.version) == ("ab", "[2JPi 5", "12")
 
 
-def test_the_last_will_says_offline(ingest: Ingest, board: Board) -> None:
+def test_the_last_will_says_offline(ingest: IngestHarness, board: Board) -> None:
     ingest.take(board, board.status(online=False), retained=True)
     assert ingest.state.agents()["n1"].online is False
     ingest.take(board, board.status(online=True))
@@ -176,8 +179,8 @@ def test_the_last_will_says_offline(ingest: Ingest, board: Board) -> None:
 
 
 @pytest.mark.parametrize("kind", [topics.Kind.BIRTH, topics.Kind.STATUS])
-def test_a_retained_message_that_is_cleared_is_no_fault(
-    ingest: Ingest, board: Board, kind: topics.Kind
+def test_a_cleared_retained_message_is_not_an_error(
+    ingest: IngestHarness, board: Board, kind: topics.Kind
 ) -> None:
     before = ingest.snapshot()
     ingest.ingestor.fold(board.topic(kind), b"", None, NOW_S, retained=False)
@@ -195,8 +198,12 @@ def test_a_retained_message_that_is_cleared_is_no_fault(
         (99, 55.0),
     ],
 )
-def test_a_test_that_measured_nothing_ends_its_lease_and_is_told_in_one_line(
-    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture, outcome: int, mbps: float | None
+def test_a_failed_test_ends_its_lease_and_is_logged_in_one_line(
+    ingest: IngestHarness,
+    board: Board,
+    caplog: pytest.LogCaptureFixture,
+    outcome: int,
+    mbps: float | None,
 ) -> None:
     with caplog.at_level(logging.INFO):
         message = board.bandwidth("n2", mbps, outcome=outcome, lease_id="x-2", detail="no\nway")
@@ -212,13 +219,13 @@ def test_a_test_that_measured_nothing_ends_its_lease_and_is_told_in_one_line(
 # Ages.
 
 
-def test_the_age_is_that_on_the_board_and_that_in_the_broker(ingest: Ingest) -> None:
+def test_the_age_includes_the_time_on_the_board_and_at_the_broker(ingest: IngestHarness) -> None:
     board = Board("n1")
     ingest.take(board, board.report(age_ms=3000), sent_s=NOW_S - 7)
     assert ingest.state.measurements("n1", NOW_S) == {"cpu_percent": (12.5, 10.0)}
 
 
-def test_links_have_ages_too(ingest: Ingest, board: Board) -> None:
+def test_links_have_ages_too(ingest: IngestHarness, board: Board) -> None:
     ingest.take(board, board.rtt(("n2", 2.5), age_ms=1000), sent_s=NOW_S + 8)
     ingest.take(board, board.bandwidth("n2", 80.0, age_ms=2000), sent_s=NOW_S + 8)
     (link,) = ingest.state.links(NOW_S + 10)
@@ -229,8 +236,8 @@ def test_links_have_ages_too(ingest: Ingest, board: Board) -> None:
 @pytest.mark.parametrize(
     ("age_ms", "sent_s"), [(None, NOW_S), (0, -inf)], ids=["not sent in this boot", "kept"]
 )
-def test_what_has_no_known_age_does_not_become_current(
-    ingest: Ingest, board: Board, age_ms: int | None, sent_s: float
+def test_a_message_of_unknown_age_does_not_become_current(
+    ingest: IngestHarness, board: Board, age_ms: int | None, sent_s: float
 ) -> None:
     before = ingest.snapshot()
     ingest.take(board, board.report(age_ms, cpu=pb.Cpu(busy_percent=99)), sent_s=sent_s)
@@ -240,7 +247,7 @@ def test_what_has_no_known_age_does_not_become_current(
     assert ingest.state.refused == {"late": 3}
 
 
-def test_the_buffer_of_an_earlier_boot_is_history(ingest: Ingest, board: Board) -> None:
+def test_buffered_messages_of_an_earlier_boot_are_late(ingest: IngestHarness, board: Board) -> None:
     before = ingest.snapshot()
     old = {"boot_id": bytes(16), "session": 9, "sequence": 77}
     ingest.take(board, board.report(None, origin=old, cpu=pb.Cpu(busy_percent=99)))
@@ -305,7 +312,7 @@ BAD: dict[str, tuple[str, Bad]] = {
 
 @pytest.mark.parametrize(("kind", "make"), BAD.values(), ids=BAD.keys())
 def test_a_bad_message_is_counted_and_changes_nothing(
-    ingest: Ingest, board: Board, kind: str, make: Bad
+    ingest: IngestHarness, board: Board, kind: str, make: Bad
 ) -> None:
     before = ingest.snapshot()
     ingest.take(board, make(board))
@@ -337,7 +344,7 @@ RAW: dict[str, tuple[str, str, bytes, str | None]] = {
 
 @pytest.mark.parametrize(("kind", "topic", "sent", "schema"), RAW.values(), ids=RAW.keys())
 def test_bad_bytes_are_counted_and_change_nothing(
-    ingest: Ingest, board: Board, kind: str, topic: str, sent: bytes, schema: str | None
+    ingest: IngestHarness, board: Board, kind: str, topic: str, sent: bytes, schema: str | None
 ) -> None:
     before = ingest.snapshot()
     ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=False)
@@ -345,10 +352,10 @@ def test_bad_bytes_are_counted_and_change_nothing(
     assert ingest.state.refused == {kind: 1}
 
 
-def test_a_bug_of_our_own_is_counted_and_told(
+def test_an_internal_error_is_counted_and_logged(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Careless(AnyLease):
+    class Careless(PermissiveLeases):
         def on_birth(self, node: str) -> None:
             raise RuntimeError("a bug\nof two lines")
 
@@ -364,8 +371,8 @@ def test_a_bug_of_our_own_is_counted_and_told(
 # Logs.
 
 
-def test_a_broken_fleet_does_not_fill_the_journal(
-    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+def test_many_broken_agents_do_not_fill_the_journal(
+    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3000):
         ingest.ingestor.fold(
@@ -376,8 +383,8 @@ def test_a_broken_fleet_does_not_fill_the_journal(
     assert "(3000 of this kind)" in caplog.records[-1].getMessage()
 
 
-def test_failed_tests_do_not_fill_it_either(
-    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+def test_failed_tests_do_not_fill_the_journal(
+    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         for _ in range(1000):
@@ -387,7 +394,7 @@ def test_failed_tests_do_not_fill_it_either(
 
 
 def test_a_refusal_is_one_readable_line(
-    ingest: Ingest, board: Board, caplog: pytest.LogCaptureFixture
+    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     liar = board.report(origin={"node": "x\n2026-01-01 forged line"})
     ingest.take(board, liar)
@@ -467,7 +474,7 @@ some_fuzz = settings(
 )
 @example(topic="leadline/v1/lab/n1/report", sent=GOOD, schema=SCHEMA, kept=True)
 def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool) -> None:
-    ingest = Ingest()
+    ingest = IngestHarness()
     ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=kept)
     state = ingest.state
     assert "unexpected" not in state.refused
@@ -482,10 +489,10 @@ def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool)
         max_size=12,
     )
 )
-def test_no_series_of_messages_raises_or_spoils_what_is_read(
+def test_no_sequence_of_messages_raises_or_corrupts_the_state(
     series: list[tuple[codec.TelemetryMessage, bool, float]],
 ) -> None:
-    ingest = Ingest()
+    ingest = IngestHarness()
     table = NodeTable([node("n1"), node("n2"), node("n3")])
     for message, kept, sent_s in series:
         topic = topics.topic(CLUSTER, "n1", codec.kind_of(message))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from leadline_controller.telemetry import reader
-from leadline_controller.telemetry.reader import ReadingClient, ReceivedPublish
+from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
 
@@ -48,21 +48,21 @@ EVERYTHING = (
 ) + (b"\x09" + text(b"\x00\xff") + b"\x23\x00\x07" + user(b"other", b"x") + SCHEMA)
 
 
-def test_what_is_kept_of_properties_is_short() -> None:
-    before = reader._kept.cache_info().currsize
+def test_only_short_properties_are_cached() -> None:
+    before = reader._cached_properties.cache_info().currsize
     for number in range(20):
         long = user(b"schema", f"{number}".encode() * 20_000)
-        _, carried, _ = reader._publication(publication(properties=long)[4:])
-        assert carried.schema is not None
-        assert len(carried.schema) >= 20_000
-    assert reader._kept.cache_info().currsize == before
+        _, properties, _ = reader._parse_publish(publication(properties=long)[4:])
+        assert properties.schema is not None
+        assert len(properties.schema) >= 20_000
+    assert reader._cached_properties.cache_info().currsize == before
 
 
 class Reading(ReadingClient):
     """Reads from a list of what comes from the socket, instead of a socket."""
 
     def __init__(self, chunks: list[bytes | type[OSError]]) -> None:
-        self.got: list[tuple[str, bytes, ReceivedPublish, bool]] = []
+        self.got: list[tuple[str, bytes, PublishProperties, bool]] = []
         self.chunks = chunks
         super().__init__("test", lambda *message: self.got.append(message), MAX_BYTES)
 
@@ -76,7 +76,7 @@ class Reading(ReadingClient):
         return [self._packet_read() for _ in list(self.chunks)]
 
 
-def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
+def test_paho_still_calls_the_overridden_methods() -> None:
     """Else all would go paho's slow way, unnoticed."""
     assert {"_packet_read", "_sock_recv", "_packet_handle"} <= set(vars(Client))
 
@@ -84,38 +84,38 @@ def test_paho_still_asks_for_packets_where_this_client_answers() -> None:
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        (publication(b"a/b", b"payload"), ("a/b", b"payload", ReceivedPublish(), False)),
-        (publication(header=RETAINED), ("t", b"p", ReceivedPublish(), True)),
-        (publication(payload=b""), ("t", b"", ReceivedPublish(), False)),
+        (publication(b"a/b", b"payload"), ("a/b", b"payload", PublishProperties(), False)),
+        (publication(header=RETAINED), ("t", b"p", PublishProperties(), True)),
+        (publication(payload=b""), ("t", b"", PublishProperties(), False)),
         (
             publication(properties=EVERYTHING),
-            ("t", b"p", ReceivedPublish("leadline.v1", 3595), False),
+            ("t", b"p", PublishProperties("leadline.v1", 3595), False),
         ),
-        (publication(properties=SCHEMA), ("t", b"p", ReceivedPublish("leadline.v1"), False)),
-        (publication(properties=EXPIRY), ("t", b"p", ReceivedPublish(None, 3595), False)),
+        (publication(properties=SCHEMA), ("t", b"p", PublishProperties("leadline.v1"), False)),
+        (publication(properties=EXPIRY), ("t", b"p", PublishProperties(None, 3595), False)),
         (
             publication(properties=user(b"x", b"y" * 300) + SCHEMA),
-            ("t", b"p", ReceivedPublish("leadline.v1"), False),
+            ("t", b"p", PublishProperties("leadline.v1"), False),
         ),
         (
             publication(properties=user(b"schema", b"first") + SCHEMA),
-            ("t", b"p", ReceivedPublish("first"), False),
+            ("t", b"p", PublishProperties("first"), False),
         ),
-        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, ReceivedPublish(), False)),
+        (publication(payload=b"x" * 9000), ("t", b"x" * 9000, PublishProperties(), False)),
         # What a sender can write and the broker lets pass must not cost the connection.
-        (publication(b"\xff"), ("\ufffd", b"p", ReceivedPublish(), False)),
+        (publication(b"\xff"), ("\ufffd", b"p", PublishProperties(), False)),
         (
             publication(properties=user(b"schema", b"\xff")),
-            ("t", b"p", ReceivedPublish("\ufffd"), False),
+            ("t", b"p", PublishProperties("\ufffd"), False),
         ),
         (
             publication(properties=user("\ufeff".encode(), b"") + SCHEMA),
-            ("t", b"p", ReceivedPublish("leadline.v1"), False),
+            ("t", b"p", PublishProperties("leadline.v1"), False),
         ),
     ],
 )
-def test_a_publication_is_taken_apart(
-    sent: bytes, expected: tuple[str, bytes, ReceivedPublish, bool]
+def test_a_publish_packet_is_parsed(
+    sent: bytes, expected: tuple[str, bytes, PublishProperties, bool]
 ) -> None:
     client = Reading([sent])
     assert client.read_all() == [SUCCESS]
@@ -126,7 +126,7 @@ def test_a_publication_is_taken_apart(
     cuts=st.lists(st.integers(0, 900), max_size=12), sizes=st.lists(st.integers(0, 300), max_size=5)
 )
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_packets_come_whole_however_the_network_cuts_them(
+def test_packets_are_reassembled_however_the_network_splits_them(
     cuts: list[int], sizes: list[int]
 ) -> None:
     stream = b"".join(publication(b"n/%d" % n, b"x" * size, EXPIRY) for n, size in enumerate(sizes))
@@ -155,7 +155,7 @@ def test_packets_come_whole_however_the_network_cuts_them(
         b"\x30" + length(MAX_BYTES + 1),  # nor is it waited for
     ],
 )
-def test_what_no_broker_should_send_ends_the_connection_and_not_the_thread(sent: bytes) -> None:
+def test_an_invalid_packet_ends_the_connection_and_not_the_thread(sent: bytes) -> None:
     client = Reading([sent])
     assert client.read_all() == [PROTOCOL]
     assert client.got == []

@@ -21,7 +21,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.controller.probing.any_lease import AnyLease
+from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import CLUSTER, Board
 from tests.controller.telemetry.wire_client import connected, properties_of
 from tests.support.certificates import Authority, Certificate
@@ -31,7 +31,7 @@ from tests.support.ports import free_port, wait_until
 pytestmark = pytest.mark.broker
 
 
-def test_what_the_broker_keeps_of_a_node_can_be_fetched_again(
+def test_retained_messages_of_a_node_can_be_requested_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     n1 = Board("n1")
@@ -55,12 +55,12 @@ def test_what_the_broker_keeps_of_a_node_can_be_fetched_again(
 
 
 class Ears:
-    """A session, and what came in through it."""
+    """A session with its state."""
 
     def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
         self.now_s = 1000.0
         self.state = TelemetryState(TimesToLive())
-        leases = AnyLease()
+        leases = PermissiveLeases()
         self.births = leases.births
         ingestor = TelemetryIngestor(CLUSTER, self.state, leases)
         settings = BrokerSettings(host, port, CLUSTER, "controller", tls)
@@ -127,7 +127,7 @@ def test_reports_arrive_with_their_properties(caplog: pytest.LogCaptureFixture) 
     assert down(caplog) == []
 
 
-def test_how_long_the_broker_held_a_message_is_part_of_its_age(
+def test_the_time_at_the_broker_is_part_of_a_messages_age(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A retained report is held; agents do not retain them, but this shows what is counted."""
@@ -150,7 +150,7 @@ def test_how_long_the_broker_held_a_message_is_part_of_its_age(
             assert ears.cpu("n2") is None  # nobody knows for how long it was held
 
 
-def test_without_a_broker_it_waits_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     port = free_port()
     board = Board("n1")
@@ -162,11 +162,11 @@ def test_without_a_broker_it_waits_and_says_so_once(caplog: pytest.LogCaptureFix
             keep_sending(client, board, ears, 12.5)
             assert down(caplog) == [
                 f"no broker at 127.0.0.1:{port} (Connection refused); "
-                "measurements stay unknown, trying on"
+                "measurements are unknown, retrying"
             ]
 
 
-def test_it_comes_back_when_the_broker_does(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_reconnects_when_the_broker_returns(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     board = Board("n1")
     with mosquitto(port=port) as broker:
@@ -187,7 +187,7 @@ def test_it_comes_back_when_the_broker_does(caplog: pytest.LogCaptureFixture) ->
     assert caplog.text.count("connected to the broker") == 2
 
 
-def test_retained_births_are_seen_however_many(caplog: pytest.LogCaptureFixture) -> None:
+def test_any_number_of_retained_births_arrives(caplog: pytest.LogCaptureFixture) -> None:
     """mosquitto with its defaults delivers 1,020 of them to a subscriber of QoS 1."""
     count = 2000
     how = topics.DELIVERY[topics.Kind.BIRTH]
@@ -211,7 +211,7 @@ def test_retained_births_are_seen_however_many(caplog: pytest.LogCaptureFixture)
             assert {agent.online for agent in ears.state.agents().values()} == {None}
 
 
-def test_life_and_death_of_a_board(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_boards_status_follows_its_session_and_its_will(caplog: pytest.LogCaptureFixture) -> None:
     board = Board("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears:
         with connected(broker, will=board) as client:
@@ -225,7 +225,7 @@ def test_life_and_death_of_a_board(caplog: pytest.LogCaptureFixture) -> None:
             assert later.state.agents()["n1"].address == "192.0.2.1"
 
 
-def test_clearing_what_is_retained_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+def test_clearing_a_retained_message_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     board = Board("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
         client.send(board, board.birth())
@@ -236,7 +236,7 @@ def test_clearing_what_is_retained_is_no_fault(caplog: pytest.LogCaptureFixture)
         assert ears.state.refused == {}
 
 
-def test_one_poisoned_retained_message_does_not_cut_it_off(
+def test_an_invalid_retained_message_does_not_disconnect(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """paho drops the connection over a byte order mark that mosquitto lets pass, and a
@@ -283,7 +283,7 @@ def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-def test_a_refused_subscription_is_told_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_subscription_is_logged_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
     """Called by hand: mosquitto's ACL file refuses no subscription, it only delivers nothing."""
     session = Ears("broker.example", 8883).session
     refused = ReasonCode(PacketTypes.SUBACK, "Not authorized")
@@ -294,7 +294,7 @@ def test_a_refused_subscription_is_told_with_what_to_do(caplog: pytest.LogCaptur
     session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, reasons, None)
     (record,) = caplog.records
     assert record.getMessage() == (
-        "the broker at broker.example:8883 lets us not read birth, report of cluster lab; "
+        "the broker at broker.example:8883 does not let us read birth, report of cluster lab; "
         "allow it in its ACL"
     )
 
@@ -378,7 +378,7 @@ def test_a_key_with_a_passphrase_fails_at_once(authority: Authority, tmp_path: P
         Ears("127.0.0.1", 1, BrokerTls(ours.ca_file, ours.cert_file, locked))
 
 
-def test_a_session_says_whether_its_thread_is_there() -> None:
+def test_a_session_knows_whether_its_thread_is_running() -> None:
     ears = Ears("127.0.0.1", free_port())
     assert not ears.session.lives()
     ears.session.start()

@@ -5,7 +5,8 @@ import pytest
 from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
-from leadline_controller.telemetry.state import BROKER, Agent, BoardReading, RttReading
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.state import BROKER, Agent, RttReading
 
 from tests.controller.telemetry.telemetry_builder import BOOT_ID, NAN, TTL, Fleet, table
 
@@ -13,106 +14,106 @@ ALL_KNOWN = (10.0, 40.0, 120.0, 80.0, 5000.0)
 
 
 def test_a_value_keeps_its_age_and_is_unknown_again_after_its_time() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n1", *ALL_KNOWN, at_s=100.0)
-    assert fleet.state.measurements("n1", 130.0)["cpu_percent"] == (10.0, 30.0)
-    assert fleet.state.report_age_s("n1", 130.0) == 30.0
-    assert fleet.state.board("n1", 160.0) is not None
-    assert fleet.state.metrics(table("n1"), 160.0).cpu_percent[0] == 10.0
+    builder = Fleet("n1")
+    builder.report("n1", *ALL_KNOWN, at_s=100.0)
+    assert builder.state.measurements("n1", 130.0)["cpu_percent"] == (10.0, 30.0)
+    assert builder.state.report_age_s("n1", 130.0) == 30.0
+    assert builder.state.board("n1", 160.0) is not None
+    assert builder.state.metrics(table("n1"), 160.0).cpu_percent[0] == 10.0
 
     late_s = 160.1
-    assert fleet.state.measurements("n1", late_s) == {}
-    assert fleet.state.board("n1", late_s) is None
-    assert fleet.state.report_age_s("n1", late_s) == pytest.approx(60.1)
-    assert np.isnan(fleet.state.metrics(table("n1"), late_s).cpu_percent[0])
+    assert builder.state.measurements("n1", late_s) == {}
+    assert builder.state.board("n1", late_s) is None
+    assert builder.state.report_age_s("n1", late_s) == pytest.approx(60.1)
+    assert np.isnan(builder.state.metrics(table("n1"), late_s).cpu_percent[0])
 
 
 def test_what_was_never_measured_is_unknown_and_not_zero() -> None:
-    fleet = Fleet("n1")
-    metrics = fleet.state.metrics(table("n1", "never-heard"), 100.0)
+    builder = Fleet("n1")
+    metrics = builder.state.metrics(table("n1", "never-heard"), 100.0)
     assert all(np.isnan(getattr(metrics, name)).all() for name in METRICS)
-    assert fleet.state.measurements("n1", 100.0) == {}
-    assert fleet.state.measurements("never-heard", 100.0) == {}
-    assert fleet.state.report_age_s("n1", 100.0) is None
-    assert fleet.state.board("never-heard", 100.0) is None
-    assert fleet.state.lost_messages("never-heard") == 0
+    assert builder.state.measurements("n1", 100.0) == {}
+    assert builder.state.measurements("never-heard", 100.0) == {}
+    assert builder.state.report_age_s("n1", 100.0) is None
+    assert builder.state.board("never-heard", 100.0) is None
+    assert builder.state.lost_messages("never-heard") == 0
 
 
 def test_a_measured_zero_is_known() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.report("n1", 0.0, at_s=100.0)
-    fleet.bandwidth("n1", "n2", 0.0, 100.0)
-    assert fleet.state.measurements("n1", 100.0) == {
+    builder = Fleet("n1", "n2")
+    builder.report("n1", 0.0, at_s=100.0)
+    builder.bandwidth("n1", "n2", 0.0, 100.0)
+    assert builder.state.measurements("n1", 100.0) == {
         "cpu_percent": (0.0, 0.0),
         "bandwidth_mbps": (0.0, 0.0),
     }
 
 
-def test_what_a_report_leaves_out_keeps_its_older_value_and_that_ones_age() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n1", *ALL_KNOWN, at_s=100.0)
-    fleet.report("n1", 20.0, at_s=130.0)
-    known = fleet.state.measurements("n1", 140.0)
+def test_a_value_that_a_report_leaves_out_keeps_its_age() -> None:
+    builder = Fleet("n1")
+    builder.report("n1", *ALL_KNOWN, at_s=100.0)
+    builder.report("n1", 20.0, at_s=130.0)
+    known = builder.state.measurements("n1", 140.0)
     assert known["cpu_percent"] == (20.0, 10.0)
     assert known["memory_percent"] == (40.0, 40.0)
-    assert set(fleet.state.measurements("n1", 170.0)) == {"cpu_percent"}
+    assert set(builder.state.measurements("n1", 170.0)) == {"cpu_percent"}
 
 
 def test_a_report_without_an_age_does_not_become_current() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n1", *ALL_KNOWN, at_s=100.0)
-    assert not fleet.report("n1", 99.0, at_s=float("-inf"), dated=False)
-    assert fleet.state.measurements("n1", 100.0)["cpu_percent"] == (10.0, 0.0)
-    assert fleet.state.refused == {"late": 1}
+    builder = Fleet("n1")
+    builder.report("n1", *ALL_KNOWN, at_s=100.0)
+    assert not builder.report("n1", 99.0, at_s=float("-inf"), dated=False)
+    assert builder.state.measurements("n1", 100.0)["cpu_percent"] == (10.0, 0.0)
+    assert builder.state.refused == {"late": 1}
 
 
 def test_refused_reports_leave_the_state_untouched() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n1", *ALL_KNOWN, at_s=100.0)
-    accepted = fleet.state.accepted
-    assert not fleet.report("n1", 99.0, at_s=101.0, sequence=2)
-    assert not fleet.report("n1", 99.0, at_s=101.0, sequence=1)
-    assert not fleet.report("n1", 99.0, at_s=101.0, session=0, sequence=9)
-    assert fleet.state.refused == {"duplicate": 1, "out_of_order": 1, "late": 1}
-    assert fleet.state.accepted == accepted
-    assert fleet.state.measurements("n1", 101.0)["cpu_percent"] == (10.0, 1.0)
+    builder = Fleet("n1")
+    builder.report("n1", *ALL_KNOWN, at_s=100.0)
+    accepted = builder.state.accepted
+    assert not builder.report("n1", 99.0, at_s=101.0, sequence=2)
+    assert not builder.report("n1", 99.0, at_s=101.0, sequence=1)
+    assert not builder.report("n1", 99.0, at_s=101.0, session=0, sequence=9)
+    assert builder.state.refused == {"duplicate": 1, "out_of_order": 1, "late": 1}
+    assert builder.state.accepted == accepted
+    assert builder.state.measurements("n1", 101.0)["cpu_percent"] == (10.0, 1.0)
 
 
 def test_gaps_are_counted_by_node() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.report("n1", at_s=1.0, sequence=6)
-    assert fleet.state.lost_messages("n1") == 4
-    assert fleet.state.lost_messages("n2") == 0
+    builder = Fleet("n1", "n2")
+    builder.report("n1", at_s=1.0, sequence=6)
+    assert builder.state.lost_messages("n1") == 4
+    assert builder.state.lost_messages("n2") == 0
 
 
 def test_a_nodes_bandwidth_is_its_best_links_and_falls_back_when_that_is_too_old() -> None:
-    fleet = Fleet("n1", "n2", "n3")
-    fleet.bandwidth("n1", "n2", 90.0, 0.0)
-    fleet.bandwidth("n1", "n3", 10.0, 1000.0)
+    builder = Fleet("n1", "n2", "n3")
+    builder.bandwidth("n1", "n2", 90.0, 0.0)
+    builder.bandwidth("n1", "n3", 10.0, 1000.0)
     nodes = table("n1", "n2", "n3")
 
     def known(now_s: float) -> list[float]:
-        return [float(mbps) for mbps in fleet.state.metrics(nodes, now_s).bandwidth_mbps]
+        return [float(mbps) for mbps in builder.state.metrics(nodes, now_s).bandwidth_mbps]
 
     assert known(1000.0) == [90.0, 90.0, 10.0]
     assert known(TTL.bandwidth_s) == [90.0, 90.0, 10.0]
     assert known(TTL.bandwidth_s + 1) == [10.0, pytest.approx(NAN, nan_ok=True), 10.0]
-    assert fleet.state.measurements("n1", 1900.0)["bandwidth_mbps"] == (10.0, 900.0)
+    assert builder.state.measurements("n1", 1900.0)["bandwidth_mbps"] == (10.0, 900.0)
     assert np.isnan(known(1000.0 + TTL.bandwidth_s + 1)).all()
 
 
 def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.bandwidth("n1", "n2", 90.0, 0.0)
-    assert fleet.bandwidth("n1", "n2", None, 10.0)
-    assert fleet.bandwidth("n1", "n1", 999.0, 10.0)
-    assert fleet.bandwidth("n1", "never-heard", 999.0, 10.0)
-    assert fleet.state.measurements("n1", 10.0) == {"bandwidth_mbps": (90.0, 10.0)}
+    builder = Fleet("n1", "n2")
+    builder.bandwidth("n1", "n2", 90.0, 0.0)
+    assert builder.bandwidth("n1", "n2", None, 10.0)
+    assert builder.bandwidth("n1", "n1", 999.0, 10.0)
+    assert builder.bandwidth("n1", "never-heard", 999.0, 10.0)
+    assert builder.state.measurements("n1", 10.0) == {"bandwidth_mbps": (90.0, 10.0)}
 
 
-def test_a_bandwidth_that_changed_is_told_of_and_one_that_stayed_is_not() -> None:
-    fleet = Fleet("n1", "n2", "n3")
-    told = [fleet.state.bandwidth_changes]
+def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
+    builder = Fleet("n1", "n2", "n3")
+    told = [builder.state.bandwidth_changes]
     for peer, mbps, at_s in (
         ("n2", 90.0, 0.0),
         ("n2", 90.0, 10.0),
@@ -120,306 +121,306 @@ def test_a_bandwidth_that_changed_is_told_of_and_one_that_stayed_is_not() -> Non
         ("n3", 10.0, 30.0),  # n1 has a better link
         ("n2", 80.0, 40.0),
     ):
-        fleet.bandwidth("n1", peer, mbps, at_s)
-        told.append(fleet.state.bandwidth_changes)
+        builder.bandwidth("n1", peer, mbps, at_s)
+        told.append(builder.state.bandwidth_changes)
     assert [after - before for before, after in pairwise(told)] == [2, 0, 0, 1, 2]
-    fleet.state.metrics(table("n1"), 41.0 + TTL.bandwidth_s)  # it is unknown now
-    fleet.bandwidth("n1", "n2", 80.0, 50.0 + TTL.bandwidth_s)
-    assert fleet.state.bandwidth_changes > told[-1]
+    builder.state.metrics(table("n1"), 41.0 + TTL.bandwidth_s)  # it is unknown now
+    builder.bandwidth("n1", "n2", 80.0, 50.0 + TTL.bandwidth_s)
+    assert builder.state.bandwidth_changes > told[-1]
 
 
-def test_columns_follow_the_table_and_take_new_boards_up() -> None:
-    fleet = Fleet("n2")
-    fleet.report("n2", 2.0, at_s=100.0)
+def test_columns_follow_the_node_table_and_include_new_boards() -> None:
+    builder = Fleet("n2")
+    builder.report("n2", 2.0, at_s=100.0)
     nodes = table("n1", "n2", "n3")
-    assert fleet.state.metrics(nodes, 100.0).cpu_percent[1] == 2.0
-    fleet.report("n3", 3.0, at_s=100.0)
-    fleet.report("n1", 1.0, at_s=100.0)
-    assert fleet.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
-    assert fleet.state.metrics(table("n3", "n1"), 100.0).cpu_percent.tolist() == [3.0, 1.0]
-    assert fleet.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
+    assert builder.state.metrics(nodes, 100.0).cpu_percent[1] == 2.0
+    builder.report("n3", 3.0, at_s=100.0)
+    builder.report("n1", 1.0, at_s=100.0)
+    assert builder.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
+    assert builder.state.metrics(table("n3", "n1"), 100.0).cpu_percent.tolist() == [3.0, 1.0]
+    assert builder.state.metrics(nodes, 100.0).cpu_percent.tolist() == [1.0, 2.0, 3.0]
 
 
-def test_more_boards_than_the_first_columns_hold() -> None:
+def test_the_columns_grow_with_the_boards() -> None:
     names = [f"n{i:03}" for i in range(200)]
-    fleet = Fleet(*names)
+    builder = Fleet(*names)
     for i, name in enumerate(names):
-        fleet.report(name, float(i), at_s=100.0)
-        fleet.rtt(name, names[i - 1], float(i), 100.0)
-    metrics = fleet.state.metrics(table(*names), 100.0)
+        builder.report(name, float(i), at_s=100.0)
+        builder.rtt(name, names[i - 1], float(i), 100.0)
+    metrics = builder.state.metrics(table(*names), 100.0)
     assert metrics.cpu_percent.tolist() == [float(i) for i in range(200)]
-    links = fleet.state.link_table(table(*names), 100.0)
+    links = builder.state.link_table(table(*names), 100.0)
     assert [links.rtt_ms_from(i)[i - 1] for i in range(200)] == [float(i) for i in range(200)]
 
 
-def test_a_view_is_the_callers_to_keep() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n1", 1.0, at_s=100.0)
-    metrics = fleet.state.metrics(table("n1"), 100.0)
-    fleet.report("n1", 2.0, at_s=101.0)
+def test_later_reports_do_not_change_a_view() -> None:
+    builder = Fleet("n1")
+    builder.report("n1", 1.0, at_s=100.0)
+    metrics = builder.state.metrics(table("n1"), 100.0)
+    builder.report("n1", 2.0, at_s=101.0)
     assert metrics.cpu_percent[0] == 1.0
 
 
-def test_there_is_an_end_to_the_nodes_that_can_be_invented(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_invented_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NODES", 2)
-    fleet = Fleet("n1", "n2")
-    assert not fleet.birth("n3")
-    fleet.state.status("n4", BOOT_ID, 1, online=True)
-    assert set(fleet.state.agents()) == {"n1", "n2"}
-    assert fleet.state.refused == {"too_many_nodes": 2}
+    builder = Fleet("n1", "n2")
+    assert not builder.birth("n3")
+    builder.state.status("n4", BOOT_ID, 1, online=True)
+    assert set(builder.state.agents()) == {"n1", "n2"}
+    assert builder.state.refused == {"too_many_nodes": 2}
 
 
 # The nodes of the cluster, and names that nobody knows.
 
 
-def test_nodes_of_the_cluster_have_their_places_however_many_others_came_first(
+def test_nodes_of_the_cluster_always_have_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
-    fleet = Fleet()
-    fleet.state.keep({"n1", "n2"}, 0.0)
-    assert [fleet.birth(f"phantom-{i}") for i in range(10)] == [True] * 3 + [False] * 7
-    assert fleet.state.refused == {"too_many_nodes": 7}
-    assert fleet.birth("n1")
-    assert fleet.report("n2", 2.0, at_s=1.0)
-    assert {"n1", "n2"} < set(fleet.state.agents())
-    assert len(fleet.state.agents()) == 5
+    monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
+    builder = Fleet()
+    builder.state.keep({"n1", "n2"}, 0.0)
+    assert [builder.birth(f"phantom-{i}") for i in range(10)] == [True] * 3 + [False] * 7
+    assert builder.state.refused == {"too_many_nodes": 7}
+    assert builder.birth("n1")
+    assert builder.report("n2", 2.0, at_s=1.0)
+    assert {"n1", "n2"} < set(builder.state.agents())
+    assert len(builder.state.agents()) == 5
 
 
-def test_strangers_that_came_before_the_nodes_were_known_make_room(
+def test_early_non_members_are_evicted_when_the_nodes_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(telemetry, "_MAX_STRANGERS", 3)
+    monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
     phantoms = [f"phantom-{i}" for i in range(50)]
-    fleet = Fleet(*phantoms, "n1")
-    assert fleet.state.keep(None, 5.0) == []
-    fleet.state.keep(None, 6.0)
-    assert len(fleet.state.agents()) == 51
-    fleet.report("phantom-7", 1.0, at_s=6.0)
-    assert fleet.state.keep({"n1", "n2"}, 7.0) == ["n2"]
-    kept = set(fleet.state.agents())
+    builder = Fleet(*phantoms, "n1")
+    assert builder.state.keep(None, 5.0) == []
+    builder.state.keep(None, 6.0)
+    assert len(builder.state.agents()) == 51
+    builder.report("phantom-7", 1.0, at_s=6.0)
+    assert builder.state.keep({"n1", "n2"}, 7.0) == ["n2"]
+    kept = set(builder.state.agents())
     assert len(kept) == 4
     assert {"n1", "phantom-7"} < kept
 
 
-def test_strangers_that_are_silent_lose_their_places_and_others_take_them() -> None:
-    fleet = Fleet()
-    fleet.state.keep({"n1"}, 0.0)
-    fleet.birth("n1")
-    fleet.birth("silent")
-    fleet.birth("live")
-    fleet.report("silent", 9.0, at_s=0.0)
-    fleet.state.keep({"n1"}, 500.0)
-    fleet.report("live", 8.0, at_s=500.0)
-    fleet.state.keep({"n1"}, 601.0)
-    assert set(fleet.state.agents()) == {"n1", "live"}
-    fleet.birth("new")
-    fleet.state.keep({"n1", "new", "live", "silent"}, 602.0)
+def test_silent_non_members_are_replaced_by_others() -> None:
+    builder = Fleet()
+    builder.state.keep({"n1"}, 0.0)
+    builder.birth("n1")
+    builder.birth("silent")
+    builder.birth("live")
+    builder.report("silent", 9.0, at_s=0.0)
+    builder.state.keep({"n1"}, 500.0)
+    builder.report("live", 8.0, at_s=500.0)
+    builder.state.keep({"n1"}, 601.0)
+    assert set(builder.state.agents()) == {"n1", "live"}
+    builder.birth("new")
+    builder.state.keep({"n1", "new", "live", "silent"}, 602.0)
     # The place of another is empty when it is taken.
-    assert fleet.state.measurements("new", 0.0) == {}
-    metrics = fleet.state.metrics(table("live", "n1", "new", "silent"), 501.0)
+    assert builder.state.measurements("new", 0.0) == {}
+    metrics = builder.state.metrics(table("live", "n1", "new", "silent"), 501.0)
     assert metrics.cpu_percent.tolist() == [8.0, *[pytest.approx(NAN, nan_ok=True)] * 3]
 
 
-def test_a_node_that_left_the_cluster_loses_its_place_after_a_while() -> None:
-    fleet = Fleet()
-    fleet.state.keep({"n1", "n2"}, 0.0)
-    fleet.birth("n1")
-    fleet.birth("n2")
-    fleet.state.keep({"n1"}, 10.0)
-    assert set(fleet.state.agents()) == {"n1", "n2"}
-    fleet.state.keep({"n1"}, 601.0)
-    assert set(fleet.state.agents()) == {"n1"}
+def test_a_node_that_left_the_cluster_is_removed_after_a_while() -> None:
+    builder = Fleet()
+    builder.state.keep({"n1", "n2"}, 0.0)
+    builder.birth("n1")
+    builder.birth("n2")
+    builder.state.keep({"n1"}, 10.0)
+    assert set(builder.state.agents()) == {"n1", "n2"}
+    builder.state.keep({"n1"}, 601.0)
+    assert set(builder.state.agents()) == {"n1"}
 
 
-def test_places_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fleet = Fleet()
+def test_slots_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = Fleet()
     now_s = 0.0
     for turn in range(50):
-        fleet.state.keep({"n1"}, now_s)
+        builder.state.keep({"n1"}, now_s)
         for i in range(20):
-            fleet.birth(f"phantom-{turn}-{i}")
+            builder.birth(f"phantom-{turn}-{i}")
         now_s += 601.0
-    assert len(fleet.state._at_s) == 64
+    assert len(builder.state._at_s) == 64
 
 
-def test_who_is_new_without_a_birth_is_asked_for_once() -> None:
-    fleet = Fleet("n1")
-    fleet.report("n2", 1.0, at_s=1.0)
-    assert fleet.state.keep({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
-    assert fleet.state.keep({"n1", "n2", "n3"}, 1.0) == []
-    assert fleet.state.keep({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
+def test_a_new_node_without_a_birth_is_returned_once() -> None:
+    builder = Fleet("n1")
+    builder.report("n2", 1.0, at_s=1.0)
+    assert builder.state.keep({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
+    assert builder.state.keep({"n1", "n2", "n3"}, 1.0) == []
+    assert builder.state.keep({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
 
 
-def test_links_of_which_nothing_is_known_any_more_make_room(
+def test_links_without_fresh_values_are_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storage, "_FEW_LINKS", 3)
     names = [f"n{i:02}" for i in range(12)]
-    fleet = Fleet(*names)
+    builder = Fleet(*names)
     for i, name in enumerate(names[1:]):
-        fleet.rtt(name, "n00", float(i), 100.0)
-    fleet.rtt("n11", "n10", 5.0, 1000.0)
-    fleet.bandwidth("n11", "n00", 90.0, 1000.0, lower_bound=True)
-    before = fleet.state.links(1000.0)
-    fleet.state.keep(None, 1000.0)
-    assert fleet.state.links(1000.0) == before
-    assert len(fleet.state._links._rows) == 2
-    assert fleet.state.measurements("n11", 1000.0) == {"bandwidth_mbps": (90.0, 0.0)}
-    fleet.rtt("n01", "n00", 7.0, 1001.0)
-    seen = fleet.state.link_table(table(*names), 1001.0)
+        builder.rtt(name, "n00", float(i), 100.0)
+    builder.rtt("n11", "n10", 5.0, 1000.0)
+    builder.bandwidth("n11", "n00", 90.0, 1000.0, lower_bound=True)
+    before = builder.state.links(1000.0)
+    builder.state.keep(None, 1000.0)
+    assert builder.state.links(1000.0) == before
+    assert len(builder.state._links._rows) == 2
+    assert builder.state.measurements("n11", 1000.0) == {"bandwidth_mbps": (90.0, 0.0)}
+    builder.rtt("n01", "n00", 7.0, 1001.0)
+    seen = builder.state.link_table(table(*names), 1001.0)
     assert seen.rtt_ms_from(0)[1] == 7.0
     assert seen.rtt_ms_from(11)[10] == 5.0
-    (link,) = [x for x in fleet.state.links(1001.0) if x.bandwidth_mbps]
+    (link,) = [x for x in builder.state.links(1001.0) if x.bandwidth_mbps]
     assert (link.a, link.b, link.lower_bound) == ("n00", "n11", True)
 
 
 # Births and deaths.
 
 
-def test_a_birth_from_the_board_says_that_it_lives_the_brokers_copy_does_not() -> None:
-    fleet = Fleet()
-    assert fleet.birth("kept", retained=True)
-    assert fleet.state.agents()["kept"].online is None
-    assert fleet.birth("live")
-    assert fleet.state.agents()["live"].online is True
+def test_a_birth_means_online_but_a_retained_one_does_not() -> None:
+    builder = Fleet()
+    assert builder.birth("kept", retained=True)
+    assert builder.state.agents()["kept"].online is None
+    assert builder.birth("live")
+    assert builder.state.agents()["live"].online is True
 
 
-def test_status_comes_before_the_brokers_copy_of_the_birth() -> None:
-    fleet = Fleet()
-    fleet.state.status("n1", BOOT_ID, 1, online=True)
-    fleet.birth("n1", address="192.0.2.7", retained=True)
-    assert fleet.state.agents()["n1"] == Agent("n1", online=True, address="192.0.2.7")
+def test_a_status_may_arrive_before_the_retained_birth() -> None:
+    builder = Fleet()
+    builder.state.status("n1", BOOT_ID, 1, online=True)
+    builder.birth("n1", address="192.0.2.7", retained=True)
+    assert builder.state.agents()["n1"] == Agent("n1", online=True, address="192.0.2.7")
 
 
-def test_an_old_death_is_ignored() -> None:
-    fleet = Fleet("n1")
-    fleet.birth("n1", session=2)
-    fleet.state.status("n1", BOOT_ID, 1, online=False)
-    assert fleet.state.agents()["n1"].online is True
-    fleet.state.status("n1", BOOT_ID, 2, online=False)
-    assert fleet.state.agents()["n1"].online is False
+def test_a_will_of_an_earlier_session_is_ignored() -> None:
+    builder = Fleet("n1")
+    builder.birth("n1", session=2)
+    builder.state.status("n1", BOOT_ID, 1, online=False)
+    assert builder.state.agents()["n1"].online is True
+    builder.state.status("n1", BOOT_ID, 2, online=False)
+    assert builder.state.agents()["n1"].online is False
 
 
 def test_an_old_birth_is_ignored() -> None:
-    fleet = Fleet("n1")
-    fleet.birth("n1", "192.0.2.2", session=2)
-    assert not fleet.birth("n1", "192.0.2.3", session=1, measured_boot_ms=1000)
-    assert fleet.state.agents()["n1"].address == "192.0.2.2"
+    builder = Fleet("n1")
+    builder.birth("n1", "192.0.2.2", session=2)
+    assert not builder.birth("n1", "192.0.2.3", session=1, measured_boot_ms=1000)
+    assert builder.state.agents()["n1"].address == "192.0.2.2"
 
 
-def test_the_brokers_copy_of_a_birth_counts_though_later_messages_came_before_it() -> None:
-    fleet = Fleet()
-    fleet.report("n1", 1.0, at_s=1.0, sequence=50, measured_boot_ms=50_000)
+def test_a_retained_birth_counts_after_later_messages() -> None:
+    builder = Fleet()
+    builder.report("n1", 1.0, at_s=1.0, sequence=50, measured_boot_ms=50_000)
     kept = {"retained": True, "sequence": 3, "measured_boot_ms": 3000}
-    assert fleet.birth("n1", "192.0.2.9", **kept)
-    assert fleet.state.agents()["n1"].address == "192.0.2.9"
-    assert not fleet.birth("n1", "192.0.2.10", **kept)
-    assert fleet.state.agents()["n1"].address == "192.0.2.9"
-    assert fleet.state.refused == {}  # what the broker keeps is no fault of the board
+    assert builder.birth("n1", "192.0.2.9", **kept)
+    assert builder.state.agents()["n1"].address == "192.0.2.9"
+    assert not builder.birth("n1", "192.0.2.10", **kept)
+    assert builder.state.agents()["n1"].address == "192.0.2.9"
+    assert builder.state.refused == {}  # what the broker keeps is no fault of the board
 
 
 # Round trips.
 
 
-def links(fleet: Fleet, now_s: float) -> dict[tuple[str, str], tuple[float | None, str]]:
-    return {(x.a, x.b): (x.rtt_ms, x.rtt_method) for x in fleet.state.links(now_s)}
+def links(builder: Fleet, now_s: float) -> dict[tuple[str, str], tuple[float | None, str]]:
+    return {(x.a, x.b): (x.rtt_ms, x.rtt_method) for x in builder.state.links(now_s)}
 
 
-def test_a_round_trip_is_both_nodes_and_grows_too_old() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.rtt("n2", "n1", 1.5, 100.0)
-    assert links(fleet, 100.0) == {("n1", "n2"): (1.5, "icmp")}
-    seen = fleet.state.link_table(table("n1", "n2"), 280.0)
+def test_a_round_trip_belongs_to_both_nodes_and_expires() -> None:
+    builder = Fleet("n1", "n2")
+    builder.rtt("n2", "n1", 1.5, 100.0)
+    assert links(builder, 100.0) == {("n1", "n2"): (1.5, "icmp")}
+    seen = builder.state.link_table(table("n1", "n2"), 280.0)
     assert seen.rtt_ms_from(0)[1] == seen.rtt_ms_from(1)[0] == 1.5
-    assert links(fleet, 280.1) == {}
-    gone = fleet.state.link_table(table("n1", "n2"), 281.0)
+    assert links(builder, 280.1) == {}
+    gone = builder.state.link_table(table("n1", "n2"), 281.0)
     assert np.isnan(gone.rtt_ms_from(0)).all()
 
 
-def test_the_newer_of_two_measurements_counts_whichever_end_it_comes_from() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.rtt("n1", "n2", 1.0, 100.0)
-    fleet.rtt("n2", "n1", 9.0, 50.0)  # from the other end's buffer
-    fleet.bandwidth("n1", "n2", 90.0, 100.0)
-    fleet.bandwidth("n2", "n1", 9.0, 50.0, lower_bound=True)
-    (link,) = fleet.state.links(100.0)
+def test_the_newer_measurement_counts_from_either_end() -> None:
+    builder = Fleet("n1", "n2")
+    builder.rtt("n1", "n2", 1.0, 100.0)
+    builder.rtt("n2", "n1", 9.0, 50.0)  # from the other end's buffer
+    builder.bandwidth("n1", "n2", 90.0, 100.0)
+    builder.bandwidth("n2", "n1", 9.0, 50.0, lower_bound=True)
+    (link,) = builder.state.links(100.0)
     assert (link.rtt_ms, link.rtt_at_s) == (1.0, 100.0)
     assert (link.bandwidth_mbps, link.bandwidth_at_s, link.lower_bound) == (90.0, 100.0, False)
 
 
-def test_no_reply_and_strangers_make_no_link() -> None:
-    fleet = Fleet("n1", "n2")
-    assert fleet.rtt("n1", "n2", None, 100.0)
-    assert fleet.rtt("n1", "n1", 1.0, 100.0)
-    assert fleet.rtt("n1", "never-heard", 1.0, 100.0)
-    assert links(fleet, 100.0) == {}
+def test_an_echo_without_reply_and_an_unknown_peer_make_no_link() -> None:
+    builder = Fleet("n1", "n2")
+    assert builder.rtt("n1", "n2", None, 100.0)
+    assert builder.rtt("n1", "n1", 1.0, 100.0)
+    assert builder.rtt("n1", "never-heard", 1.0, 100.0)
+    assert links(builder, 100.0) == {}
 
 
-def test_one_message_names_only_so_many_peers() -> None:
+def test_the_peers_of_one_message_are_bounded() -> None:
     names = [f"n{i:03}" for i in range(300)]
-    fleet = Fleet("n", *names)
-    fleet.state.rtts("n", fleet.stamp("n"), [RttReading(name, 1.0) for name in names], 1.0)
-    assert len(links(fleet, 1.0)) == 256
+    builder = Fleet("n", *names)
+    builder.state.rtts("n", builder.stamp("n"), [RttReading(name, 1.0) for name in names], 1.0)
+    assert len(links(builder, 1.0)) == 256
 
 
 def test_two_legs_to_the_broker_bound_the_round_trip() -> None:
-    fleet = Fleet("n1", "n2", "n3")
-    fleet.rtt("n1", BROKER, 2.0, 100.0)
-    fleet.rtt("n2", BROKER, 3.0, 90.0)
-    fleet.rtt("n3", BROKER, 5.0, 100.0)
-    fleet.rtt("n1", "n3", 1.0, 100.0)
+    builder = Fleet("n1", "n2", "n3")
+    builder.rtt("n1", BROKER, 2.0, 100.0)
+    builder.rtt("n2", BROKER, 3.0, 90.0)
+    builder.rtt("n3", BROKER, 5.0, 100.0)
+    builder.rtt("n1", "n3", 1.0, 100.0)
     expected = {
         ("n1", "n2"): (5.0, "mqtt"),
         ("n1", "n3"): (1.0, "icmp"),
         ("n2", "n3"): (8.0, "mqtt"),
     }
-    assert links(fleet, 100.0) == expected
-    (n1_n2,) = [x for x in fleet.state.links(100.0) if (x.a, x.b) == ("n1", "n2")]
+    assert links(builder, 100.0) == expected
+    (n1_n2,) = [x for x in builder.state.links(100.0) if (x.a, x.b) == ("n1", "n2")]
     assert n1_n2.rtt_at_s == 90.0  # as old as its older leg
-    seen = fleet.state.link_table(table("n1", "n2", "n3"), 100.0)
+    seen = builder.state.link_table(table("n1", "n2", "n3"), 100.0)
     assert seen.rtt_ms_from(1).tolist() == [5.0, pytest.approx(NAN, nan_ok=True), 8.0]
-    assert set(links(fleet, 271.0)) == {("n1", "n3")}
+    assert set(links(builder, 271.0)) == {("n1", "n3")}
 
 
-def test_a_bandwidth_stands_beside_a_joined_round_trip() -> None:
-    fleet = Fleet("n1", "n2")
-    fleet.rtt("n1", BROKER, 2.0, 100.0)
-    fleet.rtt("n2", BROKER, 3.0, 100.0)
-    fleet.bandwidth("n1", "n2", 90.0, 100.0, lower_bound=True)
-    (link,) = fleet.state.links(100.0)
+def test_a_link_has_a_bandwidth_and_a_round_trip_over_the_broker() -> None:
+    builder = Fleet("n1", "n2")
+    builder.rtt("n1", BROKER, 2.0, 100.0)
+    builder.rtt("n2", BROKER, 3.0, 100.0)
+    builder.bandwidth("n1", "n2", 90.0, 100.0, lower_bound=True)
+    (link,) = builder.state.links(100.0)
     assert (link.rtt_ms, link.rtt_method) == (5.0, "mqtt")
     assert (link.bandwidth_mbps, link.lower_bound) == (90.0, True)
 
 
-def test_legs_are_bounded_and_old_ones_make_room() -> None:
+def test_broker_legs_are_bounded_and_old_ones_are_replaced() -> None:
     old, new = [f"a{i:02}" for i in range(64)], ["b1", "b2"]
-    fleet = Fleet(*old, *new)
+    builder = Fleet(*old, *new)
     for name in old:
-        fleet.rtt(name, BROKER, 1.0, 100.0)
-    fleet.rtt("b1", BROKER, 1.0, 101.0)
-    assert len(links(fleet, 101.0)) == 64 * 63 // 2
+        builder.rtt(name, BROKER, 1.0, 100.0)
+    builder.rtt("b1", BROKER, 1.0, 101.0)
+    assert len(links(builder, 101.0)) == 64 * 63 // 2
     for name in new:
-        fleet.rtt(name, BROKER, 1.0, 300.0)
-    assert links(fleet, 300.0) == {("b1", "b2"): (2.0, "mqtt")}
+        builder.rtt(name, BROKER, 1.0, 300.0)
+    assert links(builder, 300.0) == {("b1", "b2"): (2.0, "mqtt")}
 
 
 def test_the_table_of_links_follows_nodes_values_and_time() -> None:
-    fleet = Fleet("n1", "n2", "n3")
+    builder = Fleet("n1", "n2", "n3")
     nodes = table("n1", "n2")
-    fleet.rtt("n1", "n2", 1.0, 100.0)
-    fleet.rtt("n1", "n3", 7.0, 100.0)
-    first = fleet.state.link_table(nodes, 100.0)
-    assert fleet.state.link_table(nodes, 100.5) is first
-    fleet.rtt("n1", "n2", 2.0, 100.0)
-    assert fleet.state.link_table(nodes, 100.5).rtt_ms_from(0)[1] == 2.0
-    assert fleet.state.link_table(table("n3", "n1"), 100.5).rtt_ms_from(0)[1] == 7.0
-    assert np.isnan(fleet.state.link_table(nodes, 300.0).rtt_ms_from(0)).all()
+    builder.rtt("n1", "n2", 1.0, 100.0)
+    builder.rtt("n1", "n3", 7.0, 100.0)
+    first = builder.state.link_table(nodes, 100.0)
+    assert builder.state.link_table(nodes, 100.5) is first
+    builder.rtt("n1", "n2", 2.0, 100.0)
+    assert builder.state.link_table(nodes, 100.5).rtt_ms_from(0)[1] == 2.0
+    assert builder.state.link_table(table("n3", "n1"), 100.5).rtt_ms_from(0)[1] == 7.0
+    assert np.isnan(builder.state.link_table(nodes, 300.0).rtt_ms_from(0)).all()
 
 
-def test_what_the_firmware_says_is_shown_while_it_is_fresh() -> None:
-    fleet = Fleet("n1")
-    reading = BoardReading((NAN,) * 5, throttled=True, under_voltage=False, cpu_celsius=80.0)
-    fleet.state.report("n1", fleet.stamp("n1"), reading, 100.0)
-    assert fleet.state.board("n1", 100.0) == reading
-    assert fleet.state.measurements("n1", 100.0) == {}
+def test_throttling_is_known_while_the_report_is_fresh() -> None:
+    builder = Fleet("n1")
+    reading = BoardReading({"cpu_celsius": 80.0}, ["throttled"])
+    builder.state.report("n1", builder.stamp("n1"), reading, 100.0)
+    assert builder.state.board("n1", 100.0) == reading
+    assert builder.state.measurements("n1", 100.0) == {"cpu_celsius": (80.0, 0.0)}

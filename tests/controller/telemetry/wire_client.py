@@ -1,4 +1,4 @@
-"""A plain MQTT v5 client for tests: it sends and receives as an agent does."""
+"""An MQTT v5 client that sends and receives as an agent does."""
 
 import ssl
 import threading
@@ -20,7 +20,7 @@ from tests.support.ports import wait_until
 
 
 class WireClient:
-    """Publishes messages of boards; keeps the leases that come for one of them."""
+    """Publishes messages of boards, and records the leases of one of them."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -37,7 +37,7 @@ class WireClient:
         self.publish(board.topic(kind), codec.encode(message), kind, schema, **delivery)
 
     def send_soon(self, board: Board, message: codec.TelemetryMessage) -> None:
-        """From the client's own thread, which must not wait for the broker."""
+        """Send from the client's own thread, which must not wait for the broker."""
         kind = codec.kind_of(message)
         how = topics.DELIVERY[kind]
         payload, properties = codec.encode(message), properties_of(how)
@@ -53,7 +53,7 @@ class WireClient:
         retain: bool | None = None,
         expiry_s: int | None = None,
     ) -> None:
-        """As the kind is delivered, unless told otherwise; returns when the broker has it."""
+        """Publish with the kind's delivery by default; returns when the broker has the message."""
         how = topics.DELIVERY[kind]
         properties = properties_of(how, schema)
         if expiry_s is not None:
@@ -62,11 +62,11 @@ class WireClient:
         self._client.publish(topic, payload, how.qos, keep, properties).wait_for_publish(20)
 
     def listen(self, board: Board, answer: Callable[[pb.Lease], None] | None = None) -> None:
-        """Take this board's leases, and tell `answer` of each, on the client's thread."""
+        """Record this board's leases, and call `answer` with each on the client's thread."""
         self._listen(board.topic(topics.Kind.LEASE), answer)
 
     def listen_to_all(self, cluster: str) -> None:
-        """Take the leases of every board."""
+        """Record the leases of every board."""
         self._listen(topics.subscription(cluster, topics.Kind.LEASE))
 
     def _listen(self, topic: str, answer: Callable[[pb.Lease], None] | None = None) -> None:
@@ -86,7 +86,7 @@ class WireClient:
         assert subscribed.wait(20)
 
     def drop(self) -> None:
-        """Vanish without a word, as a board that loses its power."""
+        """Disconnect without DISCONNECT, as a board that loses its power."""
         sock: Any = self._client.socket()
         self._client.on_disconnect = lambda client, *_: client.disconnect()
         sock.close()
@@ -105,7 +105,7 @@ def properties_of(how: topics.Delivery, schema: str = topics.SCHEMA) -> Any:
 def connected(
     broker: Broker, *, will: Board | None = None, tls: Certificate | None = None
 ) -> Iterator[WireClient]:
-    """A client of the broker until the block ends; `will` is the board whose death it tells."""
+    """A connected client until the block ends; `will`: the board of its last will."""
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
     if tls is not None:
         context = ssl.create_default_context(cafile=str(tls.ca_file))

@@ -1,19 +1,19 @@
-"""Leases of which every report is covered, for tests of what is done with reports."""
+"""A probe scheduler that accepts every result, for tests of the ingestor."""
 
 from collections.abc import Container
 
 from leadline_controller.telemetry.ingestor import BandwidthResult
 
 
-class Everybody(Container[str]):
-    """Holds every name."""
+class EveryName(Container[str]):
+    """A container that contains every name."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
-class AnyLease:
-    """Allows everything, and keeps what it is told: births, and (node, lease id) of tests."""
+class PermissiveLeases:
+    """Accepts everything, and records births and (node, lease id) of finished tests."""
 
     def __init__(self) -> None:
         self.births: list[str] = []
@@ -31,5 +31,5 @@ class AnyLease:
     def rtt_refusal(self, _node: str, _measured_s: float) -> str | None:
         return None
 
-    def pinged_by(self, _: str) -> Container[str]:
-        return Everybody()
+    def ping_peers(self, _: str) -> Container[str]:
+        return EveryName()
