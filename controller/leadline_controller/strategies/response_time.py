@@ -115,7 +115,7 @@ def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
     if threshold_ms is None:
         return FilterResult.everywhere(view)
     if not pod.hints.profile_ms:
-        return FilterResult.refused(
+        return FilterResult.none_pass(
             view,
             "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
             "or no response time can be predicted",

@@ -11,9 +11,9 @@ ZONE = "topology.kubernetes.io/zone"
 
 def reasons(name: str, cluster: ClusterView, wanted: Pod) -> dict[str, str | None]:
     """Why each node is rejected, None where it passes."""
-    verdict = FILTERS[name](cluster, wanted)
+    result = FILTERS[name](cluster, wanted)
     return {
-        node_name: None if verdict.passes[i] else verdict.reason(i)
+        node_name: None if result.passes[i] else result.reason(i)
         for i, node_name in enumerate(cluster.table.names)
     }
 

@@ -11,9 +11,9 @@ from leadline_controller.framework.view import ClusterView
 from tests.controller.builders import GIB, node, pod, view
 
 
-def reasons(verdict: FilterResult) -> list[str | None]:
+def reasons(result: FilterResult) -> list[str | None]:
     """Why each node is rejected, None where it passes."""
-    return [None if passes else verdict.reason(i) for i, passes in enumerate(verdict.passes)]
+    return [None if passes else result.reason(i) for i, passes in enumerate(result.passes)]
 
 
 def judge(name: str, cluster: ClusterView, wanted: Pod) -> list[str | None]:

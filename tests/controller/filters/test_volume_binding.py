@@ -7,7 +7,7 @@ import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.resources import Claim, Resource, Volume
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.framework.volume_binding import VolumeSearch
+from leadline_controller.framework.volume_binding import VolumeBinder
 from leadline_controller.kubeobjects.resources import read_csi_driver, read_storage_capacity
 
 from tests.controller.builders import node, pod, view
@@ -32,7 +32,7 @@ def fits(*resources: Resource, wanted: Any = None) -> str:
 
 
 def plan(at: int, *resources: Resource, wanted: Any = None) -> VolumePlan | None:
-    return VolumeSearch(view(nodes(), resources=resources), wanted or using("c")).plan(at)
+    return VolumeBinder(view(nodes(), resources=resources), wanted or using("c")).plan(at)
 
 
 def test_a_bound_claim_goes_where_its_volume_is_reached() -> None:
@@ -270,7 +270,7 @@ def test_a_plan_that_is_carried_out_leaves_nothing_for_the_next() -> None:
     only = volume("v", "static", size="2Gi", nodes=("n0",))
     one, two = LOCAL, claim("d", "static", size="2Gi")
     before = view(nodes(), resources=[STATIC, only, one, two])
-    todo = VolumeSearch(before, using("c")).plan(0)
+    todo = VolumeBinder(before, using("c")).plan(0)
     assert todo is not None
     after = before.with_placement(using("c"), 0, volumes=todo)
     assert passing("VolumeBinding", before, using("d")) == "n0"
@@ -281,7 +281,7 @@ def test_a_plan_that_is_carried_out_leaves_nothing_for_the_next() -> None:
 
 def test_a_claim_that_was_promised_a_node_keeps_the_next_pod_there() -> None:
     before = view(nodes(), resources=[WAIT, claim()])
-    todo = VolumeSearch(before, using("c")).plan(2)
+    todo = VolumeBinder(before, using("c")).plan(2)
     after = before.with_placement(using("c"), 2, volumes=todo)
     assert passing("VolumeBinding", after, using("c", name="q")) == "n2"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from leadline_controller.framework.assigned_pods import AssignedPods, Interned, kind_of
+from leadline_controller.framework.assigned_pods import AssignedPods, Interner, kind_of
 from leadline_controller.framework.demands import AffinityTerm
 from leadline_controller.framework.model import Requirement
 from leadline_controller.framework.node_table import NodeTable
@@ -27,7 +27,7 @@ def test_a_test_is_made_once_for_each_value() -> None:
         asked.append(value)
         return value % 2 == 0
 
-    numbers: Interned[int] = Interned()
+    numbers: Interner[int] = Interner()
     assert [numbers.number(value) for value in (4, 7, 4)] == [0, 1, 0]
     assert numbers.where("even", is_even).tolist() == [True, False]
     numbers.number(8)
@@ -36,7 +36,7 @@ def test_a_test_is_made_once_for_each_value() -> None:
 
 
 def test_what_is_remembered_does_not_grow_with_what_pods_ask() -> None:
-    numbers: Interned[int] = Interned()
+    numbers: Interner[int] = Interner()
     numbers.number(1)
     for i in range(5000):
         numbers.where(i, lambda _: True)

@@ -198,7 +198,7 @@ def test_eviction_is_spoken_of_only_where_it_would_cure_everything() -> None:
 
 def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
     def refusing(view: ClusterView, _: Pod) -> FilterResult:
-        return FilterResult.refused(view, "the claim is gone")
+        return FilterResult.none_pass(view, "the claim is gone")
 
     found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
     assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
@@ -209,7 +209,7 @@ def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
     def hoping(requeue_on: ClusterEvent, *, unresolvable: bool = False, passing: int = 0) -> Filter:
         def test(view: ClusterView, _: Pod) -> FilterResult:
             if unresolvable:
-                return FilterResult.refused(view, "no claim", requeue_on)
+                return FilterResult.none_pass(view, "no claim", requeue_on)
             return FilterResult(
                 np.arange(len(view)) < passing, lambda _: "no", requeue_on=requeue_on
             )

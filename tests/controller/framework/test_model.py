@@ -39,5 +39,5 @@ def test_toleration(toleration: Toleration, tolerates: bool) -> None:
 def test_host_ports_collide_by_address_protocol_and_port(
     a: tuple[str, str, int], b: tuple[str, str, int], collide: bool
 ) -> None:
-    assert HostPort(*a).collides(HostPort(*b)) is collide
-    assert HostPort(*b).collides(HostPort(*a)) is collide
+    assert HostPort(*a).conflicts_with(HostPort(*b)) is collide
+    assert HostPort(*b).conflicts_with(HostPort(*a)) is collide
