@@ -88,6 +88,8 @@ class Strategy(Protocol):
     needs: the measurements that it reads (columns of NodeMetrics, or "rtt_ms" of links).
     """
 
+    __slots__ = ()
+
     name: ClassVar[str]
     better: ClassVar[Better]
     paper: ClassVar[str]
@@ -97,13 +99,14 @@ class Strategy(Protocol):
         """Score the nodes with these indexes, at least one."""
         ...
 
-    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
-        """What the pod takes from the node within a run: resource -> base units."""
-        ...
+    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:  # noqa: ARG002  # a paper may need them
+        """What the pod takes from the node within a run, resource -> base units: its requests,
+        unless the paper says otherwise."""
+        return pod.requests
 
 
 @runtime_checkable
-class FilteringStrategy(Protocol):
+class Selective(Protocol):
     """A strategy that also filters nodes, because its paper does."""
 
     def filters(self) -> Mapping[str, Filter]:
@@ -113,7 +116,7 @@ class FilteringStrategy(Protocol):
 
 def filters_with(filters: Mapping[str, Filter], strategy: Strategy) -> Mapping[str, Filter]:
     """These filters, and the strategy's own."""
-    return {**filters, **strategy.filters()} if isinstance(strategy, FilteringStrategy) else filters
+    return {**filters, **strategy.filters()} if isinstance(strategy, Selective) else filters
 
 
 def best(total: Floats, better: Better) -> Ints:

@@ -1,18 +1,17 @@
 """random: chance alone, the floor that any rule has to beat."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.cycle import Better, Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class Chance(Strategy):
     """Every node that fits ties, so chance decides. Nothing needs to be measured, and what is
     unknown plays no part."""
 
@@ -25,7 +24,3 @@ class Chance:
         """0 for every candidate."""
         everyone = np.arange(candidates.size)
         return Scores(candidates, np.zeros(candidates.size), everyone, lambda _: "it fits")
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

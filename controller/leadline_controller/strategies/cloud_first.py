@@ -4,20 +4,19 @@
 Clusters", Section 6 (CF), which gives no more than the name.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.tiers import free_share, is_cloud
 
 
 @dataclass(frozen=True, slots=True)
-class CloudFirst:
+class CloudFirst(Strategy):
     """A cloud node, and an edge node only where no cloud node fits; among equals of a tier the
     one with the largest free share of the scarcer of CPU and memory, ties at random.
 
@@ -46,7 +45,3 @@ class CloudFirst:
 
         parts = {"cloud": np.where(cloud, 1.0, 0.0), "free_share": room}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

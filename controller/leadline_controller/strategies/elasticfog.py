@@ -5,20 +5,19 @@ the DACS paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling i
 Sections 3.2 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.cycle import Better, Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.services import service, service_of
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticFog:
+class ElasticFog(Strategy):
     """How many pods a node is short of: its share of the traffic times the service's pods, this
     one counted, less those that it has. The most wins, but first every node gets one.
 
@@ -53,10 +52,6 @@ class ElasticFog:
         finalists = pool[total[pool] == total[pool].max()]
         parts = {"traffic_share": share, "replicas": replicas.astype(np.float64)}
         return Scores(candidates, total, finalists, why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:

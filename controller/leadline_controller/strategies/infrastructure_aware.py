@@ -4,13 +4,12 @@ Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using t
 Infrastructure Aware Scheduling Algorithm", Algorithm 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -40,7 +39,7 @@ def rescaled(time_s: Floats, w: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class InfrastructureAware:
+class InfrastructureAware(Strategy):
     """total = kube-scheduler's spreading (DACS Eq. 1, 0 to 10) + the time to instantiate,
     rescaled to 0..w (Algorithm 1); the highest wins, ties at random.
 
@@ -97,7 +96,3 @@ class InfrastructureAware:
             "queue_mb": queue_mb,
         }
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

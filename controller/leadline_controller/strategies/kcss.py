@@ -4,19 +4,18 @@ Menouer, "KCSS: Kubernetes container scheduling strategy", as the DACS paper des
 Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections 3.2 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Kcss:
+class Kcss(Strategy):
     """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The ideal has the most of
     every criterion, so that resources are used to the full: the shares of CPU and memory that
     would be requested with the pod there, and the number of pods.
@@ -53,10 +52,6 @@ class Kcss:
             )
 
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def nearness_to_ideal(criteria: Floats) -> Floats:

@@ -3,13 +3,12 @@
 Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, Eq. 1-2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.view import ClusterView, Ints
@@ -21,7 +20,7 @@ from leadline_controller.strategies.shared.spreading import (
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDefault:
+class KubeDefault(Strategy):
     """score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
     highest wins, ties at random (Eq. 1-2).
 
@@ -55,7 +54,3 @@ class KubeDefault:
 
         parts = {"cpu_free_share": cpu_share, "memory_free_share": memory_share}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

@@ -5,20 +5,19 @@ paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kuberne
 3.3 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Nas:
+class Nas(Strategy):
     """The least round trip to the pod's preferred node (PN) wins, and the PN itself has none:
     so pods go to the PN while it has enough resources, then to the node nearest to it.
 
@@ -59,10 +58,6 @@ class Nas:
             return f"nearest to the preferred node {preferred}: {total[at]:g} ms"
 
         return Scores(candidates, total, best(total, self.better), why)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
     def _distance_ms(self, view: ClusterView, preferred: int) -> Floats:
         worst_ms = view.links.worst_rtt_ms

@@ -4,13 +4,12 @@
 edge/fog/cloud distributed environment", Algorithm 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -35,7 +34,7 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class NetSched:
+class NetSched(Strategy):
     """Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
     packets sent 1, disk input and output together 1. The most points win.
 
@@ -78,10 +77,6 @@ class NetSched:
             return f"best in {', '.join(won)}: {total[at]:g} of {sum(weights.values()):g} points"
 
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def _points(view: ClusterView, metric: _Metric, weight: float, candidates: Ints) -> Floats:

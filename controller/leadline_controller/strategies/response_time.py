@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind
-from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, best
+from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, Strategy, best
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -38,7 +38,7 @@ def least_without_replica(prediction_ms: Floats, replicas: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseTime:
+class ResponseTime(Strategy):
     """prediction = ping + profiling, in ms; the least one wins (Algorithm 1).
 
     A pod's further replicas go to the least one among the nodes without a pod of the same
@@ -102,10 +102,6 @@ class ResponseTime:
 
         finalists = least_without_replica(prediction_ms, replicas)
         return Scores(candidates, prediction_ms, finalists, why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:

@@ -5,13 +5,12 @@ for Smart Manufacturing", as the DACS paper describes it: Lai, Wang, Wei, "Delay
 Scheduling in Kubernetes", Sections 3.3 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -21,7 +20,7 @@ _LEAST_CORES = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Tsra:
+class Tsra(Strategy):
     """Execution time plus the time to send image and data, in seconds; the least wins, for
     that meets the most deadlines.
 
@@ -70,10 +69,6 @@ class Tsra:
 
         parts = {"execution_s": execution_s, "sending_s": sending_s}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def _sending_s(view: ClusterView, pod: Pod, volume_mb: float, candidates: Ints) -> Floats:

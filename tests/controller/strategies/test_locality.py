@@ -14,7 +14,7 @@ from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.strategies.shared.locality import locality_points, spread_mb
+from leadline_controller.strategies.locality import locality_points, scaled_mb
 
 from tests.controller.builders import GIB, node, view
 
@@ -44,7 +44,7 @@ def test_kubes_thresholds() -> None:
 
 def test_what_few_nodes_have_counts_less() -> None:
     held = np.array([True, False, False, True])
-    assert spread_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
+    assert scaled_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
 
 
 def test_only_whole_images_count_for_image_locality() -> None:

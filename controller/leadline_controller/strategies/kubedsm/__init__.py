@@ -6,14 +6,14 @@ Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedul
 7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from leadline_controller.framework.batch import Allowed, BatchPlan, Running
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -27,7 +27,7 @@ _ALIKE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDsm:
+class KubeDsm(Strategy):
     """A batch is planned in two steps: immediateSchedule places the pending pods without
     migration (Algorithm 1); then, unless `suggest` is 0, one suggestion may bring pods from
     the cloud to the edge, pods that were just sent there included, and move running ones
@@ -93,10 +93,6 @@ class KubeDsm:
 
         parts = {"edge": np.where(cloud, 0.0, 1.0), "packing_growth": growth}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
     def plan(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
-MOST_POINTS = 10.0  # of one priority
+MAX_POINTS = 10.0  # of one priority
 
 
 def free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
@@ -22,7 +22,7 @@ def free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
 def least_requested(view: ClusterView, candidates: Ints) -> Floats:
     """(S_CPU + S_MEM) / 2 * 10 points (DACS Eq. 1), shape (candidates,), NaN where unknown."""
     shares = free_share(view, CPU, candidates) + free_share(view, MEMORY, candidates)
-    return shares / 2 * MOST_POINTS
+    return shares / 2 * MAX_POINTS
 
 
 def whole_points(points: Floats) -> Floats:
