@@ -1,4 +1,4 @@
-"""random: chance alone, the floor that any rule has to beat."""
+"""random: a random node, the baseline of all other strategies."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,8 +12,8 @@ from leadline_controller.framework.view import ClusterView, Ints
 
 @dataclass(frozen=True, slots=True)
 class Chance(Strategy):
-    """Every node that fits ties, so chance decides. Nothing needs to be measured, and what is
-    unknown plays no part."""
+    """All candidates tie, so the choice is random. Needs nothing measured; unknown values do not
+    matter."""
 
     name: ClassVar[str] = "random"
     better: ClassVar[Better] = "higher"
@@ -22,5 +22,5 @@ class Chance(Strategy):
 
     def score(self, _: ClusterView, __: Pod, candidates: Ints) -> Scores:
         """0 for every candidate."""
-        everyone = np.arange(candidates.size)
-        return Scores(candidates, np.zeros(candidates.size), everyone, lambda _: "it fits")
+        finalists = np.arange(candidates.size)
+        return Scores(candidates, np.zeros(candidates.size), finalists, lambda _: "it fits")

@@ -24,12 +24,12 @@ class KubeDefault(Strategy):
     """score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
     highest wins, ties at random (Eq. 1-2).
 
-    Requests are those of the pods already on the node, as the paper has it; today's
-    kube-scheduler adds the incoming pod's. Needs nothing measured. A node that has none of
-    a resource has no share of it: its score is unknown, and it is chosen only when all are.
+    Requests are those of the assigned pods, as in the paper; today's kube-scheduler adds the
+    incoming pod's. Needs nothing measured. The score of a node without CPU or memory is unknown,
+    and it is chosen only if all scores are.
 
     rounding=whole rounds down to whole points, as kube-scheduler does, so that nodes that are
-    nearly as empty tie; Eq. 1 does not.
+    almost equally empty tie; Eq. 1 does not round.
     """
 
     name: ClassVar[str] = "kube-default"

@@ -18,15 +18,14 @@ from leadline_controller.framework.view import ClusterView, Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Nas(Strategy):
-    """The least round trip to the pod's preferred node (PN) wins, and the PN itself has none:
-    so pods go to the PN while it has enough resources, then to the node nearest to it.
+    """The shortest round trip to the pod's preferred node (PN) wins; that of the PN itself is 0. So
+    pods go to the PN while it has enough resources, then to the node nearest to it.
 
-    Decided here: the paper designates PNs by hand; ours is the node in the pod's
-    `leadline.dev/user-node`. What "enough" means is up to the filters. Without a PN nothing
-    tells the nodes apart.
+    Decided here: the paper designates PNs by hand; here it is the pod's `leadline.dev/user-node`.
+    The filters decide what is enough. Without a PN all nodes tie.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest measured in
-    the cluster, or as `unknown_rtt` when none was.
+    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
+    the cluster, or as `unknown_rtt` if there is none.
     """
 
     name: ClassVar[str] = "nas"

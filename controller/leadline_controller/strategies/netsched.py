@@ -1,4 +1,4 @@
-"""netsched: six metrics, and the best node of each gets its points.
+"""netsched: six metrics, each of which gives points to its best node.
 
 "Network-aware scheduler (NetSched) for containerized applications in an multilevel
 edge/fog/cloud distributed environment", Algorithm 1.
@@ -38,13 +38,12 @@ class NetSched(Strategy):
     """Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
     packets sent 1, disk input and output together 1. The most points win.
 
-    Comparisons are strict, so the first of the equal nodes holds a metric's points; a tie
-    in the sum is broken at random. The points are options, and 0 leaves a metric out:
-    boards that share one machine, as in the lab, share its CPU, memory and disk.
+    Comparisons are strict, so of equal nodes the first one gets a metric's points; a tie in the
+    sum is broken at random. The points are options, and 0 leaves a metric out: boards that share
+    one machine, as in the lab, share its CPU, memory and disk.
 
-    Unknown: a node without a metric does not compete for that metric's points, points of a
-    metric that nobody has go to nobody, and a node without any metric has no total and is
-    chosen only when none has.
+    Unknown: a node without a metric gets no points for it. A node without any metric has no total
+    and is chosen only if no node has one.
     """
 
     name: ClassVar[str] = "netsched"
@@ -60,7 +59,7 @@ class NetSched(Strategy):
     disk: float = option(1, unit="points", maximum=1e6, help="least disk input and output")
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
-        """Sum the points of every candidate; parts are the points of each metric."""
+        """The sum of each candidate's points; parts are the points of each metric."""
         weights = {m.column: float(getattr(self, m.weight)) for m in _METRICS}
         parts = {
             m.column: _points(view, m, weights[m.column], candidates)

@@ -1,4 +1,4 @@
-"""tsra: task scheduling and resource allocation, the node that is done first.
+"""tsra: task scheduling and resource allocation, the node that finishes first.
 
 Yin, Luo, Luo, "Tasks Scheduling and Resource Allocation in Fog Computing Based on Containers
 for Smart Manufacturing", as the DACS paper describes it: Lai, Wang, Wei, "Delay-Aware Container
@@ -16,24 +16,23 @@ from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.transfer import transfer_s
 
-_LEAST_CORES = 0.001
+_MIN_CORES = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Tsra(Strategy):
-    """Execution time plus the time to send image and data, in seconds; the least wins, for
-    that meets the most deadlines.
+    """Execution time plus the time to send image and data, in seconds; the shortest wins, because
+    it meets the most deadlines.
 
-    Decided here, where the description is silent: a task executes as fast as all cores that
-    the node has left would run it (with a share or a limit in their place, equal pods would
-    see no difference between nodes, and the paper has TSRA prefer the node with more left).
-    Data comes from the user's node, so a pod there has none to wait for. A scheduler can't
-    refuse a task, so one that meets its deadline nowhere goes where it is done first.
+    Decided here, because the description does not say it: a task runs on all free cores of the
+    node (with a share or a limit, equal pods would see no difference between nodes, and in the
+    paper TSRA prefers the node with more left). Data comes from the user's node, so a pod there
+    does not wait for it. A scheduler cannot refuse a task, so a task that meets its deadline
+    nowhere goes to the node that finishes first.
 
-    Unknown: a pod that does not say how much data it has counts as having `data_mb`. A link
-    of unknown bandwidth counts as the slowest known; when none is known, sending is left out
-    for all. Without a user everybody waits for the data, without a deadline every node is
-    in time.
+    Unknown: a pod without `data-mb` counts as having `data_mb`. A link of unknown bandwidth counts
+    as the slowest known one; if none is known, sending is left out for all nodes. Without a user
+    node every node waits for the data; without a deadline every node is in time.
     """
 
     name: ClassVar[str] = "tsra"
@@ -48,10 +47,9 @@ class Tsra(Strategy):
     data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """When each candidate would be done, seconds."""
-        said_mb = pod.hints.data_mb
-        volume_mb = self.data_mb if said_mb is None else said_mb
-        cores = np.maximum(view.free(CPU)[candidates] / 1000, _LEAST_CORES)
+        """Time until each candidate finishes, seconds."""
+        volume_mb = self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
+        cores = np.maximum(view.free(CPU)[candidates] / 1000, _MIN_CORES)
         execution_s = volume_mb / (cores * self.rate)
         sending_s = self.image_s + _sending_s(view, pod, volume_mb, candidates)
         total = execution_s + sending_s

@@ -1,6 +1,6 @@
-"""kube-scheduler's spreading: the emptier a node, the more points it gets.
+"""kube-scheduler's spreading: the emptier a node, the higher its score.
 
-A priority to which other strategies add theirs, as kube-scheduler adds its own.
+Other strategies add their own priorities to it, as kube-scheduler does.
 """
 
 import numpy as np
@@ -26,6 +26,5 @@ def least_requested(view: ClusterView, candidates: Ints) -> Floats:
 
 
 def whole_points(points: Floats) -> Floats:
-    """Rounded down, as kube-scheduler's priorities are whole numbers: nodes that are nearly as
-    good are then equal."""
-    return np.floor(points + 1e-9)  # a hair more: 9 points must not be 8 for a rounding error
+    """Rounded down, because kube-scheduler's priorities are whole numbers."""
+    return np.floor(points + 1e-9)  # a rounding error must not turn 9 points into 8

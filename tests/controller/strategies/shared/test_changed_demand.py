@@ -7,7 +7,10 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, Pod, Taint
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.strategies.shared.changed_demand import Settled, settle
+from leadline_controller.strategies.shared.changed_demand import (
+    ChangedDemandDecision,
+    decide_changed_demand,
+)
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -38,14 +41,14 @@ def cluster(n2_cores: float = 4, n3_cores: float = 4) -> ClusterView:
     return empty.with_placement(demand("1"), 0)
 
 
-def settled(changed: Pod, before: ClusterView | None = None) -> Settled:
-    return settle(
+def settled(changed: Pod, before: ClusterView | None = None) -> ChangedDemandDecision:
+    return decide_changed_demand(
         cluster() if before is None else before,
         *(demand("1"), changed, FILTERS, KubeDefault(), Random(0)),
     )
 
 
-def left(found: Settled, at: int) -> tuple[int, float, float]:
+def left(found: ChangedDemandDecision, at: int) -> tuple[int, float, float]:
     free = found.view
     return (
         int(free.free(CPU)[at]),
