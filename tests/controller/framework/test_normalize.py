@@ -26,7 +26,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("total", "finalists", "lower", "ranks"), CASES)
-def test_ranks(total: list[float], finalists: list[int], lower: bool, ranks: list[int]) -> None:
+def test_scores_are_normalized_from_0_to_10(
+    total: list[float], finalists: list[int], lower: bool, ranks: list[int]
+) -> None:
     found = priorities(np.array(total), np.array(finalists), lower_is_better=lower)
     assert found.tolist() == ranks
 
@@ -35,7 +37,7 @@ def test_ranks(total: list[float], finalists: list[int], lower: bool, ranks: lis
     st.lists(st.one_of(st.just(NAN), st.floats(-1e308, 1e308)), min_size=1, max_size=50),
     st.booleans(),
 )
-def test_the_choice_alone_has_10_and_the_order_is_kept(totals: list[float], lower: bool) -> None:
+def test_only_the_choice_gets_10_and_the_order_is_kept(totals: list[float], lower: bool) -> None:
     total = np.array(totals)
     finalists = best(total, "lower" if lower else "higher")
     ranks = priorities(total, finalists, lower_is_better=lower)

@@ -109,7 +109,7 @@ def test_immediate_schedule_takes_the_subset_with_the_highest_qos() -> None:
     assert keys([pod for pod, _ in outcome.placed]) == ["b1", "b2"]
 
 
-def test_what_the_sum_of_free_resources_holds_but_no_node_does_goes_to_the_cloud() -> None:
+def test_a_pod_that_fits_the_sum_but_no_node_goes_to_the_cloud() -> None:
     # 2 and 2 GiB are free on two nodes: 3 GiB in all, yet on neither.
     new = [edge_pod("p", A, 1, 3, nodes=2)]
     state = edge_state([(4, 2), (4, 2)], quality((1, 1.0)))
@@ -118,13 +118,13 @@ def test_what_the_sum_of_free_resources_holds_but_no_node_does_goes_to_the_cloud
     assert (outcome.placed, keys(outcome.to_cloud)) == ((), ["p"])
 
 
-def test_a_pod_that_no_edge_node_may_have_goes_to_the_cloud() -> None:
+def test_a_pod_without_a_feasible_edge_node_goes_to_the_cloud() -> None:
     barred = EdgePod("p", A, np.array([1, 1]), np.array([False]), 0.25)
     outcome = immediate_schedule(edge_state([(4, 4)], quality((1, 1.0))), [barred])
     assert keys(outcome.to_cloud) == ["p"]
 
 
-def test_freeing_takes_the_least_loss_per_size_and_scores_anew_each_time() -> None:
+def test_freeing_takes_the_least_loss_per_size_and_scores_again_each_time() -> None:
     # A has two pods of 1 GiB, B two of 2, all on the edge, targets 1. The first of a service to
     # leave costs 10 + 0.5, the second 0.5. Sizes 0.25 and 0.354: -42 and -29.7, so b1 leaves.
     # Then A's still -42, B's -0.5 / 0.354 = -1.4: b2 leaves.
@@ -139,7 +139,7 @@ def test_freeing_takes_the_least_loss_per_size_and_scores_anew_each_time() -> No
     assert keys(freed) == ["b1", "b2"]
 
 
-def test_freeing_stops_where_nobody_may_leave() -> None:
+def test_freeing_fails_if_no_pod_may_leave() -> None:
     there = [edge_pod("a", A, 1, 1, node=0, cloud_feasible=False)]
     state = edge_state([(1, 1)], quality((1, 1.0)), there)
     assert free_edge_as_needed(state, np.array([1, 1])) is None
@@ -180,7 +180,7 @@ def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> Non
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
 
 
-def test_a_suggestion_leaves_things_alone_where_nothing_is_gained() -> None:
+def test_a_suggestion_without_gain_changes_nothing() -> None:
     # An exchange of like for like: the QoS is the same, and no migration is fewer.
     state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 4, node=0)])
     outcome = suggest(state, [edge_pod("a2", A, 1, 4)], MigrationLimits())
@@ -197,7 +197,7 @@ def test_a_suggestion_takes_the_most_qos_per_size_and_no_more_than_its_limit() -
     assert suggest(state, cloud, MigrationLimits(cloud_to_edge=0)).placed == ()
 
 
-def test_a_suggestion_that_brings_nobody_still_reorders() -> None:
+def test_a_suggestion_without_new_pods_still_reorders() -> None:
     there = [edge_pod("a1", A, 1, 1, node=0, nodes=2), edge_pod("a2", A, 1, 1, node=1, nodes=2)]
     state = edge_state([(4, 4), (4, 4)], quality((2, 1.0)), there)
     assert len(suggest(state, [], MigrationLimits(0, 3)).reordered) == 1

@@ -25,13 +25,13 @@ def anywhere(requests: Ints, nodes: int) -> Bools:
     return np.ones((len(requests), nodes), dtype=np.bool_)
 
 
-def test_fragmentation_is_less_the_sum_of_products_of_used_fractions() -> None:
+def test_fragmentation_is_minus_the_sum_of_products_of_used_fractions() -> None:
     # 2/4 * 1/4 + 4/4 * 3/4 = 0.125 + 0.75
     assert fragmentation(edge((4, 4, 2, 1), (4, 4, 4, 3))) == pytest.approx(-0.875)
     assert fragmentation(edge((0, 4, 0, 2))) == 0.0
 
 
-def test_match_takes_as_many_as_there_is_room_for() -> None:
+def test_match_takes_as_many_pods_as_fit() -> None:
     # A pod of 3 cores or two of 2: two it is.
     requests = pods((3, 1), (2, 1), (2, 1))
     assert match(edge((4, 4, 0, 0)), requests, anywhere(requests, 1)) == ((NO_NODE, 0, 0), True)
@@ -46,7 +46,7 @@ def test_match_leaves_the_least_fragmentation() -> None:
     assert match(edge((4, 4, 0, 0), (4, 4, 2, 2)), requests, anywhere(requests, 2)).nodes == (1, 1)
 
 
-def test_match_goes_where_the_filters_let_it() -> None:
+def test_match_uses_only_nodes_that_pass_the_filters() -> None:
     feasible = np.array([[False, True], [True, False]])
     found = match(edge((4, 4, 2, 2), (4, 4, 0, 0)), pods((1, 1), (1, 1)), feasible)
     assert found.nodes == (1, 0)
@@ -54,11 +54,11 @@ def test_match_goes_where_the_filters_let_it() -> None:
     assert match(edge((4, 4, 0, 0), (4, 4, 0, 0)), pods((1, 1)), unresolvable).nodes == (NO_NODE,)
 
 
-def test_match_of_nothing() -> None:
+def test_match_of_no_pods_is_empty() -> None:
     assert match(edge((4, 4, 0, 0)), pods(), anywhere(pods(), 1)) == ((), True)
 
 
-def test_reorder_brings_the_used_parts_together() -> None:
+def test_reorder_reduces_fragmentation() -> None:
     # Two heavy on CPU, two on memory: 6/6 * 2/6 = 0.333 on each node. With one of each kind on
     # both it is 4/6 * 4/6 = 0.444 on each.
     there = edge((6, 6, 6, 2), (6, 6, 2, 6))
@@ -78,13 +78,13 @@ def test_reorder_moves_no_more_than_it_needs_and_no_more_than_it_may() -> None:
     assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 1]), 0).moves == ()
 
 
-def test_reorder_leaves_alone_what_is_packed() -> None:
+def test_reorder_does_not_move_packed_pods() -> None:
     requests = pods((1, 1), (1, 1))
     there = edge((4, 4, 2, 2), (4, 4, 0, 0))
     assert reorder_edge(there, requests, anywhere(requests, 2), np.array([0, 0]), 3).moves == ()
 
 
-def test_reorder_keeps_a_pod_where_it_is_if_the_filters_let_it_nowhere() -> None:
+def test_reorder_keeps_a_pod_without_a_feasible_node_in_place() -> None:
     requests = pods((1, 1), (1, 1))
     feasible = np.zeros((2, 2), dtype=np.bool_)
     there = edge((4, 4, 1, 1), (4, 4, 1, 1))
