@@ -43,7 +43,6 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
         return FilterResult.everywhere(view)
-    limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
     passes = view.table.all()
     for node in limited:
         at = view.table.index.get(node.name)
@@ -52,7 +51,8 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     full: dict[int, str] = {}
     # Most nodes are far below their limits, and an exact count takes much longer.
     upper_bound = _mount_counts(view) + len(wanted)
-    for driver, column in limits.items():
+    for driver in sorted({driver for driver, _ in wanted}):
+        column = _limits(view, driver)
         for i in np.flatnonzero((column >= 0) & (upper_bound > column)):
             if _count(view, int(i), driver, wanted) > column[i]:
                 full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"

@@ -23,7 +23,14 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
         and (claim := view.storage.claims.get(key := pod.claim_key(use))) is not None
         and READ_WRITE_ONCE_POD in claim.access_modes
     }
-    if exclusive and (used := next((key for key in exclusive if _in_use(view, key)), None)):
+    mounted = (
+        pod_there.claim_key(use)
+        for pods in (view.mounts.values() if exclusive else ())
+        for pod_there in pods
+        for use in pod_there.claims
+        if not use.ephemeral
+    )
+    if used := next((key for key in mounted if key in exclusive), None):
         name = used.partition("/")[2]
         why = f'persistentvolumeclaim "{name}" is ReadWriteOncePod and in use by another pod'
         return FilterResult.none_pass(view, why, _REQUEUE_ON_CLAIM)
@@ -42,13 +49,4 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
     why = "a pod there has a disk that the pod needs for itself"
     return FilterResult(
         passes, lambda _: why, resolvable_by_preemption=view.table.all(), requeue_on=_REQUEUE_ON
-    )
-
-
-def _in_use(view: ClusterView, key: str) -> bool:
-    return any(
-        not use.ephemeral and pod.claim_key(use) == key
-        for pods in view.mounts.values()
-        for pod in pods
-        for use in pod.claims
     )

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.labels import GrowingColumn, LabelIndex
+from leadline_controller.framework.labels import GrowingColumn, LabelIndex, mask_of
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Selector
@@ -121,18 +121,11 @@ class Kinds(Interner[PodKind]):
 
     def in_namespaces(self, namespaces: Iterable[str]) -> Bools:
         """The kinds in these namespaces, by number."""
-        return self._marked(self._by_namespace.get(name) for name in namespaces)
+        return mask_of(len(self), map(self._by_namespace.get, namespaces))
 
     def terminating(self) -> Bools:
         """The kinds whose pods are being deleted, by number."""
-        return self._marked([self._terminating])
-
-    def _marked(self, found: Iterable[GrowingColumn | None]) -> Bools:
-        marked = np.zeros(len(self), dtype=np.bool_)
-        for numbers in found:
-            if numbers is not None:
-                marked[numbers.column] = True
-        return marked
+        return mask_of(len(self), [self._terminating])
 
 
 ExistingAntiAffinity = tuple[AffinityTerm, ...]
@@ -169,17 +162,13 @@ def kind_of(pod: Pod) -> PodKind:
     return PodKind(pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.labels)
 
 
-def _no_rows() -> Ints:
-    return np.zeros((4, 0), dtype=np.int64)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
     """The assigned pods of known nodes. rows: shape (4, pods), one property in each row."""
 
     kinds: Kinds = field(default_factory=Kinds)
     aversions: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
-    rows: Ints = field(default_factory=_no_rows)
+    rows: Ints = field(default_factory=lambda: np.zeros((4, 0), dtype=np.int64))
 
     @property
     def node(self) -> Ints:

@@ -25,6 +25,15 @@ class GrowingColumn:
         return np.frombuffer(self._numbers, dtype=np.int64)
 
 
+def mask_of(size: int, columns: Iterable[GrowingColumn | None]) -> Bools:
+    """Which of the numbers below `size` are in one of the columns, shape (size,)."""
+    mask = np.zeros(size, dtype=np.bool_)
+    for numbers in columns:
+        if numbers is not None:
+            mask[numbers.column] = True
+    return mask
+
+
 class LabelIndex:
     """Sets of labels, numbered in the order of `add`."""
 
@@ -56,17 +65,10 @@ class LabelIndex:
         key = requirement.key
         match requirement.operator:
             case "In" | "NotIn":
-                values = ((key, value) for value in requirement.values)
-                found = self._marked(self._with_value.get(pair) for pair in values)
+                pairs = ((key, value) for value in requirement.values)
+                found = mask_of(self._size, map(self._with_value.get, pairs))
             case "Exists" | "DoesNotExist":
-                found = self._marked([self._with_key.get(key)])
+                found = mask_of(self._size, [self._with_key.get(key)])
             case _:  # Gt and Lt exist only in node selectors
-                found = self._marked([])
+                found = mask_of(self._size, [])
         return ~found if requirement.operator in ("NotIn", "DoesNotExist") else found
-
-    def _marked(self, found: Iterable[GrowingColumn | None]) -> Bools:
-        marked = np.zeros(self._size, dtype=np.bool_)
-        for numbers in found:
-            if numbers is not None:
-                marked[numbers.column] = True
-        return marked

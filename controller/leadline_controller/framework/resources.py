@@ -15,16 +15,20 @@ Mode = Literal["Filesystem", "Block"]
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceLabels:
-    """A namespace and its labels."""
-
+class _Named:
     name: str
-    labels: Mapping[str, str]
 
     @property
     def key(self) -> str:
         """The name."""
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLabels(_Named):
+    """A namespace and its labels."""
+
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(_Named):
     """A PersistentVolume.
 
     claim, claim_uid: its claimRef, as namespace/name and uid; None if it has none, and "" for any
@@ -67,7 +71,6 @@ class Volume:
     handle: of a CSI volume, else "". kind: the field of the manifest with its source.
     """
 
-    name: str
     class_name: str = ""
     size_bytes: Fraction = Fraction(0)
     access_modes: frozenset[str] = frozenset()
@@ -83,30 +86,19 @@ class Volume:
     handle: str = ""
     kind: str = ""
 
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
-
     def is_kept_for(self, claim: Claim) -> bool:
         """Whether its claimRef names exactly this claim."""
         return self.claim == claim.key and self.claim_uid in ("", claim.uid)
 
 
 @dataclass(frozen=True, slots=True)
-class StorageClass:
+class StorageClass(_Named):
     """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer. topologies: the allowed
     topologies, None for all nodes."""
 
-    name: str
     provisioner: str
     waits: bool = False
     topologies: Terms | None = None
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
     @property
     def provisions(self) -> bool:
@@ -115,29 +107,17 @@ class StorageClass:
 
 
 @dataclass(frozen=True, slots=True)
-class CsiNode:
+class CsiNode(_Named):
     """A CSINode. limits: driver -> the number of its volumes that the node can attach."""
 
-    name: str
     limits: Mapping[str, int]
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
-class CsiDriver:
+class CsiDriver(_Named):
     """A CSIDriver. tracks_capacity: its spec.storageCapacity."""
 
-    name: str
     tracks_capacity: bool = False
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +132,12 @@ class StorageCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(_Named):
     """A VolumeAttachment: a driver's volume is attached to a node."""
 
-    name: str
     node: str
     driver: str
     volume: str
-
-    @property
-    def key(self) -> str:
-        """The name."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,12 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-            case _:
-                return self._compares(value)
+            case _:  # Gt and Lt compare integers; anything else does not match
+                have = integer_of(value or "")
+                bound = integer_of(self.values[0]) if len(self.values) == 1 else None
+                if have is None or bound is None:
+                    return False
+                return have > bound if self.operator == "Gt" else have < bound
 
     def is_well_formed(self) -> bool:
         """Whether Kubernetes accepts it. If not, nothing matches, not even with NotIn."""
@@ -52,14 +56,6 @@ class Requirement:
         if self.operator in ("Gt", "Lt") and integer_of(self.values[0]) is None:
             return False
         return all(_VALUE.fullmatch(value) for value in self.values)
-
-    def _compares(self, value: str | None) -> bool:
-        """Gt and Lt compare integers; anything else does not match."""
-        have = integer_of(value or "")
-        bound = integer_of(self.values[0]) if len(self.values) == 1 else None
-        if have is None or bound is None:
-            return False
-        return have > bound if self.operator == "Gt" else have < bound
 
 
 # All requirements must hold. An empty selector matches everything.

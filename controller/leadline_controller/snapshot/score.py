@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from leadline_controller.framework.batch import BatchPlan, BatchStrategy, plan_batch
+from leadline_controller.framework.batch import BatchStrategy, plan_batch
 from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide_in_turn
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
@@ -49,7 +49,12 @@ def begin(
         placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random)
         return Scoring(head, (decision for decision, _ in placed), {})
     plan, _, batch = plan_batch(snapshot.view, wanted, snapshot.running, filters, strategy, random)
-    return Scoring(head, (decision for decision, _ in batch), _migrations(snapshot, plan))
+    names = snapshot.view.table.names
+    migrations = [
+        {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}
+        for m in plan.moves
+    ]
+    return Scoring(head, (decision for decision, _ in batch), {"migrations": migrations})
 
 
 def score(
@@ -76,19 +81,4 @@ def told(decision: Decision) -> Document:
             node: {"total": total, "parts": parts}
             for node, (total, parts) in decision.scores().items()
         },
-    }
-
-
-def _migrations(snapshot: Snapshot, plan: BatchPlan) -> Document:
-    names = snapshot.view.table.names
-    return {
-        "migrations": [
-            {
-                "pod": move.pod.key,
-                "from": names[move.source],
-                "to": names[move.target],
-                "why": move.why,
-            }
-            for move in plan.moves
-        ],
     }

@@ -13,7 +13,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,12 @@ class Nas(Strategy):
         if preferred is None:
             total = np.full(candidates.size, np.nan)
         else:
-            total = self._distance_ms(view, view.table.index[preferred])[candidates]
+            worst_ms = view.links.worst_rtt_ms
+            unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
+            rtt_ms = view.links.rtt_ms_from(view.table.index[preferred])
+            rtt_ms = np.where(np.isnan(rtt_ms), unknown_ms, rtt_ms)
+            rtt_ms[view.table.index[preferred]] = 0.0
+            total = rtt_ms[candidates]
 
         def why(at: int) -> str:
             if preferred is None:
@@ -57,11 +62,3 @@ class Nas(Strategy):
             return f"nearest to the preferred node {preferred}: {total[at]:g} ms"
 
         return Scores(candidates, total, best(total, self.better), why)
-
-    def _distance_ms(self, view: ClusterView, preferred: int) -> Floats:
-        worst_ms = view.links.worst_rtt_ms
-        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
-        distance_ms = view.links.rtt_ms_from(preferred)
-        distance_ms = np.where(np.isnan(distance_ms), unknown_ms, distance_ms)
-        distance_ms[preferred] = 0.0
-        return distance_ms

@@ -13,7 +13,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.transfer import transfer_s
 
 _MIN_CORES = 0.001
@@ -51,7 +51,10 @@ class Tsra(Strategy):
         volume_mb = self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
         cores = np.maximum(view.free(CPU)[candidates] / 1000, _MIN_CORES)
         execution_s = volume_mb / (cores * self.rate)
-        sending_s = self.image_s + _sending_s(view, pod, volume_mb, candidates)
+        data_s = transfer_s(view, pod, volume_mb, candidates)
+        if pod.hints.user_node is not None:
+            data_s[candidates == view.table.index[pod.hints.user_node]] = 0.0
+        sending_s = self.image_s + data_s
         total = execution_s + sending_s
         deadline_s = pod.hints.deadline_s
 
@@ -67,10 +70,3 @@ class Tsra(Strategy):
 
         parts = {"execution_s": execution_s, "sending_s": sending_s}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-
-def _sending_s(view: ClusterView, pod: Pod, volume_mb: float, candidates: Ints) -> Floats:
-    sending_s = transfer_s(view, pod, volume_mb, candidates)
-    if pod.hints.user_node is not None:
-        sending_s[candidates == view.table.index[pod.hints.user_node]] = 0.0
-    return sending_s

@@ -65,11 +65,14 @@ def best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecisio
     free, exact = _free(state, pods), True
     need = np.zeros((1, free.size), dtype=np.int64)
     quality, picks = np.zeros(1), [()]  # type: tuple[Floats, list[tuple[EdgePod, ...]]]
-    by_service = group_equal([pod.service for pod in pods])
-    for members in by_service:
-        options, whole = _options([pods[at] for at in members])
+    before = float(state.quality.of(state.on_edge))
+    for members in group_equal([pod.service for pod in pods]):
+        # If the pods of a service have equal requests, no other subsets can be better.
+        whole = len({pods[at].requests.tobytes() for at in members}) == 1
+        smallest = sorted((pods[at] for at in members), key=lambda pod: (pod.size, pod.key))
+        options = [tuple(smallest[:count]) for count in range(len(smallest) + 1)]
         requests = np.array([total_requests(state, option) for option in options])
-        gain = np.array([_quality_gain(state, option) for option in options])
+        gain = np.array([round(quality_with(state, option, ()) - before, 9) for option in options])
         all_need = (need[:, np.newaxis] + requests).reshape(-1, free.size)
         all_quality = (quality[:, np.newaxis] + gain).ravel()
         kept, cut = _pareto_front(all_need, all_quality, free)
@@ -77,19 +80,6 @@ def best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecisio
         picks = [picks[at // len(options)] + options[at % len(options)] for at in kept.tolist()]
         need, quality = all_need[kept], all_quality[kept]
     return EdgeDecision(picks[0], exact=exact)
-
-
-def _options(pods: Sequence[EdgePod]) -> tuple[list[tuple[EdgePod, ...]], bool]:
-    """Subsets of one service's pods, and whether no other subset can be better."""
-    ordered = sorted(pods, key=lambda pod: (pod.size, pod.key))
-    whole = len({pod.requests.tobytes() for pod in pods}) == 1
-    return [tuple(ordered[:count]) for count in range(len(ordered) + 1)], whole
-
-
-def _quality_gain(state: EdgeState, pods: Sequence[EdgePod]) -> float:
-    """The QoS gain of these pods of one service."""
-    before = float(state.quality.of(state.on_edge))
-    return round(quality_with(state, pods, ()) - before, 9)
 
 
 def _pareto_front(need: Ints, quality: Floats, free: Ints) -> tuple[Ints, bool]:

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Filter, Strategy, decide
+from leadline_controller.framework.cycle import Filter, Strategy, decide, feasible_nodes
 from leadline_controller.framework.model import CPU, MEMORY, Pod
-from leadline_controller.framework.view import Bools, ClusterView
+from leadline_controller.framework.view import ClusterView
 
 RESOURCE_FILTERS = ("NodeResourcesFit", "NodeBandwidthFit")
 _GIB = 1024**3
@@ -63,7 +63,10 @@ def decide_changed_demand(
         after = without_pod.with_placement(changed, there, volumes=decision.volumes())
         return ChangedDemandDecision("migrate", decision.node, after)
     others = {name: run for name, run in filters.items() if name not in resource_filters}
-    there = _with_most_left(without_pod, _passing(without_pod, changed, others), here)
+    results = {name: run(without_pod, changed) for name, run in others.items()}
+    nodes = np.union1d(feasible_nodes(without_pod, results), here)
+    left = np.minimum(without_pod.free(CPU) / 1000, without_pod.free(MEMORY) / _GIB)
+    there = here if left[here] == left[nodes].max() else int(nodes[left[nodes].argmax()])
     return ChangedDemandDecision(
         "most left", view.table.names[there], without_pod.with_placement(changed, there)
     )
@@ -78,18 +81,3 @@ def _has_room(view: ClusterView, pod: Pod, changed: Pod, node: int) -> bool:
         int(view.free(resource)[node]) >= amount - pod.requests.get(resource, 0)
         for resource, amount in changed.requests.items()
     )
-
-
-def _passing(view: ClusterView, pod: Pod, filters: Mapping[str, Filter]) -> Bools:
-    passing = view.table.all()
-    for run in filters.values():
-        passing &= run(view, pod).passes
-    return passing
-
-
-def _with_most_left(view: ClusterView, among: Bools, here: int) -> int:
-    among = among.copy()
-    among[here] = True
-    room = np.minimum(view.free(CPU) / 1000, view.free(MEMORY) / _GIB)
-    room = np.where(among, room, -np.inf)
-    return here if room[here] == room.max() else int(room.argmax())
