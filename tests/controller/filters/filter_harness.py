@@ -1,4 +1,4 @@
-"""Asks one filter, as the tables of the tests want it."""
+"""Runs one filter by name."""
 
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import Node, Pod
@@ -24,7 +24,7 @@ def passing(name: str, cluster: ClusterView, wanted: Pod) -> str:
 
 
 def zoned(*zones: str | None) -> list[Node]:
-    """Nodes n0, n1 and so on; None is a node without the label of a zone."""
+    """Nodes n0, n1 and so on; None is a node without a zone label."""
     return [
         node(f"n{i}", labels={} if zone is None else {ZONE: zone}) for i, zone in enumerate(zones)
     ]

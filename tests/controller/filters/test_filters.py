@@ -116,7 +116,7 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
         ({}, ["n1", "n2", "n3"]),
         ({"nodeSelector": {"zone": "a"}}, ["n1", "n2"]),
         ({"nodeSelector": {"zone": "a", "disk": "ssd"}}, ["n2"]),
-        # Any term will do; every expression of a term must hold.
+        # One term must match; every expression of a term must hold.
         (
             {
                 "affinity": required(
@@ -224,7 +224,7 @@ GPU = "example.com/gpu"
             {GPU: [1]},
             f"insufficient {GPU}: needs 2, has 1",
         ),
-        # Who asks for nothing of a resource fits also where it is overdrawn.
+        # A zero request also fits an overcommitted node.
         (node("n", cores=1), {"memory": "1Gi"}, {CPU: [5000]}, None),
         (node("n", cores=1), {"cpu": "0"}, {CPU: [5000]}, None),
     ],

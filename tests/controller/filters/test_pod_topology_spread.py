@@ -45,11 +45,11 @@ NODES = zoned("a", "a", "b", "c", None)
         ({}, on("n0", namespace="blue"), "n0 n1 n2 n3"),
         ({}, [replace(on("n0")[0], terminating=True)], "n0 n1 n2 n3"),
         ({}, on("n4", "n4"), "n0 n1 n2 n3"),
-        # No selector selects nothing; to an empty one every pod is like every other, yet it counts
+        # No selector matches nothing; an empty one matches every pod, yet it counts
         # none.
         ({"labelSelector": None}, on("n0", "n0"), "n0 n1 n2 n3"),
         ({"labelSelector": {}}, on("n0", "n0"), "n0 n1 n2 n3"),
-        # With fewer zones than wanted the emptiest counts as empty.
+        # With fewer zones than minDomains the global minimum is 0.
         ({"minDomains": 3}, on("n0", "n2", "n3"), "n0 n1 n2 n3"),
         ({"minDomains": 4}, on("n0", "n2", "n3"), ""),
         ({"topologyKey": "absent"}, [], ""),
@@ -79,7 +79,7 @@ def test_only_pods_with_the_same_value_of_the_label_keys_count() -> None:
     [
         # Zone c, which the pod can't use, stays out of the count, so a and b are even ...
         ({}, "n0 n1 n2 n3"),
-        # ... unless it is told to count.
+        # ... unless the policy lets it count.
         ({"nodeAffinityPolicy": "Ignore"}, "n3"),
     ],
 )
@@ -109,7 +109,7 @@ def test_every_constraint_must_hold_and_only_nodes_with_all_labels_count() -> No
     ]
     both = pod_with(constraint(), constraint(topologyKey=RACK))
     cluster = view(nodes, assigned_pods=[*on("n0"), *on("n3", "n3")])
-    # In zone c nobody has a rack, so its pods don't count; rack 1 has one pod, rack 2 none.
+    # In zone c no node has a rack, so its pods don't count; rack 1 has one pod, rack 2 none.
     assert reasons("PodTopologySpread", cluster, both) == {
         "n0": f"topology spread over {ZONE}: the skew would be 2, at most 1",
         "n1": f"topology spread over {ZONE}: the skew would be 2, at most 1",

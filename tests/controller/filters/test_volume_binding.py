@@ -1,4 +1,4 @@
-"""VolumeBinding: where a pod can go for its claims, and what is to be done for them there."""
+"""VolumeBinding: feasible nodes for a pod's claims, and the volume plans."""
 
 from dataclasses import replace
 from typing import Any

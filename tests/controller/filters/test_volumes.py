@@ -23,7 +23,7 @@ REGION, OLD_ZONE = "topology.kubernetes.io/region", "failure-domain.beta.kuberne
         ({ZONE: "a"}, "a none"),
         ({ZONE: "a__b"}, "a b both none"),
         ({ZONE: "a____b"}, "a b old both none"),
-        # The old label is looked for first, then what replaced it.
+        # The old label is used first, then the one that replaces it.
         ({OLD_ZONE: "a"}, "a old none"),
         ({OLD_ZONE: "b"}, "b none"),
         ({OLD_ZONE: "z"}, "both none"),
@@ -131,7 +131,7 @@ THREE = [*handled("a"), *handled("b"), *handled("c"), storage_class()]
         (3, [on("n", "a", "b")], using("c"), True),
         (2, [on("n", "a", "b")], using("c"), False),
         (2, [on("n", "a"), on("n", "b")], using("c"), False),
-        # A volume counts once a node, however many pods mount it.
+        # A volume counts once for each node, however many pods mount it.
         (2, [on("n", "a"), on("n", "a")], using("c"), True),
         (2, [on("n", "a", "b")], using("a"), True),
         # A node that has too many already takes a pod that adds none.

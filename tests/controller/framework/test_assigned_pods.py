@@ -1,4 +1,4 @@
-"""Residents as columns, and the nodes' labels as topologies."""
+"""Assigned pods as columns, and node labels as topologies."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A batch: what is planned is held against the filters, and nothing is half done."""
+"""Batch scheduling: every step of a plan passes the filters, or is dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from tests.controller.builders import GIB, node, pod, view
 
 @dataclass(frozen=True)
 class Planned:
-    """Plans what it is told to; alone it takes the first node."""
+    """Returns a fixed plan; a single pod gets the first node."""
 
     name: ClassVar[str] = "planned"
     better: ClassVar[Better] = "higher"

@@ -28,7 +28,7 @@ from tests.controller.storing import claim, storage_class, using
 
 @dataclass(frozen=True)
 class Preset:
-    """Totals as the test sets them."""
+    """Returns fixed totals."""
 
     name: ClassVar[str] = "preset"
     better: ClassVar[Better] = "higher"

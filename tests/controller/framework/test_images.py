@@ -1,4 +1,4 @@
-"""What a node has, waits for and lacks of a pod's images, with numbers worked by hand."""
+"""Layers that a node has, has queued and misses, with numbers worked by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The index of labels finds what trying the selector on each set of labels finds."""
+"""The label index finds the same sets as a loop over all of them."""
 
 import numpy as np
 from hypothesis import given

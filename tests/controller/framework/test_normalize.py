@@ -1,4 +1,4 @@
-"""Totals as ranks from 0 to 10."""
+"""Totals normalized to integers from 0 to 10."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CASES = [
     ([1.0, 2.0, 3.0], [0], True, [10, 5, 0]),
     ([1.0, 2.0, 3.0], [2], False, [0, 5, 10]),
     ([0.0, 0.999, 1.0], [2], False, [0, 9, 10]),  # rounded down
-    ([0.0, 0.05, 100.0], [2], False, [0, 0, 10]),  # one far away moves the others together
+    ([0.0, 0.05, 100.0], [2], False, [0, 0, 10]),  # an outlier moves the others together
     ([1.00, 1.04, 9.0], [1], True, [9, 10, 0]),  # the choice need not have the best total
     ([1.0, 1.0, 9.0], [0, 1], True, [10, 10, 0]),
     ([5.0, 5.0], [0], True, [10, 9]),  # equal totals, but one was preferred

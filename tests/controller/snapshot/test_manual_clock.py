@@ -1,4 +1,4 @@
-"""Time in a simulation moves when it is told to, and everybody wakes at the right moment."""
+"""The manual clock moves only by `advance`, and sleepers wake at their time."""
 
 import asyncio
 

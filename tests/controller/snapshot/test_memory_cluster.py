@@ -1,4 +1,4 @@
-"""What only the simulated cluster can do: fail on command and list again."""
+"""What only the cluster in memory can do: fail on request and relist."""
 
 from contextlib import aclosing
 

@@ -89,7 +89,7 @@ def test_each_pod_sees_the_placements_before_it() -> None:
 
 
 def test_replicas_that_must_not_share_a_host_do_not() -> None:
-    """The label of the host need not be written down: every kubelet sets it."""
+    """A snapshot may omit the hostname label, because every kubelet sets it."""
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": "web"}},

@@ -1,4 +1,4 @@
-"""ClusterSnapshot files: every field checked, and nothing lost on the way into the view."""
+"""ClusterSnapshot files: every field is checked and reaches the view."""
 
 import copy
 import math
@@ -253,7 +253,7 @@ junk = st.recursive(
 
 
 def places(value: Any, path: str = "") -> list[str]:
-    """The path of everything in the document."""
+    """The path of each value in the document."""
     inner = (
         value.items()
         if isinstance(value, dict)
@@ -278,7 +278,7 @@ def test_junk_anywhere_is_taken_or_refused_with_its_place(place: str, value: Any
     except FieldError as error:
         snapshot, refusal = None, str(error)
     top = place.split("/")[0]
-    # A node that is gone or has another name is missed by the links.
+    # Links to unknown nodes are ignored.
     assert snapshot is not None or top in refusal or (top == "nodes" and "links" in refusal)
     assert "\n" not in refusal
 

@@ -1,4 +1,4 @@
-"""random: chance and nothing else."""
+"""random: every candidate is equally likely."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""KubeDSM over whole clusters: what the translation has to get right. The algorithms themselves
+"""KubeDSM over whole clusters: the conversion of views and plans. The algorithms themselves
 are in strategies/kubedsm/test_packing.py and strategies/kubedsm/test_decision.py."""
 
 from collections.abc import Sequence

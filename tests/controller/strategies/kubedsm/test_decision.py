@@ -214,7 +214,7 @@ def test_applying_a_decision_matches_after_the_migrations() -> None:
 
 
 def edge_view(seed: int, count: int) -> tuple[EdgeState, list[EdgePod]]:
-    """Pods of three services, of their own size each, and less room than they want."""
+    """Pods of three services and different sizes, and an edge too small for all of them."""
     random = Random(seed)
     pods = []
     for i in range(count):

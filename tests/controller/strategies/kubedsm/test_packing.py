@@ -147,7 +147,7 @@ def test_the_bounded_match_is_valid_and_near(seed: int, monkeypatch: pytest.Monk
 
 
 def full(seed: int) -> tuple[Edge, Ints, Bools, Ints]:
-    """Pods that are on three nodes already."""
+    """Pods that are assigned to three nodes."""
     start, requests, feasible = edge_view(seed, nodes=3, count=6)
     found = match(start, requests, feasible)
     there = [pod for pod, node in enumerate(found.nodes) if node != NO_NODE]

@@ -77,7 +77,7 @@ def test_it_stays_where_there_is_room_for_the_difference(
 def test_it_migrates_when_any_resource_is_short(changed: Pod) -> None:
     found = decide_change(changed, cluster(n2_cores=0.5))
     assert (found.case, found.node) == ("migrate", "n3")
-    # n1 gets all that it gave back, n3 gives all that is asked for now.
+    # n1 gets back the old requests, n3 is charged the new ones.
     assert left(found, 0) == (2000, 3.0, 60.0)
     wanted_mbps = changed.hints.bandwidth_mbps or 0
     assert left(found, 2) == (

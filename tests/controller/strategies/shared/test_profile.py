@@ -23,12 +23,12 @@ TABLE = NodeTable(
     [
         ({"n1": 10}, [10, NAN, NAN, NAN], [10, 10, 10, 10]),
         ({"pi4": 30, "pi5": 20}, [NAN, 30, 20, 30], [30, 30, 20, 30]),
-        # The name counts before the class, in whichever order they stand.
+        # The name takes precedence over the class, in any order.
         ({"n4": 1, "pi4": 30}, [NAN, 30, NAN, 1], [30, 30, 30, 1]),
         ({"pi4": 30, "n4": 1}, [NAN, 30, NAN, 1], [30, 30, 30, 1]),
         # A time of nothing at all is known.
         ({"pi5": 0, "n1": 4}, [4, NAN, 0, NAN], [4, 4, 0, 4]),
-        # Who is not here still says how slow a node may be.
+        # A profile's unknown nodes still count for the slowest time.
         ({"elsewhere": 70, "n1": 10}, [10, NAN, NAN, NAN], [10, 70, 70, 70]),
     ],
 )
