@@ -88,7 +88,7 @@ class Dacs:
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
     )
     image_s: float = option(0.0, unit="s", maximum=_MAX_S, help="time to download the image, t^IM")
-    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
+    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
     unknown_rtt_ms: float = option(
         100.0,
         unit="ms",

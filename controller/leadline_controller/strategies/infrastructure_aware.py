@@ -62,7 +62,7 @@ class InfrastructureAware(Strategy):
     paper: ClassVar[str] = "Infrastructure Aware, Algorithm 1"
     needs: ClassVar[tuple[str, ...]] = ("bandwidth_mbps",)
 
-    w: float = option(10, unit="points", maximum=1e6, help="weight of the time beside spreading")
+    w: float = option(10, unit="points", maximum=1e6, help="weight of the time against spreading")
     queue: str = choice("wait", "literal", help="whether a node's download queue adds to the time")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:

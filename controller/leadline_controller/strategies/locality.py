@@ -63,7 +63,7 @@ class ImageLocality(Strategy):
     paper: ClassVar[str] = "Infrastructure Aware, Section II-B (image-match)"
     needs: ClassVar[tuple[str, ...]] = ()
 
-    w: float = option(10, unit="points", maximum=1e6, help="weight of the images beside spreading")
+    w: float = option(10, unit="points", maximum=1e6, help="weight of the images against spreading")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and the MB of the layers that it has."""
@@ -108,7 +108,7 @@ class LayerLocality(ImageLocality):
     name: ClassVar[str] = "layer-locality"
     paper: ClassVar[str] = "Infrastructure Aware, Section II-B (layer-match)"
 
-    w: float = option(10, unit="points", maximum=1e6, help="weight of the layers beside spreading")
+    w: float = option(10, unit="points", maximum=1e6, help="weight of the layers against spreading")
 
     def _sum_mb(self, view: ClusterView, pod: Pod) -> Floats:
         table, images = view.table, view.images

@@ -44,7 +44,7 @@ class Tsra(Strategy):
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
     )
     image_s: float = option(0.0, unit="s", maximum=1e6, help="time to send the image")
-    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
+    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Time until each candidate finishes, seconds."""
