@@ -1,4 +1,4 @@
-"""Short ways to the core's values, so that a test says only what it is about."""
+"""Builders of nodes, pods and cluster views with defaults for tests."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def view(
     resources: Sequence[Resource] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
-    places = [table.index[resident.node_name or ""] for resident in assigned_pods]
+    places = [table.index[pod.node_name or ""] for pod in assigned_pods]
     spaces = [resource for resource in resources if isinstance(resource, NamespaceLabels)]
     count = len(nodes)
     unknown = [float("nan")] * count

@@ -1,5 +1,5 @@
-"""FILTERS: who may run a pod at all. One file per family of Kubernetes predicates, one
-line each below; the names are Kubernetes' own where it has the predicate."""
+"""FILTERS: which nodes are feasible for a pod. One file and one line each; the names are those of
+kube-scheduler's plugins where there is one."""
 
 from collections.abc import Mapping
 
@@ -36,9 +36,9 @@ FILTERS: Mapping[str, Filter] = {
     "NodeBandwidthFit": node_bandwidth,
 }
 
-# What kube-scheduler does not know; beside it, in extender mode, the others need not run.
+# The filters that kube-scheduler does not have: all that need to run as its extender.
 OWN = ("NodeBandwidthFit",)
 
-# What must hold when kube-scheduler has a pod bound: whatever it filters by, too. It has no filter
-# for nodes that are not ready, but their taints, which the pods of a DaemonSet tolerate.
+# The filters that run when kube-scheduler asks its extender to bind a pod: its own and Leadline's.
+# It filters nodes that are not ready by their taints, which DaemonSet pods tolerate.
 AT_BINDING = tuple(name for name in FILTERS if name != "NodeReady")

@@ -1,9 +1,8 @@
-"""InterPodAffinity: required affinity and anti-affinity between pods, also the anti-affinity of
-the pods that are there already.
+"""InterPodAffinity: required affinity and anti-affinity between pods, with the anti-affinity of
+the pods that are already assigned.
 
-What Kubernetes' documentation calls a topology domain is the set of nodes with one value of the
-term's topology key. Where a namespace's labels are not known, a pod there counts as one to keep
-away from, and not as one to be near to.
+A topology domain is the set of nodes with the same value of the term's topology key. A pod in a
+namespace whose labels are unknown matches anti-affinity terms, but not affinity terms.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
 
-_HOPE = (
+_REQUEUE_ON = (
     ClusterEvent.ASSIGNED_PODS
     | ClusterEvent.NAMESPACES
     | ClusterEvent.LABELS
@@ -28,25 +27,29 @@ _HOPE = (
 
 
 def inter_pod_affinity(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes in whose domains the pod finds every pod that it must be near to, none
-    that it must be away from, and none that wants to be away from it."""
+    """Pass the nodes whose domains satisfy the pod's affinity and anti-affinity, and the
+    anti-affinity of the pods there."""
     if not (pod.affinity or pod.anti_affinity or view.assigned_pods.aversions.topology_keys):
         return FilterResult.everywhere(view)
-    near, away, welcome = _near(view, pod), _away(view, pod), _welcome(view, pod)
+    affinity, anti_affinity = _affinity(view, pod), _anti_affinity(view, pod)
+    existing_anti_affinity = _existing_anti_affinity(view, pod)
 
     def reason(i: int) -> str:
-        if not near[i]:
+        if not affinity[i]:
             return "the pod's affinity rules are not met"
-        if not away[i]:
+        if not anti_affinity[i]:
             return "the pod's anti-affinity rules are not met"
         return "the anti-affinity rules of pods there are not met"
 
     return FilterResult(
-        near & away & welcome, reason, resolvable_by_preemption=near, requeue_on=_HOPE
+        affinity & anti_affinity & existing_anti_affinity,
+        reason,
+        resolvable_by_preemption=affinity,
+        requeue_on=_REQUEUE_ON,
     )
 
 
-def _near(view: ClusterView, pod: Pod) -> Bools:
+def _affinity(view: ClusterView, pod: Pod) -> Bools:
     if not pod.affinity:
         return view.table.all()
     labels = dict.fromkeys(term.topology_key for term in pod.affinity)
@@ -55,23 +58,28 @@ def _near(view: ClusterView, pod: Pod) -> Bools:
     for topology in topologies:
         labelled &= topology.labelled
         anywhere |= topology.labelled
-    # One pod has to match all of the terms.
+    # An assigned pod must match all of the terms.
     chosen = np.ones(view.assigned_pods.node.size, dtype=np.bool_)
     for term in dict.fromkeys(pod.affinity):
         chosen &= _matching(view, term, unknown=False)
     per_node = view.assigned_pods.per_node(chosen, len(view))
     if not per_node[anywhere].any():
-        # The first of a group that wants to be near to its own kind may start anywhere.
+        # The first pod of a group with affinity to itself may be anywhere.
         kind = kind_of(pod)
-        own = all(_means(view, term, kind, unknown=False) for term in pod.affinity)
-        return labelled if own else view.table.none()
+        matches_itself = all(
+            selects(term.selector, kind.labels)
+            if _selects_all_namespaces(term)
+            else _matches(view, term, kind, unknown=False)
+            for term in pod.affinity
+        )
+        return labelled if matches_itself else view.table.none()
     passes = labelled
     for topology in topologies:
         passes &= topology.totals(per_node)[topology.codes] > 0
     return passes
 
 
-def _away(view: ClusterView, pod: Pod) -> Bools:
+def _anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     passes = view.table.all()
     for term in dict.fromkeys(pod.anti_affinity):
         topology = view.table.topology(term.topology_key)
@@ -81,14 +89,14 @@ def _away(view: ClusterView, pod: Pod) -> Bools:
     return passes
 
 
-def _welcome(view: ClusterView, pod: Pod) -> Bools:
+def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     passes = view.table.all()
     kind = kind_of(pod)
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
 
     def term_matches(term: AffinityTerm) -> bool:
-        return _covers(view, term, kind, unknown=True)
+        return _matches(view, term, kind, unknown=True)
 
     for label in sorted(view.assigned_pods.aversions.topology_keys):
         topology = view.table.topology(label)
@@ -102,18 +110,19 @@ def _welcome(view: ClusterView, pod: Pod) -> Bools:
 
 
 def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
-    """Which residents the term means, shape (pods,)."""
+    """The assigned pods that match a term of the incoming pod, shape (pods,). unknown: see
+    _matches."""
     kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
     if term.selector is None or not assigned_pods.rows.shape[1]:
         return np.zeros(assigned_pods.node.size, dtype=np.bool_)
     chosen = kinds.selected(term.selector)
-    if not _means_everywhere(term):
-        chosen &= kinds.living_in(_namespaces(view, term, unknown=unknown))
+    if not _selects_all_namespaces(term):
+        chosen &= kinds.in_namespaces(_namespaces(view, term, unknown=unknown))
     return chosen[assigned_pods.kind]
 
 
 def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iterable[str]:
-    """The namespaces that the term's own words mean. See _covers."""
+    """The namespaces of the term and its namespace selector. unknown: see _matches."""
     selector = term.namespace_selector
     if selector is None:
         return term.namespaces
@@ -123,22 +132,15 @@ def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iter
     return found
 
 
-def _means_everywhere(term: AffinityTerm) -> bool:
-    """To kube-scheduler (1.36) the namespace selector of a term of the pod to be placed, if it
-    takes a namespace without any labels, means every namespace there is; a resident's does not."""
+def _selects_all_namespaces(term: AffinityTerm) -> bool:
+    """kube-scheduler (1.36) lets an incoming pod's term select every namespace if its namespace
+    selector matches a namespace without labels; this does not hold for assigned pods."""
     return term.namespace_selector is not None and selects(term.namespace_selector, {})
 
 
-def _means(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
-    """Whether a term of the pod to be placed means pods of this kind."""
-    if _means_everywhere(term):
-        return selects(term.selector, kind.labels)
-    return _covers(view, term, kind, unknown=unknown)
-
-
-def _covers(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
-    """Whether the term's own words mean pods of this kind. unknown: what to take it for where that
-    depends on a namespace's labels and they are not known."""
+def _matches(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+    """Whether the term matches pods of this kind. unknown: the answer if it depends on the labels
+    of a namespace and they are unknown."""
     if kind.namespace not in term.namespaces:
         labels = view.namespaces.labels.get(kind.namespace)
         if term.namespace_selector is None:

@@ -5,12 +5,12 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = ClusterEvent.LABELS | ClusterEvent.NODES
+_REQUEUE_ON = ClusterEvent.LABELS | ClusterEvent.NODES
 
 
 def node_affinity(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes with all labels of the nodeSelector that also match any one of the
-    required terms; a term without expressions matches none, as in Kubernetes."""
+    """Pass the nodes that match the nodeSelector and one of the required terms. As in Kubernetes,
+    a term without expressions matches no node."""
     if not pod.node_selector and pod.required_affinity is None:
         return FilterResult.everywhere(view)
 
@@ -21,4 +21,4 @@ def node_affinity(view: ClusterView, pod: Pod) -> FilterResult:
             return f"the nodeSelector wants {wanted}"
         return "no term of the required node affinity matches"
 
-    return FilterResult(view.table.wanted_by(pod), reason, requeue_on=_HOPE)
+    return FilterResult(view.table.matching_node_affinity(pod), reason, requeue_on=_REQUEUE_ON)

@@ -1,4 +1,4 @@
-"""NodeBandwidthFit: the link must have the capacity that the pod asks for (DACS Algorithm 1,
+"""NodeBandwidthFit: the link must have the capacity that the pod requests (DACS Algorithm 1,
 line 7, for the network)."""
 
 import numpy as np
@@ -8,15 +8,12 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = ClusterEvent.BANDWIDTH | ClusterEvent.NODES
+_REQUEUE_ON = ClusterEvent.BANDWIDTH | ClusterEvent.NODES
 
 
 def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes whose link has `leadline.dev/bandwidth-mbps` left.
-
-    A link whose capacity was neither stated nor measured is unknown and does not pass: what
-    is not known can't be promised.
-    """
+    """Pass the nodes whose link has `leadline.dev/bandwidth-mbps` free. A link whose capacity is
+    neither stated nor measured does not pass."""
     wanted_mbps = pod.hints.bandwidth_mbps
     if not wanted_mbps:
         return FilterResult.everywhere(view)
@@ -27,4 +24,4 @@ def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
             return f"needs {wanted_mbps:g} Mbit/s, the link's bandwidth is unknown"
         return f"insufficient bandwidth: needs {wanted_mbps:g} Mbit/s, has {free_mbps[i]:g}"
 
-    return FilterResult(free_mbps >= wanted_mbps, reason, requeue_on=_HOPE)
+    return FilterResult(free_mbps >= wanted_mbps, reason, requeue_on=_REQUEUE_ON)

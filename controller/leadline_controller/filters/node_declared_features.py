@@ -1,11 +1,11 @@
-"""NodeDeclaredFeatures: what a pod needs of the kubelet, the kubelet must say that it has."""
+"""NodeDeclaredFeatures: the kubelet must declare the features that a pod needs."""
 
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = ClusterEvent.FEATURES | ClusterEvent.NODES
+_REQUEUE_ON = ClusterEvent.FEATURES | ClusterEvent.NODES
 
 
 def node_declared_features(view: ClusterView, pod: Pod) -> FilterResult:
@@ -16,7 +16,7 @@ def node_declared_features(view: ClusterView, pod: Pod) -> FilterResult:
     passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
 
     def reason(i: int) -> str:
-        lacking = sorted(set(pod.features) - view.nodes[i].features)
-        return f"the kubelet does not declare {', '.join(lacking)}"
+        missing = sorted(needed - view.nodes[i].features)
+        return f"the kubelet does not declare {', '.join(missing)}"
 
-    return FilterResult(passes, reason, requeue_on=_HOPE)
+    return FilterResult(passes, reason, requeue_on=_REQUEUE_ON)

@@ -1,4 +1,4 @@
-"""NodePorts: two pods can't hold the same host port of one node."""
+"""NodePorts: each host port of a node belongs to one pod at most."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.view import ClusterView
 
-_HOPE = ClusterEvent.PORTS_FREED | ClusterEvent.NODES
+_REQUEUE_ON = ClusterEvent.PORTS_FREED | ClusterEvent.NODES
 
 
 def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes where none of the pod's host ports is taken."""
+    """Pass the nodes on which the pod's host ports are free."""
     if not pod.host_ports:
         return FilterResult.everywhere(view)
 
@@ -24,7 +24,7 @@ def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
     def taken(i: int) -> Iterator[HostPort]:
         for held in view.host_ports.get(i, ()):
             same = wanted.get((held.protocol, held.port), ())
-            yield from (port for port in same if port.collides(held))
+            yield from (port for port in same if port.conflicts_with(held))
 
     passes = np.ones(len(view), dtype=np.bool_)
     for i in view.host_ports:
@@ -34,4 +34,6 @@ def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
         first = min(taken(i), key=pod.host_ports.index)
         return f"host port {first.port}/{first.protocol} is taken"
 
-    return FilterResult(passes, reason, resolvable_by_preemption=view.table.all(), requeue_on=_HOPE)
+    return FilterResult(
+        passes, reason, resolvable_by_preemption=view.table.all(), requeue_on=_REQUEUE_ON
+    )

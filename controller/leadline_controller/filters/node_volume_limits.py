@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node holds as many volumes of a CSI driver as its CSINode says."""
+"""NodeVolumeLimits: the volumes of a CSI driver on a node must not exceed its CSINode's limit."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from leadline_controller.framework.resources import Claim
 from leadline_controller.framework.storage import Storage
 from leadline_controller.framework.view import ClusterView, Ints
 
-# Volumes of these kinds, and classes with these provisioners, are handled by CSI drivers.
+# The CSI drivers that handle in-tree volumes and provisioners.
 _DRIVERS = {
     "awsElasticBlockStore": "ebs.csi.aws.com",
     "gcePersistentDisk": "pd.csi.storage.gke.io",
@@ -24,38 +24,36 @@ _DRIVERS = {
     "kubernetes.io/cinder": "cinder.csi.openstack.org",
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
 }
-_HOPE_FOR_STORAGE = (
+_REQUEUE_ON_STORAGE = (
     ClusterEvent.CLAIMS | ClusterEvent.VOLUMES | ClusterEvent.CLASSES | ClusterEvent.LIMITS
 )
-_HOPE = _HOPE_FOR_STORAGE | ClusterEvent.MOUNTS | ClusterEvent.NODES
-# (driver, what tells the volume from others of the driver)
-_Held = tuple[str, str]
+_REQUEUE_ON = _REQUEUE_ON_STORAGE | ClusterEvent.MOUNTS | ClusterEvent.NODES
+# (driver, identity of the volume within the driver)
+_DriverVolume = tuple[str, str]
 
 
 def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes where, with the pod's volumes, no driver has more than it can hold.
-
-    A volume counts once a node; one that is to be made counts, too.
-    """
+    """Pass the nodes on which no driver exceeds its limit with the pod's volumes. A volume counts
+    once for each node, even before it is provisioned."""
     if not pod.claims and not pod.disks:
         return FilterResult.everywhere(view)
-    wanted = set(_held(view.storage, pod))
+    wanted = set(_driver_volumes(view.storage, pod))
     if wanted and view.storage.unknown:
-        return FilterResult.refused(view, view.storage.unknown, _HOPE_FOR_STORAGE)
+        return FilterResult.none_pass(view, view.storage.unknown, _REQUEUE_ON_STORAGE)
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
         return FilterResult.everywhere(view)
-    limits = {driver: _limits(view, driver) for driver in sorted({d for d, _ in wanted})}
     passes = view.table.all()
     for node in limited:
         at = view.table.index.get(node.name)
-        if at is not None and not _is_readable(view, at):
+        if at is not None and _has_foreign_claim(view, at):
             passes[at] = False
     full: dict[int, str] = {}
-    # Most nodes hold far less than they could, and counting exactly takes much longer.
-    most = _at_most(view) + len(wanted)
-    for driver, column in limits.items():
-        for i in np.flatnonzero((column >= 0) & (most > column)):
+    # Most nodes are far below their limits, and an exact count takes much longer.
+    upper_bound = _mount_counts(view) + len(wanted)
+    for driver in sorted({driver for driver, _ in wanted}):
+        column = _limits(view, driver)
+        for i in np.flatnonzero((column >= 0) & (upper_bound > column)):
             if _count(view, int(i), driver, wanted) > column[i]:
                 full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"
     passes[list(full)] = False
@@ -63,12 +61,12 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
         passes,
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
         resolvable_by_preemption=view.table.all(),
-        requeue_on=_HOPE,
+        requeue_on=_REQUEUE_ON,
     )
 
 
 def _limits(view: ClusterView, driver: str) -> Ints:
-    """What each node's CSINode says, shape (n,), -1 where there is no limit."""
+    """The limit in each node's CSINode, shape (n,), -1 if there is none."""
     nodes = view.storage.csi_nodes
     return np.array(
         [nodes[n].limits.get(driver, -1) if n in nodes else -1 for n in view.table.names],
@@ -76,7 +74,8 @@ def _limits(view: ClusterView, driver: str) -> Ints:
     )
 
 
-def _at_most(view: ClusterView) -> Ints:
+def _mount_counts(view: ClusterView) -> Ints:
+    """Mounts and attachments of each node, shape (n,), with repeats."""
     count = np.zeros(len(view), dtype=np.int64)
     for i, pods in view.mounts.items():
         count[i] = sum(len(pod.claims) + len(pod.disks) for pod in pods)
@@ -86,11 +85,13 @@ def _at_most(view: ClusterView) -> Ints:
     return count
 
 
-def _count(view: ClusterView, node: int, driver: str, wanted: set[_Held]) -> int:
-    """Volumes of the driver on the node with the wanted ones; 0 where these add none. Those
-    attached but mounted by no pod are not compared with the wanted ones, as in Kubernetes."""
-    mounted = {held for pod in view.mounts.get(node, ()) for held in _held(view.storage, pod)}
-    new = {held for held in wanted - mounted if held[0] == driver}
+def _count(view: ClusterView, node: int, driver: str, wanted: set[_DriverVolume]) -> int:
+    """Volumes of the driver on the node with the wanted ones, or 0 if these add none. As in
+    Kubernetes, a wanted volume that is attached but not mounted counts twice."""
+    mounted = {
+        volume for pod in view.mounts.get(node, ()) for volume in _driver_volumes(view.storage, pod)
+    }
+    new = {volume for volume in wanted - mounted if volume[0] == driver}
     if not new:
         return 0
     attached = set()
@@ -101,18 +102,18 @@ def _count(view: ClusterView, node: int, driver: str, wanted: set[_Held]) -> int
     return len(new) + sum(1 for name, _ in mounted | attached if name == driver)
 
 
-def _held(storage: Storage, pod: Pod) -> Iterator[_Held]:
-    """The volumes of drivers that a pod mounts; claims that are not there don't count."""
+def _driver_volumes(storage: Storage, pod: Pod) -> Iterator[_DriverVolume]:
+    """The volumes of CSI drivers that a pod mounts, without missing claims."""
     for disk in pod.disks:
         if disk.kind in _DRIVERS:
             yield _DRIVERS[disk.kind], f"{disk.kind}/{disk.name}"
     for use in pod.claims:
         claim = storage.claims.get(pod.claim_key(use))
-        if claim is not None and (held := _held_by(storage, claim)):
-            yield held
+        if claim is not None and (volume := _driver_volume(storage, claim)):
+            yield volume
 
 
-def _held_by(storage: Storage, claim: Claim) -> _Held | None:
+def _driver_volume(storage: Storage, claim: Claim) -> _DriverVolume | None:
     volume = storage.volumes.get(claim.volume)
     if volume is not None and volume.driver:
         return volume.driver, volume.handle
@@ -126,11 +127,11 @@ def _held_by(storage: Storage, claim: Claim) -> _Held | None:
     return _DRIVERS.get(provisioner, provisioner), f"claim/{claim.key}"
 
 
-def _is_readable(view: ClusterView, node: int) -> bool:
-    """Whether kube-scheduler can count there: not where a pod mounts an ephemeral volume whose
-    claim is somebody else's."""
+def _has_foreign_claim(view: ClusterView, node: int) -> bool:
+    """Whether a pod there mounts an ephemeral volume with another pod's claim; kube-scheduler
+    rejects such a node."""
     claims = view.storage.claims
-    return not any(
+    return any(
         (claim := claims.get(pod.claim_key(use))) is not None and claim.owner_uid != pod.uid
         for pod in view.mounts.get(node, ())
         for use in pod.claims

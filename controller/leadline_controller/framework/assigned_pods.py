@@ -1,8 +1,8 @@
-"""The pods that are on nodes, as columns, so that "how many of such pods has each domain" is a
-few array operations however many pods there are.
+"""The pods that are assigned to nodes, as columns, so that a count of matching pods per domain
+takes a few array operations.
 
-Pods with the same namespace and labels are one kind. The kinds are indexed by their labels, so
-that what a selector costs does not grow with the number of kinds that it leaves out.
+Pods with the same namespace and labels are one kind. The kinds are indexed by label, so that the
+cost of a selector does not grow with the kinds that do not match.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
@@ -13,18 +13,18 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.labels import LabelIndex, Numbers
+from leadline_controller.framework.labels import GrowingColumn, LabelIndex, mask_of
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Selector
 
 Value = TypeVar("Value", bound=Hashable)
-Some = TypeVar("Some")
-_MOST_REMEMBERED = 1024
+R = TypeVar("R")
+_MAX_CACHED = 1024
 
 
-class Interned(Generic[Value]):
-    """Numbered values, each kept once. Only ever grows, so that views may share it."""
+class Interner(Generic[Value]):
+    """Gives each distinct value a number. It only grows, so that views can share it."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
@@ -35,24 +35,22 @@ class Interned(Generic[Value]):
         return len(self.values)
 
     def number(self, value: Value) -> int:
-        """The number of this value, a new one if it was not met before."""
+        """The number of this value; a new value gets the next one."""
         number = self._index.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)
         return number
 
     def where(self, key: Hashable, test: Callable[[Value], bool]) -> Bools:
-        """Whether `test` holds for each value, by its number. Remembered under `key`, so a
-        test is made once for each value."""
-        return self._remembered(key, test, self.values)
+        """Whether `test` holds for each value, by number. Cached under `key`, so that each value
+        is tested once."""
+        return self._cached(key, test, self.values)
 
-    def _remembered(
-        self, key: Hashable, test: Callable[[Some], bool], each: Sequence[Some]
-    ) -> Bools:
-        """See `where`. each: what is tested, by number."""
+    def _cached(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
+        """See `where`. each: the tested objects, by number."""
         found = self._found.get(key)
         if found is None:
-            if len(self._found) >= _MOST_REMEMBERED:  # pods choose the keys
+            if len(self._found) >= _MAX_CACHED:  # pods determine the keys
                 self._found.clear()
             found = np.zeros(0, dtype=np.bool_)
         if found.size < len(each):
@@ -65,12 +63,12 @@ class Interned(Generic[Value]):
 
 @dataclass(frozen=True)
 class Namespaces:
-    """What is known of the namespaces' labels."""
+    """The labels of the namespaces, by name; unknown ones are missing."""
 
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def selected(self, selector: Selector) -> list[str]:
-        """The names of those whose labels match."""
+        """The names of the namespaces whose labels match."""
         return [self._names[i] for i in np.flatnonzero(self._index.selected(selector))]
 
     @cached_property
@@ -84,7 +82,8 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """What selectors can tell pods apart by. `labels` is `pairs` to look things up in."""
+    """The properties of a pod that selectors can see. `pairs` and `labels` are the same labels,
+    to compare and to look up."""
 
     namespace: str
     pairs: frozenset[tuple[str, str]]
@@ -92,26 +91,26 @@ class PodKind:
     labels: Mapping[str, str] = field(compare=False)
 
 
-class Kinds(Interned[PodKind]):
-    """The kinds of pods that were met, indexed by namespace and labels."""
+class Kinds(Interner[PodKind]):
+    """The kinds of pods, indexed by namespace and label."""
 
     def __init__(self) -> None:
         super().__init__()
         self._by_label = LabelIndex()
-        self._by_namespace: dict[str, Numbers] = {}
-        self._terminating = Numbers()
+        self._by_namespace: dict[str, GrowingColumn] = {}
+        self._terminating = GrowingColumn()
 
     @property
     def namespaces(self) -> Set[str]:
-        """All namespaces that there are kinds in."""
+        """The namespaces of all kinds."""
         return self._by_namespace.keys()
 
     def number(self, value: PodKind) -> int:
-        """See Interned."""
+        """See Interner."""
         number = super().number(value)
         if number == len(self._by_label):
             self._by_label.add(value.labels)
-            self._by_namespace.setdefault(value.namespace, Numbers()).append(number)
+            self._by_namespace.setdefault(value.namespace, GrowingColumn()).append(number)
             if value.terminating:
                 self._terminating.append(number)
         return number
@@ -120,27 +119,20 @@ class Kinds(Interned[PodKind]):
         """The kinds whose labels match, by number."""
         return self._by_label.selected(selector)
 
-    def living_in(self, namespaces: Iterable[str]) -> Bools:
+    def in_namespaces(self, namespaces: Iterable[str]) -> Bools:
         """The kinds in these namespaces, by number."""
-        return self._marked(self._by_namespace.get(name) for name in namespaces)
+        return mask_of(len(self), map(self._by_namespace.get, namespaces))
 
     def terminating(self) -> Bools:
-        """The kinds of pods that are being deleted, by number."""
-        return self._marked([self._terminating])
-
-    def _marked(self, found: Iterable[Numbers | None]) -> Bools:
-        marked = np.zeros(len(self), dtype=np.bool_)
-        for numbers in found:
-            if numbers is not None:
-                marked[numbers.column] = True
-        return marked
+        """The kinds whose pods are being deleted, by number."""
+        return mask_of(len(self), [self._terminating])
 
 
 ExistingAntiAffinity = tuple[AffinityTerm, ...]
 
 
-class ExistingAntiAffinities(Interned[ExistingAntiAffinity]):
-    """The required anti-affinity terms that pods have. topology_keys: of all the terms."""
+class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
+    """The required anti-affinity terms of assigned pods. topology_keys: of all terms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,7 +140,7 @@ class ExistingAntiAffinities(Interned[ExistingAntiAffinity]):
         self._by_topology: list[dict[str, list[AffinityTerm]]] = []
 
     def number(self, value: ExistingAntiAffinity) -> int:
-        """See Interned."""
+        """See Interner."""
         number = super().number(value)
         if number == len(self._by_topology):
             terms: dict[str, list[AffinityTerm]] = {}
@@ -158,33 +150,29 @@ class ExistingAntiAffinities(Interned[ExistingAntiAffinity]):
             self.topology_keys.update(terms)
         return number
 
-    def against(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
-        """Whether `test` holds for one of the terms over this label, by number. See where."""
-        return self._remembered(
+    def having_term(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
+        """Whether `test` holds for a term with this topology key, by number. See `where`."""
+        return self._cached(
             (label, key), lambda terms: any(map(test, terms.get(label, ()))), self._by_topology
         )
 
 
 def kind_of(pod: Pod) -> PodKind:
-    """The kind that a pod belongs to."""
+    """The kind of a pod."""
     return PodKind(pod.namespace, frozenset(pod.labels.items()), pod.terminating, pod.labels)
-
-
-def _no_rows() -> Ints:
-    return np.zeros((4, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
-    """One column a pod that is on a known node; rows: shape (4, pods), see the properties."""
+    """The assigned pods of known nodes. rows: shape (4, pods), one property in each row."""
 
     kinds: Kinds = field(default_factory=Kinds)
     aversions: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
-    rows: Ints = field(default_factory=_no_rows)
+    rows: Ints = field(default_factory=lambda: np.zeros((4, 0), dtype=np.int64))
 
     @property
     def node(self) -> Ints:
-        """Index of the node that each pod is on."""
+        """Index of each pod's node."""
         return self._column(0)
 
     @property
@@ -207,15 +195,12 @@ class AssignedPods:
         return column
 
     def row(self, pod: Pod, node: int) -> tuple[int, int, int, int]:
-        """The entries of a pod on this node."""
-        kind, anti_affinity_id = (
-            self.kinds.number(kind_of(pod)),
-            self.aversions.number(pod.anti_affinity),
-        )
-        return node, kind, anti_affinity_id, pod.priority
+        """The properties of a pod on this node."""
+        kind = self.kinds.number(kind_of(pod))
+        return node, kind, self.aversions.number(pod.anti_affinity), pod.priority
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
-        """Which pods are of a kind for which `test` holds, shape (pods,). See Interned.where."""
+        """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
         if not self.rows.shape[1]:
             return np.zeros(0, dtype=np.bool_)
         return self.kinds.where(key, test)[self.kind]
@@ -223,24 +208,24 @@ class AssignedPods:
     def having_anti_affinity(
         self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]
     ) -> Bools:
-        """Which pods have an anti-affinity term over this label for which `test` holds, shape
-        (pods,). See Aversions.against."""
+        """The pods with an anti-affinity term with this topology key that passes `test`, shape
+        (pods,). See Interner.where."""
         if not self.rows.shape[1]:
             return np.zeros(0, dtype=np.bool_)
-        return self.aversions.against(label, key, test)[self.anti_affinity_id]
+        return self.aversions.having_term(label, key, test)[self.anti_affinity_id]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
-        """How many of the chosen pods each of that many nodes has, shape (nodes,)."""
+        """The number of chosen pods on each of the nodes, shape (nodes,)."""
         return np.bincount(self.node[chosen], minlength=nodes)
 
     def with_pods(self, pods: Iterable[tuple[Pod, int]]) -> "AssignedPods":
-        """These and more, each with the index of its node."""
+        """With more pods, each with the index of its node."""
         added = [self.row(pod, node) for pod, node in pods]
         rows = np.array(added, dtype=np.int64).reshape(len(added), 4).T
         return replace(self, rows=np.concatenate((self.rows, rows), axis=1))
 
     def without(self, pod: Pod, node: int) -> "AssignedPods":
-        """These without one pod like this on the node; the same where there is none."""
+        """Without one such pod on the node; unchanged if there is none."""
         row = np.array(self.row(pod, node), dtype=np.int64)
         found = np.flatnonzero((self.rows == row[:, np.newaxis]).all(axis=0))
         return replace(self, rows=np.delete(self.rows, found[:1], axis=1))

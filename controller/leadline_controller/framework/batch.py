@@ -1,5 +1,5 @@
-"""Several pods at once: a strategy plans all of them together and may move pods that run
-already; the filters then have the last word on every single step. Pure.
+"""Batch scheduling: a strategy plans several pods together and may move running pods. Every
+step of the plan must pass the filters. Pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ from leadline_controller.framework.cycle import (
     Decision,
     Filter,
     Strategy,
-    after,
-    candidates_of,
+    assume,
     decide,
+    feasible_nodes,
     obstacle,
 )
 from leadline_controller.framework.model import Pod
@@ -28,9 +28,9 @@ Allowed = Callable[[Pod], Bools]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A running pod goes from one node to another, given by index. room_for: keys of the pods
-    for which it makes room, so that it is pointless where none of them gets there; empty
-    where it is an end in itself."""
+    """Moves a running pod from one node to another, given by index. room_for: keys of the pods
+    for which the move makes room. If none of them arrives, the move is dropped. Empty if the
+    move serves no other pod."""
 
     pod: Pod
     source: int
@@ -41,11 +41,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPlan:
-    """What a strategy makes of a batch, as data.
+    """A strategy's plan for a batch.
 
-    placed: key of a pending pod -> index of its node; a pod that is not in it is decided on
-    alone. moves: of running pods; all of them are meant to happen before anything is placed.
-    why: key of a placed pod -> one sentence. method: how the plan was searched for.
+    placed: key of a pending pod -> index of its node; a pod without an entry is decided on
+    alone. moves: of running pods, all before the first placement. why: key of a placed pod ->
+    one sentence. method: how the plan was searched for.
     """
 
     placed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -65,10 +65,10 @@ class BatchStrategy(Strategy, Protocol):
         running: Sequence[Running],
         allowed: Allowed,
     ) -> BatchPlan:
-        """Where the pending pods go, and which running ones move.
+        """Plan nodes for the pending pods, and moves of running ones.
 
-        allowed(pod): shape (n,), the nodes that the filters leave to a pod, pending or
-        running, if others make room there; whether there is room is for the plan to see to.
+        allowed(pod): the nodes that pass the filters for a pending or running pod, preemption
+        included, shape (n,). The plan itself must make sure that there is room.
         """
         ...
 
@@ -81,12 +81,11 @@ def decide_batch(
     strategy: BatchStrategy,
     random: Random,
 ) -> tuple[list[Decision], BatchPlan, ClusterView]:
-    """Plan, then hold every step against the filters: the decisions in the order of `pods`,
-    the plan with those moves that came off, and the view after it.
+    """Plan a batch and check every step against the filters. Returns the decisions in the order
+    of `pods`, the plan without its dropped moves, and the view after it.
 
-    A move that a filter refuses is dropped, and so is one that made room for pods none of
-    which got where the plan wanted them. A placement that a filter refuses is decided on by
-    the strategy's score alone, or the pod stays pending with the filters' reasons.
+    A move is dropped if its target does not pass the filters, or if it makes room for pods none
+    of which gets its planned node. A pod whose planned node does not pass is decided on alone.
     """
     plan, end, placed = plan_batch(view, pods, running, filters, strategy, random)
     decisions = []
@@ -104,8 +103,8 @@ def plan_batch(
     strategy: BatchStrategy,
     random: Random,
 ) -> tuple[BatchPlan, ClusterView, Iterator[tuple[Decision, ClusterView]]]:
-    """As decide_batch, with the decisions made one at a time: the plan, the view after its moves,
-    and the decisions, each with the view after it."""
+    """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
+    decisions, each with the view after it."""
     wanted = list(pods)
     plan = strategy.plan(
         view,
@@ -114,59 +113,58 @@ def plan_batch(
         _allowed(view, running, filters),
     )
     while True:
-        cleared, refused = _moved(view, plan.moves, filters)
-        if refused is None:
-            ties = random.getstate()
+        moved, dropped = _apply_moves(view, plan.moves, filters)
+        if dropped is None:
+            random_state = random.getstate()
             if any(move.room_for for move in plan.moves):
-                rehearsal = _placed(cleared, wanted, plan, filters, strategy, random)
-                refused = _pointless(plan, (decision for decision, _ in rehearsal), view)
-            if refused is None:
-                random.setstate(ties)
-                placed = _placed(cleared, wanted, plan, filters, strategy, random)
-                return plan, cleared, placed
-        plan = replace(plan, moves=tuple(move for move in plan.moves if move is not refused))
+                trial = _decisions(moved, wanted, plan, filters, strategy, random)
+                dropped = _useless_move(plan, (decision for decision, _ in trial), view)
+            if dropped is None:
+                random.setstate(random_state)
+                return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random)
+        plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
 
 
 def _allowed(
     view: ClusterView, running: Sequence[Running], filters: Mapping[str, Filter]
 ) -> Allowed:
-    places = {pod.key: node for pod, node in running}
-    found: dict[str, Bools] = {}
+    node_of = {pod.key: node for pod, node in running}
+    cached: dict[str, Bools] = {}
+
+    def find(pod: Pod) -> Bools:
+        # A running pod that is being deleted, or could not be scheduled again, must not move.
+        if pod.terminating or obstacle(view, pod) is not None:
+            return view.table.none()
+        node = node_of.get(pod.key)
+        without_pod = view if node is None else view.without_placement(pod, node)
+        nodes = view.table.all()
+        for run in filters.values():
+            nodes &= run(without_pod, pod).passes_with_preemption
+        return nodes
 
     def allowed(pod: Pod) -> Bools:
-        if pod.key not in found:
-            found[pod.key] = _where(view, pod, places.get(pod.key), filters)
-        return found[pod.key]
+        if pod.key not in cached:
+            cached[pod.key] = find(pod)
+        return cached[pod.key]
 
     return allowed
 
 
-def _where(view: ClusterView, pod: Pod, place: int | None, filters: Mapping[str, Filter]) -> Bools:
-    """Where the pod passes, or might if others went; a pod that is going, or that could not be
-    placed again, is to be left where it is."""
-    if pod.terminating or obstacle(view, pod) is not None:
-        return view.table.none()
-    lifted = view if place is None else view.without_placement(pod, place)
-    where = view.table.all()
-    for test in filters.values():
-        where &= test(lifted, pod).passes_with_preemption
-    return where
-
-
-def _moved(
+def _apply_moves(
     view: ClusterView, moves: Sequence[Move], filters: Mapping[str, Filter]
 ) -> tuple[ClusterView, Move | None]:
-    """The view after the moves, or the first that the filters refuse once all have left."""
+    """The view after the moves, and the first move whose target does not pass the filters after
+    all pods have left their nodes, if there is one."""
     for move in moves:
         view = view.without_placement(move.pod, move.source)
     for move in moves:
-        if not all(test(view, move.pod).passes[move.target] for test in filters.values()):
+        if not all(run(view, move.pod).passes[move.target] for run in filters.values()):
             return view, move
         view = view.with_placement(move.pod, move.target)
     return view, None
 
 
-def _placed(
+def _decisions(
     view: ClusterView,
     pods: Iterable[Pod],
     plan: BatchPlan,
@@ -175,44 +173,46 @@ def _placed(
     random: Random,
 ) -> Iterator[tuple[Decision, ClusterView]]:
     for pod in pods:
-        decision = _as_planned(view, pod, plan, filters, strategy)
+        decision = _planned_decision(view, pod, plan, filters, strategy)
         if decision is None:
             decision = decide(view, pod, filters, strategy, random)
-        view = after(view, decision, strategy)
+        view = assume(view, decision, strategy)
         yield decision, view
 
 
-def _as_planned(
+def _planned_decision(
     view: ClusterView,
     pod: Pod,
     plan: BatchPlan,
     filters: Mapping[str, Filter],
     strategy: Strategy,
 ) -> Decision | None:
-    """The plan's decision; None where it has none, or a filter is against it. Its scores are the
-    pod's alone, of which the planned node need not have the best."""
+    """The decision for the planned node; None if there is no such node or it does not pass. Its
+    scores are for the pod alone, so the planned node need not have the best one."""
     node = plan.placed.get(pod.key)
     if node is None or obstacle(view, pod) is not None:
         return None
-    verdicts = {name: test(view, pod) for name, test in filters.items()}
-    candidates = candidates_of(view, verdicts)
+    results = {name: run(view, pod) for name, run in filters.items()}
+    candidates = feasible_nodes(view, results)
     chosen = np.flatnonzero(candidates == node)
     if not chosen.size:
         return None
     why = plan.why.get(pod.key, "as planned for the whole batch")
-    said = view.table.names[node], why, strategy.name, strategy.better
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
-    return Decision(pod, *said, view, verdicts, scores, strategy.needs)
+    name = view.table.names[node]
+    return Decision(
+        pod, name, why, strategy.name, strategy.better, view, results, scores, strategy.needs
+    )
 
 
-def _pointless(plan: BatchPlan, decisions: Iterable[Decision], view: ClusterView) -> Move | None:
-    """A move that made room for pods of which none came."""
-    came = {move.pod.key for move in plan.moves}
+def _useless_move(plan: BatchPlan, decisions: Iterable[Decision], view: ClusterView) -> Move | None:
+    """The first move that makes room for pods none of which arrives."""
+    arrived = {move.pod.key for move in plan.moves}
     for decision in decisions:
         planned = plan.placed.get(decision.pod.key)
         if planned is not None and decision.node == view.table.names[planned]:
-            came.add(decision.pod.key)
+            arrived.add(decision.pod.key)
     for move in plan.moves:
-        if move.room_for and came.isdisjoint(move.room_for):
+        if move.room_for and arrived.isdisjoint(move.room_for):
             return move
     return None

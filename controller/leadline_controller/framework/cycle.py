@@ -1,7 +1,7 @@
-"""One decision: filter, score, break ties, explain. Pure.
+"""One scheduling cycle: filter the nodes, score the candidates, break ties, explain. Pure.
 
-Filters and strategies work on whole columns; what they say of a single node is made only
-when somebody asks, so that deciding over thousands of nodes stays cheap.
+Filters and strategies work on whole columns. The reasons for a single node are made only on
+request, so that a decision over thousands of nodes stays cheap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,17 +19,20 @@ from leadline_controller.framework.normalize import priorities
 from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.framework.volume_binding import RefusedClaimError, VolumeSearch
+from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 
 Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterResult:
-    """What one filter says. passes: shape (n,). reason: why the node with this index does
-    not pass, without the filter's name. nowhere: why the pod can be on no node at all, where
-    that has nothing to do with the nodes. evictable: shape (n,), where it might pass if pods
-    were pushed out; None is nowhere. hope: the news that may turn a node's refusal."""
+    """The result of one filter for one pod.
+
+    passes: the nodes that pass, shape (n,). reason: why the node with this index does not pass,
+    without the filter's name. unresolvable: why no node can pass, if the reason lies with the pod
+    and not with the nodes. resolvable_by_preemption: the nodes that might pass after preemption,
+    shape (n,); None means none. requeue_on: the cluster events that can make a node pass.
+    """
 
     passes: Bools
     reason: Callable[[int], str]
@@ -39,7 +42,7 @@ class FilterResult:
 
     @property
     def passes_with_preemption(self) -> Bools:
-        """Where it passes, or might if pods were pushed out, shape (n,)."""
+        """The nodes that pass, or might pass after preemption, shape (n,)."""
         return (
             self.passes
             if self.resolvable_by_preemption is None
@@ -48,19 +51,15 @@ class FilterResult:
 
     @classmethod
     def everywhere(cls, view: ClusterView) -> "FilterResult":
-        """The filter has nothing against any node."""
-        return cls(view.table.mask("all", lambda _: True), _no_reason)
+        """All nodes pass."""
+        return cls(view.table.mask("all", lambda _: True), lambda _: "")
 
     @classmethod
-    def refused(
+    def none_pass(
         cls, view: ClusterView, why: str, requeue_on: ClusterEvent = ANYTHING
     ) -> "FilterResult":
-        """The pod can be on no node, whatever the nodes are like."""
+        """No node can pass, whatever the nodes are like; `why` is the reason."""
         return cls(view.table.none(), lambda _: why, why, requeue_on=requeue_on)
-
-
-def _no_reason(_: int) -> str:
-    return ""
 
 
 Filter = Callable[[ClusterView, Pod], FilterResult]
@@ -68,11 +67,11 @@ Filter = Callable[[ClusterView, Pod], FilterResult]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """What a strategy makes of the candidates; every column has shape (len(candidates),).
+    """A strategy's scores of the candidates; every column has shape (len(candidates),).
 
-    total: finite, or NaN where the strategy can't tell. parts: what the total is made of.
-    finalists: positions in `candidates` between which the strategy sees no difference, one
-    at least. why: one sentence on the candidate at this position.
+    total: finite, or NaN if the strategy cannot score the node. parts: the terms of the total.
+    finalists: positions in `candidates` that tie for the first place, at least one. why: one
+    sentence about the candidate at this position.
     """
 
     candidates: Ints
@@ -83,12 +82,13 @@ class Scores:
 
 
 class Strategy(Protocol):
-    """A paper's rule, with its options set.
+    """A paper's rule for choosing a node, with its options set.
 
-    name: as in STRATEGIES. better: which way its totals are read. paper: where the rule is
-    from. needs: what should be measured for it (columns of NodeMetrics, or "rtt_ms" of
-    links); nothing else that is measured plays a part.
+    name: its key in STRATEGIES. better: whether lower or higher totals win. paper: the source.
+    needs: the measurements that it reads (columns of NodeMetrics, or "rtt_ms" of links).
     """
+
+    __slots__ = ()
 
     name: ClassVar[str]
     better: ClassVar[Better]
@@ -96,30 +96,31 @@ class Strategy(Protocol):
     needs: ClassVar[tuple[str, ...]]
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """Score the nodes with these indexes; there is at least one."""
+        """Score the nodes with these indexes, at least one."""
         ...
 
-    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
-        """What a run takes off the node for this pod: resource -> base units."""
-        ...
+    def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:  # noqa: ARG002  # a paper may need them
+        """What the pod takes from the node within a run, resource -> base units: its requests,
+        unless the paper says otherwise."""
+        return pod.requests
 
 
 @runtime_checkable
 class Selective(Protocol):
-    """A strategy whose paper also says which nodes are out of the question."""
+    """A strategy that also filters nodes, because its paper does."""
 
     def filters(self) -> Mapping[str, Filter]:
-        """Its filters by name, to run beside FILTERS."""
+        """Its filters by name, which run in addition to FILTERS."""
         ...
 
 
 def filters_with(filters: Mapping[str, Filter], strategy: Strategy) -> Mapping[str, Filter]:
-    """These, and those that the strategy itself brings."""
+    """These filters, and the strategy's own."""
     return {**filters, **strategy.filters()} if isinstance(strategy, Selective) else filters
 
 
 def best(total: Floats, better: Better) -> Ints:
-    """Positions of the best totals; all positions when every total is NaN."""
+    """Positions of the best totals, or all positions if every total is NaN."""
     known = ~np.isnan(total)
     if not known.any():
         return np.arange(total.size)
@@ -129,8 +130,8 @@ def best(total: Floats, better: Better) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Where a pod goes and why; node is None when it goes nowhere. needs: the strategy's. hope:
-    the news after which a pod that goes nowhere should be tried again."""
+    """The node for a pod and the reason; node is None if the pod is unschedulable. needs: see
+    Strategy. requeue_on: the cluster events that can make an unschedulable pod schedulable."""
 
     pod: Pod
     node: str | None
@@ -138,47 +139,48 @@ class Decision:
     strategy: str
     better: Better
     _view: ClusterView | None = field(default=None, repr=False)
-    _verdicts: Mapping[str, FilterResult] = field(default_factory=dict, repr=False)
+    _filter_results: Mapping[str, FilterResult] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
     requeue_on: ClusterEvent = ANYTHING
 
     @property
     def has_basis(self) -> bool:
-        """Whether it can still tell of scores and rejections."""
+        """Whether scores and rejections are still available."""
         return self._view is not None
 
     def basis(self) -> tuple[ClusterView | None, Mapping[str, FilterResult], Scores | None]:
-        """What it was made from; None where it did not get that far or that is gone."""
-        return self._view, self._verdicts, self._scores
+        """View, filter results and scores; None if scoring was not reached, or after
+        `without_basis`."""
+        return self._view, self._filter_results, self._scores
 
     def without_basis(self) -> "Decision":
-        """The same decision in a few bytes: it can't tell of scores and rejections any more."""
+        """The same decision in a few bytes, without scores and rejections."""
         return Decision(self.pod, self.node, self.why, self.strategy, self.better)
 
     def volumes(self) -> VolumePlan | None:
-        """What has to be done for the pod's claims before it is bound; None if nothing is."""
+        """The work on the pod's claims that must precede the binding; None if there is none."""
         if self._view is None or self.node is None or not self.pod.claims:
             return None
         try:
-            plan = VolumeSearch(self._view, self.pod).plan(self._view.table.index[self.node])
-        except RefusedClaimError:  # decided without the filter that would have said so
+            plan = VolumeBinder(self._view, self.pod).plan(self._view.table.index[self.node])
+        except UnresolvableClaimError:  # the filter VolumeBinding did not run
             return None
         return plan or None
 
     def rejected(self) -> dict[str, list[str]]:
-        """Node name -> "Filter: reason" of each filter that said no."""
+        """Node name -> "Filter: reason" of each filter that the node does not pass."""
         if self._view is None:
             return {}
         rejected: dict[str, list[str]] = {}
-        for name, verdict in self._verdicts.items():
-            for i in np.flatnonzero(~verdict.passes):
+        for name, result in self._filter_results.items():
+            for i in np.flatnonzero(~result.passes):
                 node = self._view.table.names[i]
-                rejected.setdefault(node, []).append(f"{name}: {verdict.reason(int(i))}")
+                rejected.setdefault(node, []).append(f"{name}: {result.reason(int(i))}")
         return rejected
 
     def scores(self) -> dict[str, tuple[float | None, dict[str, float]]]:
-        """Node name -> (total, parts); what the strategy could not tell is None or missing."""
+        """Node name -> (total, parts); an unknown total is None, an unknown part is missing."""
         if self._view is None or self._scores is None:
             return {}
         names, scores = self._view.table.names, self._scores
@@ -195,8 +197,7 @@ class Decision:
         }
 
     def priorities(self) -> dict[str, int]:
-        """Node name -> 0 to 10, 10 for the strategy's choice, of the nodes that passed; see
-        framework/normalize.py."""
+        """Candidate's name -> 0 to 10, and 10 for the finalists; see framework/normalize.py."""
         if self._view is None or self._scores is None:
             return {}
         names, scores = self._view.table.names, self._scores
@@ -214,21 +215,21 @@ def decide(
     strategy: Strategy,
     random: Random,
 ) -> Decision:
-    """Choose a node for one pod. The strategy's own filters, if it has any, need not be among
-    `filters`. Ties are broken by `random`, so a seed repeats them."""
-    problem = obstacle(view, pod)
-    if problem is not None:
-        # A node may be the one that is asked for; all else is up to the pod.
+    """Choose a node for one pod. The strategy's own filters run, too. `random` breaks ties, so
+    the same seed gives the same decision."""
+    failure = obstacle(view, pod)
+    if failure is not None:
+        # Only an unknown user node can appear later; the other failures are the pod's own.
         requeue_on = NOTHING if pod.problem or pod.gated else ClusterEvent.NODES
-        return Decision(pod, None, problem, strategy.name, strategy.better, requeue_on=requeue_on)
-    tests = filters_with(filters, strategy)
-    verdicts = {name: test(view, pod) for name, test in tests.items()}
-    candidates = candidates_of(view, verdicts)
+        return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=requeue_on)
+    results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
+    candidates = feasible_nodes(view, results)
     if not candidates.size:
-        why = _nowhere(len(view), verdicts) + _no_preemption(view, pod, verdicts.values())
+        why = _unschedulable_message(len(view), results)
+        why += _preemption_note(view, pod, results.values())
         return Decision(
-            *(pod, None, why, strategy.name, strategy.better, view, verdicts),
-            requeue_on=_hope(verdicts),
+            *(pod, None, why, strategy.name, strategy.better, view, results),
+            requeue_on=_requeue_events(results),
         )
     scores = strategy.score(view, pod, candidates)
     at = int(scores.finalists[random.randrange(scores.finalists.size)])
@@ -237,15 +238,15 @@ def decide(
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
     node = view.table.names[candidates[at]]
     return Decision(
-        pod, node, why, strategy.name, strategy.better, view, verdicts, scores, strategy.needs
+        pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs
     )
 
 
-def candidates_of(view: ClusterView, verdicts: Mapping[str, FilterResult]) -> Ints:
-    """The nodes that every filter passes, by index."""
+def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> Ints:
+    """Indexes of the nodes that pass every filter."""
     feasible = view.table.all()
-    for verdict in verdicts.values():
-        feasible &= verdict.passes
+    for result in results.values():
+        feasible &= result.passes
     return np.flatnonzero(feasible)
 
 
@@ -256,16 +257,16 @@ def decide_in_turn(
     strategy: Strategy,
     random: Random,
 ) -> Iterator[tuple[Decision, ClusterView]]:
-    """Place pods one after the other, each seeing what the ones before it took. Each decision
-    comes with the view after it."""
+    """Decide on pods one after the other, each on the view that the decisions before it leave.
+    Yields each decision with the view after it."""
     for pod in pods:
         decision = decide(view, pod, filters, strategy, random)
-        view = after(view, decision, strategy)
+        view = assume(view, decision, strategy)
         yield decision, view
 
 
-def after(view: ClusterView, decision: Decision, strategy: Strategy) -> ClusterView:
-    """The view once the decision is carried out; the same where the pod goes nowhere."""
+def assume(view: ClusterView, decision: Decision, strategy: Strategy) -> ClusterView:
+    """The view with the pod on its node; the same view if the pod is unschedulable."""
     if decision.node is None:
         return view
     node = view.table.index[decision.node]
@@ -274,52 +275,46 @@ def after(view: ClusterView, decision: Decision, strategy: Strategy) -> ClusterV
 
 
 def obstacle(view: ClusterView, pod: Pod) -> str | None:
-    """Why the pod can't be placed whatever the nodes are like, as one sentence."""
-    return pod.problem or _held(pod) or _unknown_user(view, pod)
-
-
-def _held(pod: Pod) -> str | None:
-    return "the pod's scheduling gates hold it back" if pod.gated else None
-
-
-def _unknown_user(view: ClusterView, pod: Pod) -> str | None:
+    """Why the pod is unschedulable before any filter runs, as one sentence; None if it is not."""
+    if pod.problem:
+        return pod.problem
+    if pod.gated:
+        return "the pod's scheduling gates hold it back"
     user_node = pod.hints.user_node
     if user_node is None or user_node in view.table.index:
         return None
     return f"annotation leadline.dev/user-node: the cluster has no node {user_node[:80]!r}"
 
 
-def _nowhere(count: int, verdicts: Mapping[str, FilterResult]) -> str:
-    """The scheduler's usual sentence: how many nodes fail for which filter."""
+def _unschedulable_message(count: int, results: Mapping[str, FilterResult]) -> str:
+    """kube-scheduler's sentence: how many nodes fail which filter."""
     if not count:
         return "no nodes are known"
-    whole = [f"{name}: {v.unresolvable}" for name, v in verdicts.items() if v.unresolvable]
-    if whole:
-        return f"0 of {count} nodes fit: {'; '.join(whole)}"
-    failing = {name: int(np.count_nonzero(~v.passes)) for name, v in verdicts.items()}
-    told = ", ".join(f"{number} {name}" for name, number in failing.items() if number)
-    return f"0 of {count} nodes fit: {told}"
+    reasons = [f"{name}: {r.unresolvable}" for name, r in results.items() if r.unresolvable]
+    if reasons:
+        return f"0 of {count} nodes fit: {'; '.join(reasons)}"
+    failing = {name: int(np.count_nonzero(~r.passes)) for name, r in results.items()}
+    counts = ", ".join(f"{number} {name}" for name, number in failing.items() if number)
+    return f"0 of {count} nodes fit: {counts}"
 
 
-def _hope(verdicts: Mapping[str, FilterResult]) -> ClusterEvent:
-    """What may help: with a filter for which the nodes don't matter, nothing about nodes."""
-    refusing = [v for v in verdicts.values() if v.unresolvable]
-    if not refusing:
-        refusing = [v for v in verdicts.values() if not v.passes.all()]
-    return (
-        reduce(or_, (v.requeue_on for v in refusing), NOTHING) if refusing else ClusterEvent.NODES
-    )
+def _requeue_events(results: Mapping[str, FilterResult]) -> ClusterEvent:
+    """The events that can help. Where a filter is unresolvable, only that filter's events can."""
+    failing = [r for r in results.values() if r.unresolvable]
+    if not failing:
+        failing = [r for r in results.values() if not r.passes.all()]
+    return reduce(or_, (r.requeue_on for r in failing)) if failing else ClusterEvent.NODES
 
 
-def _no_preemption(view: ClusterView, pod: Pod, verdicts: Iterable[FilterResult]) -> str:
-    """What to say where kube-scheduler might push pods of lower priority out."""
+def _preemption_note(view: ClusterView, pod: Pod, results: Iterable[FilterResult]) -> str:
+    """A note for nodes on which kube-scheduler might preempt pods of lower priority."""
     lower = view.assigned_pods.priority < pod.priority
     if not pod.preempts or not lower.any():
         return ""
-    curable = view.assigned_pods.per_node(lower, len(view)) > 0
-    for verdict in verdicts:
-        curable &= verdict.passes_with_preemption
-    if not curable.any():
+    helped = view.assigned_pods.per_node(lower, len(view)) > 0
+    for result in results:
+        helped &= result.passes_with_preemption
+    if not helped.any():
         return ""
-    count = np.count_nonzero(curable)
+    count = np.count_nonzero(helped)
     return f"; {count} of them run pods of lower priority, but Leadline does not preempt"

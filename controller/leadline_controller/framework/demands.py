@@ -1,19 +1,19 @@
-"""What a pod demands of its neighbours and of the volumes it brings along."""
+"""A pod's pod affinity terms, topology spread constraints, claims and in-line disks."""
 
 from dataclasses import dataclass
 
 from leadline_controller.framework.selectors import Selector
 
-# Disks in the pod's own manifest that one machine, or one writer, has at a time.
+# In-line disks that only one node, or only one writer, can use at a time.
 _EXCLUSIVE = ("gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd")
 
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Pods that a pod must have, or must not have, in its topology domain.
+    """A required pod affinity or anti-affinity term.
 
-    topology_key: the node label whose values are the domains. selector: of the pods' labels;
-    None selects none. namespaces and namespace_selector: where those pods live; either will do.
+    topology_key: the node label whose values are the domains. selector: matches the pods' labels;
+    None matches none. A pod's namespace must be in `namespaces` or match `namespace_selector`.
     """
 
     topology_key: str
@@ -24,11 +24,11 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A topology spread constraint that is a demand (DoNotSchedule).
+    """A topology spread constraint with whenUnsatisfiable: DoNotSchedule.
 
-    selector: of the pods that are counted, in the pod's own namespace. min_domains: with fewer
-    domains than this the emptiest counts as empty. honor_affinity, honor_taints: whether nodes
-    that the pod's node affinity or the taints rule out are left out of the count.
+    selector: matches the pods that count, in the pod's own namespace. min_domains: with fewer
+    domains the global minimum is 0. honor_affinity, honor_taints: whether nodes count only if
+    they match the pod's node affinity, and only if it tolerates their taints.
     """
 
     topology_key: str
@@ -41,7 +41,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ClaimUse:
-    """A volume claim that a pod mounts. ephemeral: made for the pod, and must be its own."""
+    """A claim that a pod mounts. ephemeral: created for this pod, which must own it."""
 
     name: str
     ephemeral: bool = False
@@ -49,16 +49,16 @@ class ClaimUse:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk that the pod names itself, without a claim. `kind` is the field of the manifest;
-    monitors: where an rbd image is served, empty for other kinds."""
+    """A disk in the pod's manifest, without a claim. kind: the field of the manifest. monitors: of
+    an rbd image, empty for other kinds."""
 
     kind: str
     name: str
     monitors: frozenset[str] = frozenset()
     read_only: bool = False
 
-    def conflicts(self, other: "Disk") -> bool:
-        """Whether two pods can't hold both on one node."""
+    def conflicts_with(self, other: "Disk") -> bool:
+        """Whether two pods on one node cannot mount both."""
         if self.kind not in _EXCLUSIVE or (self.kind, self.name) != (other.kind, other.name):
             return False
         if self.kind == "rbd" and not self.monitors & other.monitors:

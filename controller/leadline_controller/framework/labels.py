@@ -1,4 +1,4 @@
-"""Many sets of labels, indexed so that a selector is not tried on every one of them."""
+"""An index over many sets of labels, so that a selector need not test each set."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.selectors import Requirement, Selector
 
 
-class Numbers:
-    """A growing list of numbers that is a column at no cost."""
+class GrowingColumn:
+    """A list of integers that grows and is a numpy column without a copy."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
@@ -21,17 +21,26 @@ class Numbers:
 
     @property
     def column(self) -> Ints:
-        """All of them; to be let go before the next one is added."""
+        """All numbers. Release it before the next `append`: it shares the list's memory."""
         return np.frombuffer(self._numbers, dtype=np.int64)
 
 
+def mask_of(size: int, columns: Iterable[GrowingColumn | None]) -> Bools:
+    """Which of the numbers below `size` are in one of the columns, shape (size,)."""
+    mask = np.zeros(size, dtype=np.bool_)
+    for numbers in columns:
+        if numbers is not None:
+            mask[numbers.column] = True
+    return mask
+
+
 class LabelIndex:
-    """Sets of labels, numbered in the order in which they are added."""
+    """Sets of labels, numbered in the order of `add`."""
 
     def __init__(self, labels: Iterable[Mapping[str, str]] = ()) -> None:
         self._size = 0
-        self._with_key: dict[str, Numbers] = {}
-        self._with_value: dict[tuple[str, str], Numbers] = {}
+        self._with_key: dict[str, GrowingColumn] = {}
+        self._with_value: dict[tuple[str, str], GrowingColumn] = {}
         for each in labels:
             self.add(each)
 
@@ -41,12 +50,12 @@ class LabelIndex:
     def add(self, labels: Mapping[str, str]) -> None:
         """Add a set of labels."""
         for pair in labels.items():
-            self._with_key.setdefault(pair[0], Numbers()).append(self._size)
-            self._with_value.setdefault(pair, Numbers()).append(self._size)
+            self._with_key.setdefault(pair[0], GrowingColumn()).append(self._size)
+            self._with_value.setdefault(pair, GrowingColumn()).append(self._size)
         self._size += 1
 
     def selected(self, selector: Selector) -> Bools:
-        """Where all of the requirements hold, by number."""
+        """Which sets match the selector, shape (len(self),)."""
         passes = np.ones(self._size, dtype=np.bool_)
         for requirement in dict.fromkeys(selector):
             passes &= self._where(requirement)
@@ -56,17 +65,10 @@ class LabelIndex:
         key = requirement.key
         match requirement.operator:
             case "In" | "NotIn":
-                values = ((key, value) for value in requirement.values)
-                found = self._marked(self._with_value.get(pair) for pair in values)
+                pairs = ((key, value) for value in requirement.values)
+                found = mask_of(self._size, map(self._with_value.get, pairs))
             case "Exists" | "DoesNotExist":
-                found = self._marked([self._with_key.get(key)])
-            case _:  # Gt and Lt are for nodes; Kubernetes has no such label selector
-                found = self._marked([])
+                found = mask_of(self._size, [self._with_key.get(key)])
+            case _:  # Gt and Lt exist only in node selectors
+                found = mask_of(self._size, [])
         return ~found if requirement.operator in ("NotIn", "DoesNotExist") else found
-
-    def _marked(self, found: Iterable[Numbers | None]) -> Bools:
-        marked = np.zeros(self._size, dtype=np.bool_)
-        for numbers in found:
-            if numbers is not None:
-                marked[numbers.column] = True
-        return marked

@@ -1,7 +1,7 @@
-"""What the core knows of a cluster: nodes, pods and links, frozen.
+"""Nodes, pods and links, frozen.
 
-Quantities are in base units as integers, so that "does it fit" is exact: CPU in
-thousandths of a core, everything else as Kubernetes counts it (bytes, devices, pods).
+Quantities are integers in base units, so that comparisons are exact: CPU in thousandths of a
+core, everything else in Kubernetes' units (bytes, devices, pods).
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,13 @@ class Taint:
 
     @property
     def is_hard(self) -> bool:
-        """Whether it keeps pods out, rather than being a wish."""
+        """Whether it is more than a preference: NoSchedule or NoExecute."""
         return self.effect in _HARD
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; an empty key (only with Exists) tolerates every key, an empty effect
+    """A pod's toleration. An empty key (only with Exists) matches every key, an empty effect
     every effect."""
 
     key: str = ""
@@ -49,7 +49,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration covers `taint` (Kubernetes' rule)."""
+        """Whether this toleration matches `taint`, by Kubernetes' rule."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -61,14 +61,14 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port that a container takes on its node. `ip` "0.0.0.0" collides with every address."""
+    """A host port of a container. `ip` "0.0.0.0" stands for every address."""
 
     ip: str
     protocol: str
     port: int
 
-    def collides(self, other: "HostPort") -> bool:
-        """Whether both can't be held on one node."""
+    def conflicts_with(self, other: "HostPort") -> bool:
+        """Whether one node cannot have both."""
         if (self.protocol, self.port) != (other.protocol, other.port):
             return False
         return self.ip == other.ip or "0.0.0.0" in (self.ip, other.ip)  # noqa: S104  # a wildcard to compare with, nothing binds here
@@ -76,7 +76,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of container images. size_mb: what is pulled, MB (10^6 bytes)."""
+    """One layer of container images. size_mb: the download, MB (10^6 bytes)."""
 
     digest: str
     size_mb: float
@@ -92,14 +92,13 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as the cluster describes it.
+    """A node.
 
-    allocatable: resource name -> base units. bandwidth_mbps: capacity of the node's link,
-    Mbit/s, None when nobody stated it. tier: "edge", "cloud" or "". features: what its kubelet
-    declares that it can do. image_layers: digests of the layers that it has. images: those
-    that it lists itself. pulling_mb: its download queue, MB; registry_mbps: bandwidth between
-    it and the registry, Mbit/s; None when nobody stated them. addresses: its internal and
-    external IP addresses, in their canonical form.
+    allocatable: resource name -> base units. bandwidth_mbps: stated capacity of its link, Mbit/s.
+    tier: "edge", "cloud" or "". features: declared by its kubelet. image_layers: digests of the
+    layers that it has. images: those in its status. pulling_mb: stated size of its download
+    queue, MB. registry_mbps: stated bandwidth to the registry, Mbit/s. What is not stated is
+    None. addresses: its internal and external IP addresses, in canonical form.
     """
 
     name: str
@@ -118,7 +117,7 @@ class Node:
     addresses: tuple[str, ...] = ()
 
     def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:
-        """The first hard taint (NoSchedule, NoExecute) that none of these tolerates."""
+        """The first hard taint that no toleration matches."""
         for taint in self.taints:
             if taint.is_hard and not any(t.tolerates(taint) for t in tolerations):
                 return taint
@@ -127,11 +126,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PodAnnotations:
-    """What a pod's `leadline.dev/` annotations say. None and empty mean: it does not say.
+    """A pod's `leadline.dev/` annotations; None or empty if absent.
 
-    user_node: where the pod's user is logged in. data_mb: data to be processed, MB (10^6
-    bytes). bandwidth_mbps: link capacity that the pod asks for, Mbit/s. profile_ms: node
-    name or class -> processing time measured beforehand, ms.
+    user_node: the node of the pod's user. data_mb: data to process, MB (10^6 bytes).
+    bandwidth_mbps: requested link capacity, Mbit/s. profile_ms: node name or class ->
+    processing time measured beforehand, ms.
     """
 
     user_node: str | None = None
@@ -145,14 +144,14 @@ class PodAnnotations:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, pending or on a node.
+    """A pod, pending or assigned.
 
-    requests: resource name -> base units, the pod's effective request; PODS is always 1.
-    limits: the same for what it may take at most; a missing one means no limit.
-    required_affinity: node selector terms, any one of which must match; None: no demand.
-    affinity, anti_affinity: the required ones. features: what the node's kubelet must declare.
-    preempts: whether kube-scheduler would let it push others out.
-    problem: what could not be read or is not modelled; such a pod is never placed.
+    requests: resource name -> base units, the effective request; PODS is always 1. limits: in the
+    same units; a missing one means no limit. required_affinity: node selector terms, one of which
+    must match; None means no node affinity. affinity, anti_affinity: required pod affinity terms.
+    features: that the node's kubelet must declare. preempts: whether its preemption policy
+    allows preemption. problem: what could not be read or is not modelled; such a pod is
+    unschedulable.
     """
 
     namespace: str
@@ -188,7 +187,7 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     def claim_key(self, use: ClaimUse) -> str:
-        """namespace/name of a claim that the pod mounts; an ephemeral volume's claim is named
+        """namespace/name of a claim that the pod mounts. The claim of an ephemeral volume is named
         after pod and volume."""
         name = f"{self.name}-{use.name}" if use.ephemeral else use.name
         return f"{self.namespace}/{name}"
@@ -196,7 +195,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What was measured between two nodes; None is unknown. Undirected."""
+    """Measurements between two nodes, undirected; None is unknown."""
 
     a: str
     b: str

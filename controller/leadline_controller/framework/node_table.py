@@ -1,6 +1,6 @@
-"""The nodes as columns: what does not change when a pod is placed.
+"""The nodes as columns: the part of a view that placing a pod does not change.
 
-Every array has one entry a node, in the order of `NodeTable.nodes`.
+Every array has one entry for each node, in the order of `NodeTable.nodes`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ Bools = NDArray[np.bool_]
 
 CLASS_LABEL = "leadline.dev/class"
 
-# Pods choose what is asked for, and memory must not grow with them.
-_MOST_REMEMBERED = 4096
-_MOST_COLUMNS = 256
+# Pods determine the keys of the caches, so the caches need a bound.
+_MAX_CACHED = 4096
+_MAX_COLUMNS = 256
 
 
 class Topology:
-    """One label over all nodes. codes: shape (n,), 0 where a node has no such label, else the
-    number of its value: nodes with equal codes are one domain. values: of the codes from 1."""
+    """The topology domains of one node label. codes: shape (n,), the number of each node's
+    domain, from 1, or 0 for a node without the label."""
 
     def __init__(self, labels: Sequence[str | None]) -> None:
         self._code_of: dict[str, int] = {}
@@ -42,11 +42,11 @@ class Topology:
 
     @property
     def labelled(self) -> Bools:
-        """Where a node has the label, shape (n,)."""
+        """The nodes with the label, shape (n,)."""
         return self.codes > 0
 
     def column(self, value_of: Mapping[str, float]) -> Floats:
-        """What each node's label stands for, shape (n,); NaN without a label or a value."""
+        """The value of each node's label in `value_of`, shape (n,); NaN if there is none."""
         by_code = np.full(len(self) + 1, np.nan)
         for label, value in value_of.items():
             if code := self._code_of.get(label):
@@ -54,13 +54,13 @@ class Topology:
         return by_code[self.codes]
 
     def totals(self, per_node: Ints | Bools) -> Ints:
-        """The sum over each domain, by code; index 0, the nodes without the label, is 0."""
+        """The sum of each domain, by code; index 0, the nodes without the label, is 0."""
         totals = np.bincount(self.codes, weights=per_node, minlength=len(self) + 1)
         totals[0] = 0
         return totals.astype(np.int64)
 
     def where(self, requirement: Requirement) -> Bools:
-        """The nodes whose label satisfies the requirement, shape (n,)."""
+        """The nodes whose label meets the requirement, shape (n,)."""
         match requirement.operator:
             case "In":
                 return self._is_among(requirement.values)
@@ -74,18 +74,18 @@ class Topology:
                 return self._compare(requirement)
 
     def _compare(self, requirement: Requirement) -> Bools:
-        """Gt and Lt, over integers; anything else does not match."""
+        """Gt and Lt compare integers; anything else does not match."""
         values = requirement.values
         bound = integer_of(values[0]) if len(values) == 1 else None
-        number, is_number = self._numbers
+        number, is_integer = self._integers
         if bound is None:
             return np.zeros(self.codes.size, dtype=np.bool_)
         beyond = number > bound if requirement.operator == "Gt" else number < bound
-        return (is_number & beyond)[self.codes]
+        return (is_integer & beyond)[self.codes]
 
     @cached_property
-    def _numbers(self) -> tuple[Ints, Bools]:
-        """The labels' values as integers, and which of them are some, by code."""
+    def _integers(self) -> tuple[Ints, Bools]:
+        """The label's values as integers, and which of them are integers, by code."""
         numbers = [None, *map(integer_of, self._code_of)]
         known = np.array([number is not None for number in numbers], dtype=np.bool_)
         return np.array([number or 0 for number in numbers], dtype=np.int64), known
@@ -97,7 +97,7 @@ class Topology:
 
 
 class NodeTable:
-    """What does not change when a pod is placed: the nodes, and indexes over them."""
+    """The nodes, with cached columns and indexes."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes: tuple[Node, ...] = tuple(nodes)
@@ -112,12 +112,12 @@ class NodeTable:
         return len(self.nodes)
 
     def allocatable(self, resource: str) -> Ints:
-        """Base units of `resource` on each node, shape (n,); 0 where a node has none."""
+        """Base units of `resource` on each node, shape (n,); 0 if a node has none."""
         if resource not in self.resources:
-            return self._nothing  # pods make names up; neither time nor memory may grow with them
+            return self._zeros  # pods can request any name; time and memory must not grow with it
         column = self._allocatable.get(resource)
         if column is None:
-            if len(self._allocatable) >= _MOST_COLUMNS:
+            if len(self._allocatable) >= _MAX_COLUMNS:
                 self._allocatable.clear()
             column = np.array([n.allocatable.get(resource, 0) for n in self.nodes], dtype=np.int64)
             column.flags.writeable = False
@@ -126,21 +126,20 @@ class NodeTable:
 
     @cached_property
     def resources(self) -> frozenset[str]:
-        """What at least one of the nodes has."""
+        """The resources of all nodes."""
         return frozenset(name for node in self.nodes for name in node.allocatable)
 
     @cached_property
-    def _nothing(self) -> Ints:
+    def _zeros(self) -> Ints:
         column = np.zeros(len(self), dtype=np.int64)
         column.flags.writeable = False
         return column
 
     def mask(self, key: object, test: Callable[[Node], bool]) -> Bools:
-        """Where `test` holds, shape (n,). Remembered under `key`, so a test that many
-        pods share is made once."""
+        """The nodes that pass `test`, shape (n,). Cached under `key`."""
         mask = self._masks.get(key)
         if mask is None:
-            if len(self._masks) > _MOST_REMEMBERED:
+            if len(self._masks) > _MAX_CACHED:
                 self._masks.clear()
             mask = np.fromiter((test(node) for node in self.nodes), dtype=np.bool_, count=len(self))
             mask.flags.writeable = False
@@ -148,12 +147,12 @@ class NodeTable:
         return mask
 
     def topology(self, label: str) -> Topology:
-        """The nodes by their value of this label."""
+        """The topology domains of this label."""
         if label not in self._labels:
             return self._unlabelled
         topology = self._topologies.get(label)
         if topology is None:
-            if len(self._topologies) >= _MOST_COLUMNS:
+            if len(self._topologies) >= _MAX_COLUMNS:
                 self._topologies.clear()
             topology = Topology([node.labels.get(label) for node in self.nodes])
             self._topologies[label] = topology
@@ -168,23 +167,23 @@ class NodeTable:
         return Topology([None] * len(self))
 
     def all(self) -> Bools:
-        """Every node, shape (n,); the caller may write to it."""
+        """All True, shape (n,); the caller may write to it."""
         return np.ones(len(self), dtype=np.bool_)
 
     def none(self) -> Bools:
-        """No node, shape (n,); the caller may write to it."""
+        """All False, shape (n,); the caller may write to it."""
         return np.zeros(len(self), dtype=np.bool_)
 
     def selected(self, selector: Selector) -> Bools:
-        """The nodes for which all of the requirements hold, shape (n,)."""
+        """The nodes that meet all requirements, shape (n,)."""
         passes = self.all()
         for requirement in selector:
             passes &= self._where(requirement)
         return passes
 
     def matching(self, terms: Terms) -> Bools:
-        """The nodes for which one of the terms holds, shape (n,); a term without requirements
-        holds nowhere, and one that Kubernetes can't read neither."""
+        """The nodes that match one of the terms, shape (n,). An empty or malformed term matches
+        no node."""
         passes = self.none()
         for term in terms:
             if term and all(requirement.is_well_formed() for requirement in term):
@@ -192,18 +191,18 @@ class NodeTable:
         return passes
 
     def reach(self, terms: Terms | None) -> Ints:
-        """Indexes of the matching nodes, remembered; all nodes where there are no terms."""
+        """Indexes of the nodes that match one of the terms, cached; None matches all nodes."""
         if terms is None:
             return np.arange(len(self))
         found = self._reaches.get(terms)
         if found is None:
-            if len(self._reaches) > 4 * _MOST_REMEMBERED:
+            if len(self._reaches) > 4 * _MAX_CACHED:
                 self._reaches.clear()
             found = self._reaches[terms] = np.flatnonzero(self.matching(terms))
         return found
 
-    def wanted_by(self, pod: Pod) -> Bools:
-        """The nodes that the pod's nodeSelector and required node affinity allow, shape (n,)."""
+    def matching_node_affinity(self, pod: Pod) -> Bools:
+        """The nodes that match the pod's nodeSelector and required node affinity, shape (n,)."""
         passes = self.all()
         for label, value in pod.node_selector.items():
             passes &= self._where(Requirement(label, "In", (value,)))
@@ -212,17 +211,19 @@ class NodeTable:
         return passes
 
     def tolerated_by(self, tolerations: tuple[Toleration, ...]) -> Bools:
-        """The nodes without a hard taint that is not tolerated, shape (n,)."""
-        refusing = {
+        """The nodes whose hard taints are all tolerated, shape (n,)."""
+        untolerated = {
             taint
             for taint in self._hard_taints
             if not any(toleration.tolerates(taint) for toleration in tolerations)
         }
-        return self.mask(("taints", frozenset(refusing)), lambda n: refusing.isdisjoint(n.taints))
+        return self.mask(
+            ("taints", frozenset(untolerated)), lambda node: untolerated.isdisjoint(node.taints)
+        )
 
     @cached_property
     def _hard_taints(self) -> frozenset[Taint]:
-        """Nodes have few that differ."""
+        """The distinct hard taints of all nodes, usually few."""
         return frozenset(taint for node in self.nodes for taint in node.taints if taint.is_hard)
 
     def _where(self, requirement: Requirement) -> Bools:
@@ -234,27 +235,27 @@ class NodeTable:
 
     @cached_property
     def classes(self) -> Topology:
-        """The nodes by class, at hand for every decision."""
+        """The nodes by node class."""
         return self.topology(CLASS_LABEL)
 
     @cached_property
     def bandwidth_mbps(self) -> Floats:
-        """Stated capacity of each node's link, Mbit/s, NaN where unknown."""
+        """Stated capacity of each node's link, Mbit/s, shape (n,), NaN if unknown."""
         return _column(node.bandwidth_mbps for node in self.nodes)
 
     @cached_property
     def registry_mbps(self) -> Floats:
-        """Stated bandwidth between each node and the registry, Mbit/s, NaN where unknown."""
+        """Stated bandwidth from the registry to each node, Mbit/s, shape (n,), NaN if unknown."""
         return _column(node.registry_mbps for node in self.nodes)
 
     @cached_property
     def pulling_mb(self) -> Floats:
-        """Stated size of each node's download queue, MB, shape (n,), NaN where unknown."""
+        """Stated size of each node's download queue, MB, shape (n,), NaN if unknown."""
         return _column(node.pulling_mb for node in self.nodes)
 
     @cached_property
     def images(self) -> Mapping[str, tuple[Layer, ...]]:
-        """The layers of the images that nodes list, by name; the first node's word counts."""
+        """Image name -> layers, from the nodes' status; of several nodes the first counts."""
         listed = (image for node in reversed(self.nodes) for image in node.images)
         return {image.name: image.layers for image in listed}
 

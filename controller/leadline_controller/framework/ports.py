@@ -1,6 +1,6 @@
-"""The ports: what the framework needs of a clock, a cluster and a lease.
+"""The ports of the framework: clock, cluster and lease store.
 
-`snapshot` and `kube` implement Cluster and LeaseStore; the same contract tests run over both.
+`snapshot` and `kube` implement Cluster and LeaseStore and pass the same contract tests.
 """
 
 from collections.abc import AsyncGenerator
@@ -13,86 +13,88 @@ from leadline_controller.framework.storage import VolumePlan
 
 
 class Clock(Protocol):
-    """Time that never jumps."""
+    """A monotonic clock."""
 
     def now_s(self) -> float:
-        """Seconds on a monotonic clock."""
+        """The time, seconds."""
         ...
 
     async def sleep(self, duration_s: float) -> None:
-        """Wait that long on this clock."""
+        """Wait for a time on this clock."""
         ...
 
 
 class ClusterError(Exception):
-    """The cluster did not do what was asked; str() is one line for a person."""
+    """A request to the cluster failed; str() is one line for people."""
 
 
 class ConflictError(ClusterError):
-    """Somebody else bound the pod, a pod of the same name replaced it, or the API server could
-    not store the binding (409): only the watch tells which."""
+    """The pod is already bound, another pod has its name, or the API server could not store the
+    binding (409). Only the watch can tell which."""
 
 
 class NotFoundError(ClusterError):
-    """The pod is no more (404), or so it seems: the watch tells."""
+    """The object does not exist (404), as far as the API server's answer can be trusted. Only the
+    watch can tell."""
 
 
 class InvalidError(ClusterError):
-    """The cluster will not do it, and asking again won't help (400, 403, 422)."""
+    """The request is refused and a retry cannot help (400, 403, 422)."""
 
 
 class ForbiddenError(InvalidError):
-    """We have no right to it (403); also what an API server says for a moment after its start,
-    while it does not know the roles yet."""
+    """The request is not authorized (403). An API server that has just started answers this, too,
+    until it has loaded the roles."""
 
 
 class UnavailableError(ClusterError):
-    """The cluster can't answer now; ask again later (429, 5xx, no connection)."""
+    """The API server cannot answer now; a retry may help (429, 5xx, no connection)."""
 
 
 class StorageChangedError(ClusterError):
-    """A claim or volume is no longer what it was when the pod's place was decided: decide anew."""
+    """A claim or volume changed after the decision; the pod must be scheduled again."""
 
 
 class NotLeadingError(ClusterError):
-    """This controller may no longer act. Nothing was asked, or nobody waits for the answer."""
+    """This controller is no longer the leader. The request was not sent, or its answer is
+    ignored."""
 
 
 class LeaseChangedError(ClusterError):
-    """Another wrote or removed the Lease since it was read."""
+    """The Lease was written or deleted after it was read (409)."""
 
 
 class Fence(Protocol):
-    """Ends the right to act on the cluster."""
+    """Limits the time in which this controller may write to the cluster."""
 
     def left_s(self) -> float:
-        """Seconds within which what is asked for must have taken effect; 0 or less: too late."""
+        """Seconds within which a write must take effect; at 0 or less no write is allowed."""
         ...
 
 
 class Leadership(Fence, Protocol):
-    """Which one of several controllers decides and binds."""
+    """Leader election: one of several controllers decides and binds."""
 
     def leads(self) -> bool:
-        """Whether this controller may begin something now."""
+        """Whether this controller is the leader and may start new work."""
         ...
 
     def holder(self) -> str:
-        """Who leads as far as is known; empty when nobody does."""
+        """Identity of the leader as last observed; empty if there is none."""
         ...
 
     async def wait(self) -> None:
-        """Wait until this controller leads."""
+        """Wait until this controller is the leader."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What the Lease says.
+    """The contents of the Lease.
 
-    holder: an identity, empty when nobody holds it. duration_s: for how long it holds after
-    each renewal. acquired, renewed: when, by the holder's wall clock: another's can only tell
-    that they changed. version: of what was read, so that a write replaces exactly that.
+    holder: an identity, empty if nobody holds it. duration_s: its validity after each renewal.
+    acquired, renewed: times on the holder's wall clock; other controllers can only observe that
+    they change. version: the resource version, for optimistic concurrency.
     """
 
     holder: str
@@ -104,28 +106,29 @@ class LeaseRecord:
 
 
 class LeaseStore(Protocol):
-    """Where the Lease is kept."""
+    """Reads and writes the Lease."""
 
     async def read(self) -> LeaseRecord | None:
-        """The Lease; None when there is none yet. Raises ClusterError's kinds, within seconds
-        also when nobody answers."""
+        """The Lease, or None if it does not exist. Raises ClusterError, within seconds even if
+        there is no answer."""
         ...
 
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
-        """Take, renew or (with an empty holder) release the Lease: replace exactly `over`, or
-        create it for None. Raises LeaseChangedError and, within seconds, ClusterError's kinds."""
+        """Acquire, renew or (with an empty holder) release the Lease: replace exactly `over`, or
+        create the Lease if `over` is None. Raises LeaseChangedError and, within seconds,
+        ClusterError."""
         ...
 
     def follow(self) -> AsyncGenerator[str, None]:
-        """Who holds it, now and after each write, until the connection ends. It may tell of
-        what is past. Raises ClusterError's kinds. To be closed after use."""
+        """Watch the holder: yields it now and after each write, until the connection ends. The
+        first values may be outdated. Raises ClusterError. Close it after use."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Relisted:
-    """All nodes, pods and other resources there are; replaces whatever was known. Comes first,
-    and again after the watch had to start afresh."""
+    """All nodes, pods and other resources; replaces the known state. It is the first change of a
+    watch, and follows each new list request."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
@@ -134,42 +137,42 @@ class Relisted:
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
-    """A node appeared or changed."""
+    """A node was added or changed."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDeleted:
-    """A node was removed."""
+    """A node was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class PodChanged:
-    """A pod appeared or changed."""
+    """A pod was added or changed."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod was removed."""
+    """A pod was deleted."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceChanged:
-    """A namespace, or something about volumes, appeared or changed."""
+    """A namespace or a storage object was added or changed."""
 
     resource: Resource
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceDeleted:
-    """It was removed; only its type and key count."""
+    """A namespace or a storage object was deleted; only its type and key count."""
 
     resource: Resource
 
@@ -187,7 +190,7 @@ ClusterChange = (
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """What is written on a pod for people. `reason` is CamelCase, as Kubernetes has it."""
+    """A Kubernetes Event on a pod. `reason` is in CamelCase."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -195,22 +198,22 @@ class PodEvent:
 
 
 class Cluster(Protocol):
-    """A cluster that holds nodes and pods and carries out bindings."""
+    """A cluster to list, watch and write to."""
 
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
-        """What there is, then every change, for ever. Reconnects by itself."""
+        """List, then watch: yields Relisted, then every change, forever. Reconnects by itself."""
         ...
 
     async def prepare(self, plan: VolumePlan) -> None:
-        """Reserve the plan's volumes and annotate its claims; what is done already is left as it
-        is. Does not wait for what follows from it. Raises ClusterError's kinds, of which
-        StorageChangedError may leave a part of it done."""
+        """Reserve the plan's volumes and annotate its claims; skip what is already done. Does not
+        wait for the claims to be bound. Raises ClusterError; after StorageChangedError a part of
+        the plan may be done."""
         ...
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds."""
+        """Bind exactly this pod (by uid) to a node. Raises ClusterError."""
         ...
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod. Repeats are folded into one. Raises ClusterError's kinds."""
+        """Write an event on a pod. Repeated events are aggregated. Raises ClusterError."""
         ...

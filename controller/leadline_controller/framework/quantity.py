@@ -5,8 +5,8 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
-# Larger amounts count as this much, as Kubernetes caps them at 2^63 - 1: far more than any
-# machine has, and small enough that a column of sums never overflows.
+# The cap on amounts, as Kubernetes has one of 2^63 - 1: more than any node has, and small enough
+# that sums in a column do not overflow.
 MAX_AMOUNT = 2**53
 _MAX_TEXT = 64
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]{1,3}|[a-zA-Z]{0,2})")
@@ -21,12 +21,12 @@ _SUFFIXES = {
 
 
 class QuantityError(ValueError):
-    """Text that is no Kubernetes quantity."""
+    """The text is not a Kubernetes quantity."""
 
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str, *, per_unit: int = 1) -> int:
-    """The quantity times `per_unit`, rounded up as Kubernetes does, at most MAX_AMOUNT.
+    """The quantity times `per_unit`, rounded up as in Kubernetes, at most MAX_AMOUNT.
 
     `parse_quantity("1.5", per_unit=1000)` is 1500 thousandths. Raises QuantityError.
     """
@@ -34,7 +34,7 @@ def parse_quantity(text: str, *, per_unit: int = 1) -> int:
 
 
 def exact_quantity(text: str) -> Fraction:
-    """The quantity as it is written, neither rounded nor capped. Raises QuantityError."""
+    """The quantity, neither rounded nor capped. Raises QuantityError."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_TEXT else None
     sign, whole, decimals, suffix = match.groups(default="") if match else ("", "", "", "")
     if not whole + decimals:
@@ -57,7 +57,7 @@ def _scale(text: str, suffix: str) -> Fraction:
 
 
 def format_quantity(resource: str, value: int) -> str:
-    """A base-unit amount for people: "1.5" cores, "4Gi" of memory, "2" of anything else."""
+    """An amount in base units as text: "1.5" cores, "4Gi" of memory, "2" of anything else."""
     if resource == "cpu":
         return f"{value / 1000:g}"
     if resource in ("memory", "ephemeral-storage"):
@@ -69,7 +69,7 @@ def format_quantity(resource: str, value: int) -> str:
 
 
 def format_shortage(resource: str, needed: int, free: int) -> str:
-    """ "needs 5Gi, has 3Gi"; exact where the rounded amounts would look the same."""
+    """ "needs 5Gi, has 3Gi"; exact if both amounts would round to the same text."""
     shown = format_quantity(resource, needed), format_quantity(resource, free)
     if shown[0] == shown[1]:
         unit = "m" if resource == "cpu" else ""

@@ -1,7 +1,7 @@
-"""What a change in the cluster can be about, so that a pod that fits nowhere is tried again when
-that can help it, and not whenever something happens.
+"""Cluster events and queueing hints: an unschedulable pod is retried only after an event that
+can make it schedulable.
 
-A filter says with its verdict which news may turn it; see cycle.Verdict.hope.
+A filter names these events in its result; see cycle.FilterResult.requeue_on.
 """
 
 from enum import Flag, auto
@@ -18,11 +18,11 @@ from leadline_controller.framework.resources import (
 
 
 class ClusterEvent(Flag):
-    """Kinds of change; of those that can only be for the worse there is no news.
+    """Changes that can make a pod schedulable.
 
-    PORTS, ROOM and BANDWIDTH: something came free on a node, or was added. NEIGHBOURS: which
-    pods are on nodes, and with what labels. MOUNTS: which claims and disks they have. LIMITS:
-    what drivers can do, and what is attached.
+    NODES: a node was added. RESOURCES_FREED, PORTS_FREED, BANDWIDTH: there may be more on a node.
+    ASSIGNED_PODS: pods on nodes, or their labels, changed. MOUNTS: the claims and disks of pods
+    on nodes changed. LIMITS: CSI drivers, their limits and capacities, or attachments changed.
     """
 
     NODES = auto()
@@ -61,12 +61,12 @@ _KINDS: dict[type, ClusterEvent] = {
 
 
 def of_resource(resource: Resource) -> ClusterEvent:
-    """Such a thing appeared, changed or is gone."""
+    """The events of a resource that was added, changed or deleted."""
     return _KINDS.get(type(resource), ClusterEvent.LIMITS)
 
 
 def of_node(before: Node | None, node: Node) -> ClusterEvent:
-    """A node came, or changed."""
+    """The events of a node that was added (before is None) or changed."""
     if before is None:
         return ClusterEvent.NODES
     events = NOTHING
@@ -90,12 +90,12 @@ def of_node(before: Node | None, node: Node) -> ClusterEvent:
 
 
 def of_arrival(pod: Pod) -> ClusterEvent:
-    """A pod is on a node now."""
+    """The events of a pod that was assigned to a node."""
     return ClusterEvent.ASSIGNED_PODS | _of_mounts(pod)
 
 
 def of_departure(pod: Pod) -> ClusterEvent:
-    """A pod is not on its node any more, or has finished there."""
+    """The events of an assigned pod that was deleted or has finished."""
     events = ClusterEvent.ASSIGNED_PODS | ClusterEvent.RESOURCES_FREED | _of_mounts(pod)
     if pod.host_ports:
         events |= ClusterEvent.PORTS_FREED
@@ -105,8 +105,8 @@ def of_departure(pod: Pod) -> ClusterEvent:
 
 
 def of_assigned_pod(before: Pod, pod: Pod) -> ClusterEvent:
-    """A pod changed that is on a node, and stays there."""
-    if _fixed(pod) != _fixed(before):  # Kubernetes knows no such change
+    """The events of an assigned pod that changed on its node."""
+    if _immutable(pod) != _immutable(before):  # cannot happen in Kubernetes
         return of_departure(before) | of_arrival(pod)
     events = NOTHING
     if any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items()):
@@ -118,7 +118,7 @@ def of_assigned_pod(before: Pod, pod: Pod) -> ClusterEvent:
     return events
 
 
-def _fixed(pod: Pod) -> tuple[object, ...]:
+def _immutable(pod: Pod) -> tuple[object, ...]:
     return pod.host_ports, pod.claims, pod.disks, pod.affinity, pod.anti_affinity
 
 

@@ -1,7 +1,5 @@
-"""The objects beside nodes and pods that decide where a pod can go: namespaces for their
-labels, and everything about volumes. All frozen.
-
-A claim is known by namespace/name, everything else by its name.
+"""Namespaces and storage objects, frozen. The key of a claim is namespace/name, that of any
+other resource its name.
 """
 
 from collections.abc import Mapping
@@ -17,25 +15,29 @@ Mode = Literal["Filesystem", "Block"]
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceLabels:
-    """A namespace and its labels."""
-
+class _Named:
     name: str
-    labels: Mapping[str, str]
 
     @property
     def key(self) -> str:
-        """What it is known by."""
+        """The name."""
         return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceLabels(_Named):
+    """A namespace and its labels."""
+
+    labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A PersistentVolumeClaim.
 
-    class_name: "" for none. volume: the volume it is, or is to be, bound to. bound: both sides
-    agree on it. lost: its volume is gone. selected_node: where its volume is to be made.
-    size_bytes: None where it asks for no size. owner_uid: of the object that controls it.
+    class_name: "" for none. volume: spec.volumeName. bound: its binding is complete. lost: the
+    phase is Lost. selected_node: the node for which its volume is provisioned. size_bytes: None
+    if it requests no size. owner_uid: of its controller.
     """
 
     namespace: str
@@ -61,15 +63,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(_Named):
     """A PersistentVolume.
 
-    claim, claim_uid: the claim it is kept for, as namespace/name, None where it is free; an
-    empty uid is any. available: nobody has it. affinity: nodes that reach it, None for all.
-    driver, handle: of a CSI volume, else "". kind: the field of the manifest that says what it is.
+    claim, claim_uid: its claimRef, as namespace/name and uid; None if it has none, and "" for any
+    uid. available: the phase is Available. affinity: node affinity, None for all nodes. driver,
+    handle: of a CSI volume, else "". kind: the field of the manifest with its source.
     """
 
-    name: str
     class_name: str = ""
     size_bytes: Fraction = Fraction(0)
     access_modes: frozenset[str] = frozenset()
@@ -85,67 +86,44 @@ class Volume:
     handle: str = ""
     kind: str = ""
 
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
-
     def is_kept_for(self, claim: Claim) -> bool:
-        """Whether it is bound, or was reserved by somebody, for exactly this claim."""
+        """Whether its claimRef names exactly this claim."""
         return self.claim == claim.key and self.claim_uid in ("", claim.uid)
 
 
 @dataclass(frozen=True, slots=True)
-class StorageClass:
-    """A StorageClass. waits: its volumes are bound when their first pod is placed
-    (WaitForFirstConsumer). topologies: nodes for which it can make volumes, None for all."""
+class StorageClass(_Named):
+    """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer. topologies: the allowed
+    topologies, None for all nodes."""
 
-    name: str
     provisioner: str
     waits: bool = False
     topologies: Terms | None = None
 
     @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
-
-    @property
     def provisions(self) -> bool:
-        """Whether it can make volumes at all."""
+        """Whether it provisions volumes dynamically."""
         return self.provisioner not in ("", NO_PROVISIONER)
 
 
 @dataclass(frozen=True, slots=True)
-class CsiNode:
-    """A CSINode. limits: driver -> volumes of it that the node can hold."""
+class CsiNode(_Named):
+    """A CSINode. limits: driver -> the number of its volumes that the node can attach."""
 
-    name: str
     limits: Mapping[str, int]
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
-class CsiDriver:
-    """A CSIDriver. tracks_capacity: it says where it has how much space left."""
+class CsiDriver(_Named):
+    """A CSIDriver. tracks_capacity: its spec.storageCapacity."""
 
-    name: str
     tracks_capacity: bool = False
-
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class StorageCapacity:
-    """A CSIStorageCapacity: the largest volume of a class that the chosen nodes can get.
-    topology None chooses no node; largest_bytes None says nothing."""
+    """A CSIStorageCapacity: the largest volume of a class on the nodes that match. topology: None
+    matches no node. largest_bytes: None if unknown."""
 
     key: str
     class_name: str
@@ -154,30 +132,24 @@ class StorageCapacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
-    """A VolumeAttachment: a driver holds a volume on a node."""
+class Attachment(_Named):
+    """A VolumeAttachment: a driver's volume is attached to a node."""
 
-    name: str
     node: str
     driver: str
     volume: str
 
-    @property
-    def key(self) -> str:
-        """What it is known by."""
-        return self.name
-
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """All objects of a kind, which may not be read. why: what the API server said."""
+    """A kind whose objects Leadline may not list. why: the API server's answer."""
 
     kind: str
     why: str
 
     @property
     def key(self) -> str:
-        """What it is known by."""
+        """The kind."""
         return self.kind
 
 

@@ -1,5 +1,4 @@
-"""Label selectors, as Kubernetes matches them: over a pod's, a namespace's, a node's or a
-volume's labels."""
+"""Label selectors and node selector terms, with Kubernetes' rules for matching."""
 
 import re
 from collections.abc import Mapping
@@ -22,10 +21,8 @@ _VALUES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One expression of a selector, over a label or, in a node selector, over the node's name.
-
-    `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt.
-    """
+    """One requirement of a selector. operator: In, NotIn, Exists, DoesNotExist, Gt or Lt. on_name:
+    it is a matchFields requirement on the node's name, not on a label."""
 
     key: str
     operator: str
@@ -33,7 +30,7 @@ class Requirement:
     on_name: bool = False
 
     def holds(self, value: str | None) -> bool:
-        """Whether a label of this value satisfies it; None: there is no such label."""
+        """Whether a label of this value satisfies it; None means that the label is missing."""
         match self.operator:
             case "In":
                 return value in self.values
@@ -43,12 +40,15 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-            case _:
-                return self._compares(value)
+            case _:  # Gt and Lt compare integers; anything else does not match
+                have = integer_of(value or "")
+                bound = integer_of(self.values[0]) if len(self.values) == 1 else None
+                if have is None or bound is None:
+                    return False
+                return have > bound if self.operator == "Gt" else have < bound
 
     def is_well_formed(self) -> bool:
-        """Whether Kubernetes can make a selector of it; else it matches nothing at all, not
-        even with NotIn."""
+        """Whether Kubernetes accepts it. If not, nothing matches, not even with NotIn."""
         if self.on_name:
             return self.operator in ("In", "NotIn") and len(self.values) == 1
         if len(self.values) not in _VALUES_OF[self.operator] or not _KEY.fullmatch(self.key):
@@ -57,27 +57,19 @@ class Requirement:
             return False
         return all(_VALUE.fullmatch(value) for value in self.values)
 
-    def _compares(self, value: str | None) -> bool:
-        """Gt and Lt, over integers; anything else does not match."""
-        have = integer_of(value or "")
-        bound = integer_of(self.values[0]) if len(self.values) == 1 else None
-        if have is None or bound is None:
-            return False
-        return have > bound if self.operator == "Gt" else have < bound
 
-
-# All of the requirements must hold; one without any selects everything.
+# All requirements must hold. An empty selector matches everything.
 Selector = tuple[Requirement, ...]
-# Any one of the terms will do; a term without requirements matches nothing.
+# One of the terms must hold. An empty term matches nothing.
 Terms = tuple[tuple[Requirement, ...], ...]
 
 
 def selects(selector: Selector | None, labels: Mapping[str, str]) -> bool:
-    """Whether the labels match; no selector at all (None) selects nothing."""
+    """Whether the labels match; None matches nothing."""
     return selector is not None and all(r.holds(labels.get(r.key)) for r in selector)
 
 
 def integer_of(text: str) -> int | None:
-    """The number that Gt and Lt compare, of 64 bits; None where the text is none."""
+    """The text as a 64-bit integer; None if it is not one."""
     number = int(text) if _INTEGER.fullmatch(text) else None
     return number if number is not None and -(2**63) <= number < 2**63 else None

@@ -1,4 +1,4 @@
-"""All that is known of storage, as a decision sees it, and what is to be done about it."""
+"""Claims, volumes and the other storage objects, and the plan to bind a pod's claims."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,18 +17,18 @@ from leadline_controller.framework.resources import (
     Volume,
 )
 
-Some = TypeVar("Some", bound=Resource)
+R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
 class VolumePlan:
-    """What has to be done before a pod is bound to `node`, so that its volumes are there.
+    """The work on claims and volumes that must precede a pod's binding to `node`.
 
-    binds: (volume, claim key) of volumes to reserve: set spec.claimRef to the claim, with its
-    uid, and the annotation pv.kubernetes.io/bound-by-controller=yes. selects: keys of claims
-    to annotate with volume.kubernetes.io/selected-node=<node>, so that a volume is made there.
-    Then all of these claims have to be bound (Claim.bound) before the pod is. A claim whose
-    annotation vanishes meanwhile could not be provisioned: the pod has to be tried anew.
+    binds: (volume, claim key) of static bindings: set spec.claimRef to the claim, with its uid,
+    and the annotation pv.kubernetes.io/bound-by-controller=yes. selects: keys of claims for
+    dynamic provisioning: annotate them with volume.kubernetes.io/selected-node=<node>. Then wait
+    until all of these claims are bound (Claim.bound). If a claim loses the annotation,
+    provisioning has failed and the pod must be scheduled again.
     """
 
     node: str
@@ -36,14 +36,14 @@ class VolumePlan:
     selects: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether there is any work."""
         return bool(self.binds or self.selects)
 
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """All that is known of storage, by key. capacities and attachments are few enough to be
-    looked through. unreadable: kinds of which nothing is known, although there may be some."""
+    """The storage objects, by key. capacities and attachments are few, so they have no index.
+    unreadable: kinds that Leadline may not read."""
 
     claims: Mapping[str, Claim] = field(default_factory=dict)
     volumes: Mapping[str, Volume] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Storage:
 
     @classmethod
     def of(cls, resources: Iterable[Resource]) -> "Storage":
-        """Storage made of these; what has nothing to do with storage is passed over."""
+        """Storage with these resources; namespaces are ignored."""
         known = tuple(resources)
         return cls(
             claims=_by_key(Claim, known),
@@ -71,7 +71,7 @@ class Storage:
 
     @property
     def unknown(self) -> str | None:
-        """Why no pod with volumes can be placed, None where all is known."""
+        """Why no pod with claims can be scheduled; None if every kind is readable."""
         if not self.unreadable:
             return None
         kinds = ", ".join(sorted(each.kind for each in self.unreadable))
@@ -85,19 +85,19 @@ class Storage:
         return found
 
     def volumes_of(self, class_name: str) -> list[Volume]:
-        """The volumes of a class, the smallest first."""
+        """The volumes of a storage class, the smallest first."""
         return self._by_class.get(class_name, [])
 
     @cached_property
     def attachments_by_node(self) -> Mapping[str, tuple[Attachment, ...]]:
-        """Node name -> what is attached there."""
+        """Node name -> its attachments."""
         found: dict[str, list[Attachment]] = {}
         for attachment in self.attachments:
             found.setdefault(attachment.node, []).append(attachment)
         return {node: tuple(attached) for node, attached in found.items()}
 
     def assuming(self, *plans: VolumePlan) -> "Storage":
-        """Storage as it will be when the plans are carried out. What is settled already stays."""
+        """Storage after these plans. Claims and volumes that are already taken stay as they are."""
         if not any(plans):
             return self
         claims, volumes = dict(self.claims), dict(self.volumes)
@@ -113,5 +113,5 @@ class Storage:
         return replace(self, claims=claims, volumes=volumes)
 
 
-def _by_key(kind: type[Some], resources: Iterable[Resource]) -> dict[str, Some]:
+def _by_key(kind: type[R], resources: Iterable[Resource]) -> dict[str, R]:
     return {resource.key: resource for resource in resources if isinstance(resource, kind)}

@@ -1,8 +1,8 @@
-"""The cluster as one decision sees it: columns over the nodes, so that a decision over
-thousands of nodes is a handful of array operations.
+"""The cluster view of one scheduling cycle: columns over the nodes, so that a decision over
+thousands of nodes takes a few array operations.
 
-Every array has one entry a node, in the order of `ClusterView.nodes`. A measured value
-that is unknown is NaN: it is never zero.
+Every array has one entry for each node, in the order of `ClusterView.nodes`. An unknown
+measurement is NaN, never zero.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ from leadline_controller.framework.storage import Storage, VolumePlan
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeMetrics:
-    """What the agents measured, one column each, shape (n,), NaN where unknown or too old.
+    """The agents' measurements, one column each, shape (n,), NaN if unknown or too old.
 
-    measured_at_s: when each value was measured, shape (n, m) with a column for each of METRICS,
-    seconds on the clock of the decision; (0, 0) where nobody keeps the time, as in a snapshot.
+    measured_at_s: the time of each measurement, shape (n, m) with a column for each of METRICS,
+    seconds on the clock of the decision; shape (0, 0) without times, as in a snapshot.
     """
 
     cpu_percent: Floats
@@ -40,7 +40,7 @@ class NodeMetrics:
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
-        """Nothing measured yet on `count` nodes."""
+        """No measurements for `count` nodes."""
         return cls(**{name: np.full(count, np.nan) for name in METRICS})
 
 
@@ -48,8 +48,8 @@ METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name !
 
 
 class LinkTable:
-    """Measured round trips between nodes, sparse: a full mesh of thousands of nodes is
-    neither measured nor stored."""
+    """Measured round trips between nodes, sparse, because a full mesh of thousands of nodes is
+    not measured."""
 
     def __init__(self, index: Mapping[str, int], links: Sequence[Link]) -> None:
         pairs = [
@@ -62,15 +62,15 @@ class LinkTable:
 
     @classmethod
     def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats) -> "LinkTable":
-        """Over `count` nodes; `ends` are the indexes of each link's nodes, shape (m, 2),
-        `rtt_ms` its round trip, ms, and `at_s` when that was measured, shape (m,)."""
+        """A table of m links between `count` nodes. ends: indexes of each link's nodes, shape
+        (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,)."""
         table = cls.__new__(cls)
         table._fill(count, ends, rtt_ms, at_s)
         return table
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
-        self._spread: tuple[Bools, Floats, Floats] | None = None
+        self._statistics: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
         self._at_s = np.concatenate((at_s, at_s))
         self._from = np.concatenate((ends[:, 0], ends[:, 1]))
@@ -80,7 +80,7 @@ class LinkTable:
         self._starts = np.searchsorted(self._from[self._order], np.arange(self._count + 1))
 
     def rtt_ms_from(self, node: int) -> Floats:
-        """Round trip from `node` to each node, ms, shape (n,), NaN where unmeasured."""
+        """Round trip from `node` to each node, ms, shape (n,), NaN if not measured."""
         column = np.full(self._count, np.nan)
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
@@ -88,8 +88,8 @@ class LinkTable:
 
     @cached_property
     def oldest_at_s(self) -> Floats:
-        """When the oldest of each node's round trips was measured, shape (n,), seconds on the
-        clock of the decision; NaN where none was, or nobody keeps the time."""
+        """Time of the oldest measurement of each node's round trips, shape (n,), seconds on the
+        clock of the decision; NaN if there is none."""
         oldest = np.full(self._count, np.inf)
         np.fmin.at(oldest, self._from, self._at_s)
         oldest[np.isinf(oldest)] = np.nan
@@ -97,39 +97,36 @@ class LinkTable:
 
     @cached_property
     def worst_rtt_ms(self) -> float:
-        """The longest round trip measured anywhere, ms; NaN when none was."""
+        """The longest measured round trip of all links, ms; NaN if there is none."""
         return float(self._rtt_ms.max()) if self._rtt_ms.size else float("nan")
 
     def rtt_mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
         """Mean and population standard deviation of each node's round trips to the nodes of
-        `among`, ms, shapes (n,), NaN for a node with none measured (DACS Eq. 12-13). Remembered,
-        as the links and who counts stay the same over many decisions."""
-        if self._spread is None or self._spread[0] is not among:
-            self._spread = (among, *self._mean_and_deviation_ms(among))
-        return self._spread[1], self._spread[2]
-
-    def _mean_and_deviation_ms(self, among: Bools) -> tuple[Floats, Floats]:
+        `among`, ms, shapes (n,), NaN for a node without measurements (DACS Eq. 12-13). The last
+        result is cached, because many decisions share it."""
+        if self._statistics is not None and self._statistics[0] is among:
+            return self._statistics[1:]
         kept = among[self._to]
         origin, rtt_ms = self._from[kept], self._rtt_ms[kept]
         count = np.bincount(origin, minlength=self._count).astype(np.float64)
         with np.errstate(invalid="ignore"):
             mean = np.bincount(origin, weights=rtt_ms, minlength=self._count) / count
             square = np.bincount(origin, weights=rtt_ms**2, minlength=self._count) / count
-            # Rounding can leave a difference a hair below zero where all are equal.
-            return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+            # Rounding can make the variance of equal values slightly negative.
+            deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+        self._statistics = among, mean, deviation
+        return mean, deviation
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterView:
-    """Everything that a decision may look at. Placing a pod gives a new view.
+    """All inputs of a decision, immutable: placing a pod returns a new view.
 
-    requested: resource -> base units already asked for on each node, shape (n,).
-    bandwidth_requested_mbps: link capacity already asked for, Mbit/s, shape (n,).
-    placed_in_run: pods that this run has put on each node, shape (n,) (DACS' zeta).
-    host_ports: node index -> ports taken there.
-    residents: the pods that are on the nodes. mounts: node index -> those of them that bring
-    claims or disks. storage: claims, volumes and what else decides where a volume can be.
-    images: their layers, and what the nodes still have to pull.
+    requested: resource -> requested base units on each node, shape (n,).
+    bandwidth_requested_mbps: requested link capacity, Mbit/s, shape (n,).
+    placed_in_run: pods that this run has placed on each node, shape (n,) (DACS' zeta).
+    host_ports: node index -> host ports in use. mounts: node index -> assigned pods with claims
+    or disks. images: their layers, and the nodes' download queues.
     """
 
     table: NodeTable
@@ -156,26 +153,27 @@ class ClusterView:
         return len(self.table)
 
     def requested_of(self, resource: str) -> Ints:
-        """Base units of `resource` already asked for on each node, shape (n,)."""
+        """Requested base units of `resource` on each node, shape (n,)."""
         column = self.requested.get(resource)
         return np.zeros(len(self), dtype=np.int64) if column is None else column
 
     def free(self, resource: str) -> Ints:
-        """Base units of `resource` left on each node, shape (n,)."""
+        """Allocatable less requested base units of `resource` on each node, shape (n,)."""
         return self.table.allocatable(resource) - self.requested_of(resource)
 
     def bandwidth_capacity_mbps(self) -> Floats:
-        """Each link's capacity, Mbit/s, shape (n,): as stated, else as measured, else NaN."""
+        """Capacity of each node's link, Mbit/s, shape (n,): stated, else measured, else NaN."""
         stated = self.table.bandwidth_mbps
         return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
 
     def bandwidth_free_mbps(self) -> Floats:
-        """Each link's capacity less what pods asked for, Mbit/s, shape (n,); NaN is unknown."""
+        """Capacity less requested capacity of each node's link, Mbit/s, shape (n,), NaN if
+        unknown."""
         return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
 
     def registry_mbps(self) -> Floats:
-        """Bandwidth between each node and the registry, Mbit/s, shape (n,): as stated, else what
-        was measured of the node's link, else NaN."""
+        """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured
+        bandwidth of the node's link, else NaN."""
         stated = self.table.registry_mbps
         return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
 
@@ -186,11 +184,11 @@ class ClusterView:
         charge: Mapping[str, int] | None = None,
         volumes: VolumePlan | None = None,
     ) -> "ClusterView":
-        """The view after `pod` was put on the node with index `node`, which is charged the
-        pod's requests unless `charge` says otherwise. volumes: what is done for its claims."""
+        """The view with `pod` on the node with index `node`. charge: what the pod takes from the
+        node, by default its requests. volumes: the plan for its claims."""
         requested = dict(self.requested)
         for resource, amount in (pod.requests if charge is None else charge).items():
-            if amount:  # pods make names up; a column for each would be as long as the nodes
+            if amount:  # pods can request any name; each would need a column
                 column = self.requested_of(resource).copy()
                 column[node] += amount
                 requested[resource] = column
@@ -219,8 +217,8 @@ class ClusterView:
         )
 
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
-        """The view after `pod` has left the node with index `node`, which gets the pod's
-        requests back. What a run counts (`placed_in_run`) stays."""
+        """The view without `pod` on the node with index `node`, which gets the pod's requests
+        back. `placed_in_run` stays."""
         requested = dict(self.requested)
         for resource, amount in pod.requests.items():
             column = self.requested_of(resource).copy()

@@ -1,8 +1,10 @@
-"""Which nodes a pod's volumes can be on, and what has to be done before it is bound there.
+"""Volume binding: the nodes on which a pod's claims can be satisfied, and the work to do before
+the pod is bound.
 
-Kubernetes' rules for claims: a bound claim's volume says which nodes reach it; a claim that
-waits for its first pod takes the smallest free volume that fits and can be reached, or has one
-made; any other claim has to be bound before its pod is placed.
+Kubernetes has three cases. The volume of a bound claim has a node affinity. An unbound claim with
+volumeBindingMode WaitForFirstConsumer takes the smallest available volume that matches and that
+the node can reach, or has one provisioned. Any other claim must be bound before its pod is
+scheduled.
 """
 
 from collections.abc import Hashable, Iterator
@@ -17,91 +19,111 @@ from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView
 
-# Volumes of clouds whose topology Kubernetes works out with those clouds' own rules.
-CLOUD_KINDS = (
+# Kubernetes derives the topology of these in-tree cloud volumes by rules of their providers.
+_CLOUD_KINDS = (
     *("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "cinder", "portworxVolume"),
     *("azureFile", "vsphereVolume"),
 )
 _NONE_FREE = "no available persistent volume to bind, and none can be made for this node"
 
 
-class RefusedClaimError(Exception):
-    """The pod can be on no node before something is done about its claims; str() says what."""
+class UnresolvableClaimError(Exception):
+    """No node is feasible until the pod's claims change; str() gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
-    """A claim and the volumes it could take, by node, the smallest first; only as many as may
-    be needed when the pod's other claims take some of them. everywhere: those that all reach."""
+class _Candidates:
+    """A claim and the volumes that match it, the smallest first, and no more than the pod's claims
+    can use. local: volumes with node affinity, by node. shared: volumes that all nodes reach."""
 
     claim: Claim
-    by_node: dict[int, list[Volume]]
-    everywhere: list[Volume]
+    local: dict[int, list[Volume]]
+    shared: list[Volume]
 
-    def at(self, node: int) -> list[Volume]:
-        local = self.by_node.get(node)
+    def on(self, node: int) -> list[Volume]:
+        local = self.local.get(node)
         if local is None:
-            return self.everywhere
-        return sorted((*local, *self.everywhere), key=lambda v: (v.size_bytes, v.name))
+            return self.shared
+        return sorted((*local, *self.shared), key=lambda v: (v.size_bytes, v.name))
 
 
-class VolumeSearch:
-    """Looks for volumes for one pod. Raises RefusedClaimError.
-
-    passes: shape (n,), the nodes on which all of its volumes can be.
-    """
+class VolumeBinder:
+    """Finds volumes for one pod's claims. Raises UnresolvableClaimError."""
 
     def __init__(self, view: ClusterView, pod: Pod) -> None:
         self._view = view
         self._storage = view.storage
         self._bound: list[Volume] = []
-        self._selected: list[Claim] = []
-        self._alike: dict[Hashable, _Offer] = {}
-        self._reaches: dict[str, list[int]] = {}
-        loose: list[Claim] = []
+        self._provisioning: list[Claim] = []  # claims with a selected node
+        self._cached: dict[Hashable, _Candidates] = {}
+        self._reachable: dict[str, list[int]] = {}
+        delayed: list[Claim] = []
         for claim in _claims(view, pod):
             if claim.bound:
                 self._bound.append(self._volume_of(claim))
             elif claim.selected_node is not None:
-                self._selected.append(claim)
+                self._provisioning.append(claim)
             else:
-                loose.append(claim)
-        loose.sort(key=lambda claim: claim.size_bytes or 0)
-        self._offers = [self._offer(claim, len(loose)) for claim in loose]
-        self._made = {c.key: self._can_make(c) for c in (*loose, *self._selected)}
+                delayed.append(claim)
+        delayed.sort(key=lambda claim: claim.size_bytes or 0)
+        self._candidates = [self._candidates_of(claim, len(delayed)) for claim in delayed]
+        self._provisionable = {
+            claim.key: self._can_provision(claim) for claim in (*delayed, *self._provisioning)
+        }
 
     @cached_property
     def passes(self) -> Bools:
-        """See the class."""
+        """The nodes on which all of the pod's claims can be satisfied, shape (n,)."""
         table = self._view.table
         passes = table.all()
         for volume in self._bound:
             if volume.affinity is not None:
                 passes &= table.matching(volume.affinity)
-        for claim in self._selected:
-            chosen = table.index.get(claim.selected_node or "")
+        for claim in self._provisioning:
+            selected = table.index.get(claim.selected_node or "")
             only = table.none()
-            if chosen is not None:
-                only[chosen] = self._made[claim.key][chosen]
+            if selected is not None:
+                only[selected] = self._provisionable[claim.key][selected]
             passes &= only
-        return self._with_offers(passes)
+        return self._with_delayed_claims(passes)
+
+    def _with_delayed_claims(self, passes: Bools) -> Bools:
+        """Nodes with local volumes are searched one by one; all other nodes are alike."""
+        local = list({node: None for candidates in self._candidates for node in candidates.local})
+        if len(self._candidates) == 1:
+            (one,) = self._candidates
+            found = passes if one.shared else passes & self._provisionable[one.claim.key]
+            found[local] = passes[local]
+            return found
+        result = passes.copy()
+        result[local] = False
+        taken: set[str] = set()
+        for candidates in self._candidates:
+            volume = next((v for v in candidates.shared if v.name not in taken), None)
+            if volume is None:
+                result &= self._provisionable[candidates.claim.key]
+            else:
+                taken.add(volume.name)
+        for node in local:
+            result[node] = passes[node] and self.plan(node) is not None
+        return result
 
     def plan(self, node: int) -> VolumePlan | None:
-        """What is to be done for the node with this index; None where it can't be.
+        """The plan for the node with this index; None if the claims cannot be satisfied there.
 
-        A claim that the pod mounts twice has to find two volumes, as kube-scheduler wants it,
-        though it takes only the first.
+        A claim that the pod mounts twice must find two volumes, as in kube-scheduler, but takes
+        only the first.
         """
         binds: dict[str, str] = {}
-        selects = {claim.key: None for claim in self._selected}
+        selects = {claim.key: None for claim in self._provisioning}
         taken: set[str] = set()
-        for offer in self._offers:
-            key = offer.claim.key
-            volume = next((v for v in offer.at(node) if v.name not in taken), None)
+        for candidates in self._candidates:
+            key = candidates.claim.key
+            volume = next((v for v in candidates.on(node) if v.name not in taken), None)
             if volume is not None:
                 taken.add(volume.name)
                 binds.setdefault(key, volume.name)
-            elif not self._made[key][node]:
+            elif not self._provisionable[key][node]:
                 return None
             elif key not in binds:
                 selects[key] = None
@@ -110,86 +132,59 @@ class VolumeSearch:
 
     def reason(self, node: int) -> str:
         """Why a node does not pass."""
+        table = self._view.table
         for volume in self._bound:
-            if volume.affinity is not None and node not in self._view.table.reach(volume.affinity):
+            if volume.affinity is not None and node not in table.reach(volume.affinity):
                 return f"volume node affinity conflict: volume {volume.name} is not reached"
-        for claim in self._selected:
-            if claim.selected_node != self._view.table.names[node]:
+        for claim in self._provisioning:
+            if claim.selected_node != table.names[node]:
                 return f"the volume of claim {claim.name} is to be on {claim.selected_node}"
         return _NONE_FREE
-
-    def _with_offers(self, passes: Bools) -> Bools:
-        """Nodes with volumes of their own are looked at one by one, all others are alike."""
-        local = list({node: None for offer in self._offers for node in offer.by_node})
-        if len(self._offers) == 1:
-            return passes & self._offered(self._offers[0], local)
-        alike = passes.copy()
-        alike[local] = False
-        taken: set[str] = set()
-        for offer in self._offers:
-            volume = next((v for v in offer.everywhere if v.name not in taken), None)
-            if volume is None:
-                alike &= self._made[offer.claim.key]
-            else:
-                taken.add(volume.name)
-        for node in local:
-            alike[node] = passes[node] and self.plan(node) is not None
-        return alike
-
-    def _offered(self, offer: _Offer, local: list[int]) -> Bools:
-        """Where a claim that has no rivals finds a volume, or has one made."""
-        found = self._view.table.all() if offer.everywhere else self._made[offer.claim.key].copy()
-        found[local] = True
-        return found
 
     def _volume_of(self, claim: Claim) -> Volume:
         volume = self._storage.volumes.get(claim.volume)
         if volume is None:
-            raise RefusedClaimError(
+            raise UnresolvableClaimError(
                 f'persistentvolumeclaim "{claim.name}" is bound to volume "{claim.volume}",'
                 " which does not exist"
             )
         return _modelled(volume)
 
-    def _offer(self, claim: Claim, needed: int) -> _Offer:
-        """The same where the pod mounts a claim again, or claims differ in nothing but names."""
-        wants = (
+    def _candidates_of(self, claim: Claim, needed: int) -> _Candidates:
+        """Searched once for all claims that differ only in their names."""
+        spec = (
             *(claim.class_name, claim.size_bytes, claim.mode, claim.attributes_class),
             *(claim.selector, claim.access_modes),
         )
         reserved = (v.is_kept_for(claim) for v in self._storage.volumes_of(claim.class_name))
-        key = (*wants, claim.key if any(reserved) else None)
-        found = self._alike.get(key)
+        key = (*spec, claim.key if any(reserved) else None)
+        found = self._cached.get(key)
         if found is None:
-            found = self._alike[key] = self._search(claim, needed)
+            found = self._cached[key] = self._search(claim, needed)
         return replace(found, claim=claim)
 
-    def _search(self, claim: Claim, needed: int) -> _Offer:
-        by_node: dict[int, list[Volume]] = {}
-        everywhere: list[Volume] = []
-        for volume in self._candidates(claim):
+    def _search(self, claim: Claim, needed: int) -> _Candidates:
+        local: dict[int, list[Volume]] = {}
+        shared: list[Volume] = []
+        for volume in self._matching_volumes(claim):
             _modelled(volume)
             if volume.affinity is None:
-                if len(everywhere) < needed:
-                    everywhere.append(volume)
+                if len(shared) < needed:
+                    shared.append(volume)
                 continue
-            for node in self._reach(volume):
-                held = by_node.setdefault(node, [])
-                if len(held) < needed:
-                    held.append(volume)
-        return _Offer(claim, by_node, everywhere)
+            nodes = self._reachable.get(volume.name)
+            if nodes is None:
+                nodes = self._view.table.reach(volume.affinity).tolist()
+                self._reachable[volume.name] = nodes
+            for node in nodes:
+                found = local.setdefault(node, [])
+                if len(found) < needed:
+                    found.append(volume)
+        return _Candidates(claim, local, shared)
 
-    def _reach(self, volume: Volume) -> list[int]:
-        """Indexes of the nodes that reach the volume; looked up once for all claims."""
-        found = self._reaches.get(volume.name)
-        if found is None:
-            found = self._view.table.reach(volume.affinity).tolist()
-            self._reaches[volume.name] = found
-        return found
-
-    def _candidates(self, claim: Claim) -> Iterator[Volume]:
-        """What the claim could be bound to, the smallest first; a volume that was reserved for
-        it is the only one."""
+    def _matching_volumes(self, claim: Claim) -> Iterator[Volume]:
+        """The available volumes that match the claim, the smallest first; if one is reserved for
+        the claim, only that one."""
         fitting = [v for v in self._storage.volumes_of(claim.class_name) if _fits(claim, v)]
         reserved = [v for v in fitting if v.is_kept_for(claim)]
         if reserved:
@@ -201,58 +196,61 @@ class VolumeSearch:
             if free and selected and claim.access_modes <= volume.access_modes:
                 yield volume
 
-    def _can_make(self, claim: Claim) -> Bools:
-        """The nodes for which a volume can be made for this claim, shape (n,)."""
-        table, kind = self._view.table, self._storage.classes[claim.class_name]
-        if not kind.provisions:
+    def _can_provision(self, claim: Claim) -> Bools:
+        """The nodes for which a volume can be provisioned for this claim, shape (n,)."""
+        table, storage_class = self._view.table, self._storage.classes[claim.class_name]
+        if not storage_class.provisions:
             return table.none()
-        passes = table.all() if kind.topologies is None else table.matching(kind.topologies)
-        driver = self._storage.drivers.get(kind.provisioner)
+        topologies = storage_class.topologies
+        passes = table.all() if topologies is None else table.matching(topologies)
+        driver = self._storage.drivers.get(storage_class.provisioner)
         if claim.size_bytes is None or driver is None or not driver.tracks_capacity:
             return passes
-        roomy = table.none()
+        has_capacity = table.none()
         size_bytes = ceil(claim.size_bytes)
         for capacity in self._storage.capacities:
             largest = capacity.largest_bytes
             if (
-                capacity.class_name == kind.name
+                capacity.class_name == storage_class.name
                 and capacity.topology is not None
                 and largest is not None
                 and size_bytes <= largest
                 and size_bytes < MAX_AMOUNT
             ):
-                roomy |= table.selected(capacity.topology)
-        return passes & roomy
+                has_capacity |= table.selected(capacity.topology)
+        return passes & has_capacity
 
 
 def _claims(view: ClusterView, pod: Pod) -> Iterator[Claim]:
-    """The pod's claims, all of them fit to be used, in its order."""
+    """The pod's claims in its order, checked."""
     if pod.claims and view.storage.unknown:
-        raise RefusedClaimError(view.storage.unknown)
+        raise UnresolvableClaimError(view.storage.unknown)
     for use in pod.claims:
         key = pod.claim_key(use)
         claim = view.storage.claims.get(key)
         shown = f'persistentvolumeclaim "{key.partition("/")[2]}"'
         if claim is None and use.ephemeral:
-            raise RefusedClaimError(f"{shown} of an ephemeral volume is not there yet")
+            raise UnresolvableClaimError(f"{shown} of an ephemeral volume is not there yet")
         if claim is None:
-            raise RefusedClaimError(f"{shown} not found")
+            raise UnresolvableClaimError(f"{shown} not found")
         if claim.lost:
-            raise RefusedClaimError(f'{shown} has lost its volume "{claim.volume}"')
+            raise UnresolvableClaimError(f'{shown} has lost its volume "{claim.volume}"')
         if claim.terminating:
-            raise RefusedClaimError(f"{shown} is being deleted")
+            raise UnresolvableClaimError(f"{shown} is being deleted")
         if use.ephemeral and not (pod.uid and claim.owner_uid == pod.uid):
-            raise RefusedClaimError(f"{shown} was not made for this pod")
+            raise UnresolvableClaimError(f"{shown} was not made for this pod")
         storage_class = view.storage.classes.get(claim.class_name)
-        waits = storage_class is not None and storage_class.waits and not claim.volume
-        if not claim.bound and not waits:
-            raise RefusedClaimError(f"{shown} is not bound, and is not to wait for its first pod")
+        delayed = storage_class is not None and storage_class.waits and not claim.volume
+        if not claim.bound and not delayed:
+            raise UnresolvableClaimError(
+                f"{shown} is not bound, and is not to wait for its first pod"
+            )
         yield claim
 
 
 def _modelled(volume: Volume) -> Volume:
-    if volume.kind in CLOUD_KINDS:
-        raise RefusedClaimError(
+    if volume.kind in _CLOUD_KINDS:
+        raise UnresolvableClaimError(
             f'persistentvolume "{volume.name}" is of kind {volume.kind}, which Leadline does not'
             " model"
         )

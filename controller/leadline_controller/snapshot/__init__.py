@@ -1,4 +1,4 @@
-"""Clusters that are not there: from a file, or in memory, with a clock that is moved by hand.
+"""Offline clusters: from a file, or in memory with a manual clock. No I/O other than that file.
 
 Simulation models of single papers belong in experiments/.
 """

@@ -1,14 +1,14 @@
-"""Time that stands still until it is moved, so that tests and simulations need not wait."""
+"""A clock for tests and simulations that stands still until `advance`."""
 
 import asyncio
 import heapq
 from itertools import count
 
-_TURNS = 50
+_YIELDS = 50
 
 
 class ManualClock:
-    """A clock that moves only by `advance`. See core.ports.Clock."""
+    """A clock that moves only by `advance`. See framework.ports.Clock."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self._now_s = now_s
@@ -16,33 +16,33 @@ class ManualClock:
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
 
     def now_s(self) -> float:
-        """Seconds on this clock."""
+        """The time, seconds."""
         return self._now_s
 
     async def sleep(self, duration_s: float) -> None:
-        """Wait until the clock has moved that far."""
-        woken = asyncio.get_running_loop().create_future()
+        """Wait until the clock has moved by this time."""
+        wake_up = asyncio.get_running_loop().create_future()
         due_s = self._now_s + max(duration_s, 0.0)
-        heapq.heappush(self._sleepers, (due_s, next(self._order), woken))
-        await woken
+        heapq.heappush(self._sleepers, (due_s, next(self._order), wake_up))
+        await wake_up
 
     async def advance(self, duration_s: float) -> None:
-        """Move the clock, wake whoever is due in the order of time, and let them run.
+        """Move the clock, wake the sleepers that are due in order of time, and let them run.
 
-        Who wakes and sleeps again before the end is woken again, as on a clock that runs. Only
-        what needs no real waiting gets done meanwhile.
+        A sleeper that sleeps again within the time is woken again. Tasks that wait for anything
+        but this clock make no progress.
         """
         end_s = self._now_s + duration_s
-        await _let_others_run()
+        await _run_other_tasks()
         while self._sleepers and self._sleepers[0][0] <= end_s:
-            due_s, _, woken = heapq.heappop(self._sleepers)
-            if not woken.done():  # else its sleeper was cancelled
+            due_s, _, wake_up = heapq.heappop(self._sleepers)
+            if not wake_up.done():  # else its sleeper was cancelled
                 self._now_s = due_s
-                woken.set_result(None)
-                await _let_others_run()
+                wake_up.set_result(None)
+                await _run_other_tasks()
         self._now_s = end_s
 
 
-async def _let_others_run() -> None:
-    for _ in range(_TURNS):
+async def _run_other_tasks() -> None:
+    for _ in range(_YIELDS):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A cluster in memory, for simulations, the demo and tests; answers as the API server does."""
+"""A cluster in memory for simulations, the demo and tests. It answers like the API server."""
 
 import asyncio
 from collections import deque
@@ -28,7 +28,7 @@ from leadline_controller.framework.storage import VolumePlan
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event on a pod and how often it was recorded."""
+    """An event on a pod and its count."""
 
     pod: Pod
     event: PodEvent
@@ -36,10 +36,8 @@ class RecordedEvent:
 
 
 class MemoryCluster:
-    """Nodes, pods, volumes and events in memory; see core.ports.Cluster.
-
-    Every change made here reaches every watch, in order.
-    """
+    """Nodes, pods, volumes and events in memory; see framework.ports.Cluster. Every watch gets
+    every change, in order."""
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
         self._uids = count(1)
@@ -67,7 +65,7 @@ class MemoryCluster:
 
     @property
     def events(self) -> tuple[RecordedEvent, ...]:
-        """All recorded events, repeats folded, oldest first."""
+        """All recorded events, aggregated, oldest first."""
         return tuple(self._events.values())
 
     def pod(self, key: str) -> Pod:
@@ -75,42 +73,42 @@ class MemoryCluster:
         return self._pods[key]
 
     def put_node(self, node: Node) -> None:
-        """Add a node, or change the one of that name."""
+        """Add a node, or replace the one of that name."""
         self._nodes[node.name] = node
-        self._tell(NodeChanged(node))
+        self._notify(NodeChanged(node))
 
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay, as in Kubernetes. Raises KeyError."""
         del self._nodes[name]
-        self._tell(NodeDeleted(name))
+        self._notify(NodeDeleted(name))
 
     def put_pod(self, pod: Pod) -> Pod:
-        """Add a pod, or change the one of that name. Returns it, with a uid if it had none."""
+        """Add a pod, or replace the one of that name. Returns it with a uid."""
         if not pod.uid:
             pod = replace(pod, uid=f"uid-{next(self._uids)}")
         self._pods[pod.key] = pod
-        self._tell(PodChanged(pod))
+        self._notify(PodChanged(pod))
         return pod
 
     def remove_pod(self, key: str) -> None:
         """Remove the pod of that namespace/name. Raises KeyError."""
-        self._tell(PodDeleted(self._pods.pop(key)))
+        self._notify(PodDeleted(self._pods.pop(key)))
 
     def put_resource(self, resource: Resource) -> None:
-        """Add a namespace, a claim, a volume or the like, or change the one of that key."""
+        """Add a namespace or a storage object, or replace the one of that type and key."""
         self._resources[type(resource), resource.key] = resource
-        self._tell(ResourceChanged(resource))
+        self._notify(ResourceChanged(resource))
 
     def remove_resource(self, resource: Resource) -> None:
-        """Remove the one of that type and key. Raises KeyError."""
-        self._tell(ResourceDeleted(self._resources.pop((type(resource), resource.key))))
+        """Remove the resource of that type and key. Raises KeyError."""
+        self._notify(ResourceDeleted(self._resources.pop((type(resource), resource.key))))
 
     def relist(self) -> None:
-        """Give every watch the whole state again, as after a lost connection."""
-        self._tell(self._listed())
+        """Send every watch the whole state again, as after a lost connection."""
+        self._notify(self._relisted())
 
     def fail_next_bind(self, error: ClusterError) -> None:
-        """Let the next bind that has no such failure before it raise `error` and do nothing."""
+        """Let the next bind raise `error` and do nothing; repeated calls queue up."""
         self._bind_errors.append(error)
 
     def fail_next_event(self, error: ClusterError) -> None:
@@ -118,9 +116,9 @@ class MemoryCluster:
         self._event_errors.append(error)
 
     async def watch(self) -> AsyncGenerator[ClusterChange, None]:
-        """What there is, then every change, for ever."""
+        """Yields Relisted, then every change, forever."""
         changes: asyncio.Queue[ClusterChange] = asyncio.Queue()
-        changes.put_nowait(self._listed())
+        changes.put_nowait(self._relisted())
         self._watches.append(changes)
         try:
             while True:
@@ -129,7 +127,7 @@ class MemoryCluster:
             self._watches.remove(changes)
 
     async def prepare(self, plan: VolumePlan) -> None:
-        """Reserve the plan's volumes and annotate its claims; see core.ports.Cluster."""
+        """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
         for name, key in plan.binds:
             claim, volume = self._claim(key), self._resources.get((Volume, name))
             if not isinstance(volume, Volume):
@@ -149,27 +147,25 @@ class MemoryCluster:
             self.put_resource(replace(claim, selected_node=plan.node))
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind exactly this pod (by uid) to a node. Raises ClusterError's kinds.
-
-        Like the API server it does not look whether the node exists.
-        """
+        """Bind exactly this pod (by uid) to a node. Raises ClusterError. Like the API server, it
+        does not check that the node exists."""
         if self._bind_errors:
             raise self._bind_errors.popleft()
-        there = self._pods.get(pod.key)
-        if there is None:
+        current = self._pods.get(pod.key)
+        if current is None:
             raise NotFoundError(f"404: pod {pod.key} not found")
-        if obstacle := _obstacle(there, pod.uid):
-            raise ConflictError(f"409: pod {pod.key} {obstacle}")
-        self.put_pod(replace(there, node_name=node))
+        if conflict := _conflict(current, pod.uid):
+            raise ConflictError(f"409: pod {pod.key} {conflict}")
+        self.put_pod(replace(current, node_name=node))
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod. Repeats are folded into one."""
+        """Write an event on a pod. Repeated events are aggregated."""
         if self._event_errors:
             raise self._event_errors.popleft()
         known = self._events.get((pod.uid, event))
         self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
 
-    def _listed(self) -> Relisted:
+    def _relisted(self) -> Relisted:
         return Relisted(self.nodes, self.pods, tuple(self._resources.values()))
 
     def _claim(self, key: str) -> Claim:
@@ -178,12 +174,12 @@ class MemoryCluster:
             raise StorageChangedError(f"404: claim {key} not found")
         return claim
 
-    def _tell(self, change: ClusterChange) -> None:
+    def _notify(self, change: ClusterChange) -> None:
         for changes in self._watches:
             changes.put_nowait(change)
 
 
-def _obstacle(pod: Pod, uid: str) -> str | None:
+def _conflict(pod: Pod, uid: str) -> str | None:
     if pod.uid != uid:
         return f"has another uid: {pod.uid}"
     if pod.node_name:

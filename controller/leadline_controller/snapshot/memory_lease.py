@@ -1,4 +1,4 @@
-"""A Lease in memory, for any number of candidates; answers as the API server does."""
+"""A Lease in memory, for any number of candidates. It answers like the API server."""
 
 import asyncio
 from collections import deque
@@ -10,7 +10,7 @@ from leadline_controller.framework.ports import ClusterError, LeaseChangedError,
 
 
 class MemoryLease:
-    """See core.ports.LeaseStore. Every write has a version of its own."""
+    """See framework.ports.LeaseStore. Every write gets a new version."""
 
     def __init__(self) -> None:
         self.record: LeaseRecord | None = None
@@ -19,34 +19,34 @@ class MemoryLease:
         self._followers: list[asyncio.Queue[str]] = []
 
     def fail_next(self, error: ClusterError) -> None:
-        """Let the next call that has no such failure before it raise `error` and do nothing."""
+        """Let the next call raise `error` and do nothing; repeated calls queue up."""
         self._errors.append(error)
 
     def steal(self, holder: str, duration_s: int) -> None:
-        """Write over whatever there is, as one who keeps to no rules."""
-        self.record = self._written(holder, duration_s, self.record)
+        """Overwrite the Lease regardless of its version."""
+        self.record = self._write(holder, duration_s, self.record)
 
     def remove(self) -> None:
         """Delete the Lease."""
         self.record = None
-        self._tell("")
+        self._notify("")
 
     async def read(self) -> LeaseRecord | None:
-        """The Lease; None when there is none yet."""
-        self._fail()
+        """The Lease, or None if it does not exist."""
+        self._raise_error()
         return self.record
 
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
-        """Replace exactly `over`, or create the Lease for None. Raises LeaseChangedError."""
-        self._fail()
-        there = self.record.version if self.record else None
-        if there != (over.version if over else None):
+        """Replace exactly `over`, or create the Lease if it is None. Raises LeaseChangedError."""
+        self._raise_error()
+        current = self.record.version if self.record else None
+        if current != (over.version if over else None):
             raise LeaseChangedError("409: another wrote the Lease")
-        self.record = self._written(holder, duration_s, over)
+        self.record = self._write(holder, duration_s, over)
         return self.record
 
     async def follow(self) -> AsyncGenerator[str, None]:
-        """Who holds it, now and after each write."""
+        """Watch the holder: yields it now and after each write."""
         holders: asyncio.Queue[str] = asyncio.Queue()
         self._followers.append(holders)
         try:
@@ -57,16 +57,16 @@ class MemoryLease:
         finally:
             self._followers.remove(holders)
 
-    def _tell(self, holder: str) -> None:
+    def _notify(self, holder: str) -> None:
         for holders in self._followers:
             holders.put_nowait(holder)
 
-    def _fail(self) -> None:
+    def _raise_error(self) -> None:
         if self._errors:
             raise self._errors.popleft()
 
-    def _written(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
-        self._tell(holder)
+    def _write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
+        self._notify(holder)
         version = str(next(self._writes))
         if over is None:
             return LeaseRecord(holder, duration_s, version, version, 0, version)

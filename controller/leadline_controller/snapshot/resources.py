@@ -1,5 +1,5 @@
-"""Reads what a snapshot has of namespaces and storage: ordinary Kubernetes manifests, each kind
-under a name of its own."""
+"""Reads a snapshot's namespaces and storage objects: Kubernetes manifests in one list for each
+kind."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,7 @@ from leadline_controller.framework.resources import NamespaceLabels, Resource
 from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.parsing.fields import FieldError, Fields
 
-# The names in a snapshot and the kinds of the manifests there.
+# Field of the snapshot -> kind of the manifests in its list.
 KINDS: Mapping[str, str] = {
     "namespaces": "Namespace",
     "claims": "PersistentVolumeClaim",
@@ -23,7 +23,7 @@ KINDS: Mapping[str, str] = {
 
 
 def read_resources(root: Fields) -> list[Resource]:
-    """All of them. Raises FieldError, also where two of a kind have one name."""
+    """All resources of a snapshot. Raises FieldError, also for a repeated name."""
     found: list[Resource] = []
     for name, kind in KINDS.items():
         seen: dict[str, str] = {}
@@ -39,7 +39,7 @@ def read_resources(root: Fields) -> list[Resource]:
 
 
 def known_namespaces(resources: Iterable[Resource], pods: Iterable[Pod]) -> Namespaces:
-    """The namespaces of the file, and those of its pods with the label that each one has."""
+    """The namespaces of the file, and those of its pods with the label that Kubernetes sets."""
     labels: dict[str, Mapping[str, str]] = {
         pod.namespace: {"kubernetes.io/metadata.name": pod.namespace} for pod in pods
     }

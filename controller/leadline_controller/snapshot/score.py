@@ -1,7 +1,7 @@
-"""Places a snapshot's pods with no cluster at all, and says what the interfaces promise.
+"""Schedules a snapshot's pods offline, and makes the documents of `leadline score`.
 
-A decision over thousands of nodes is megabytes, so decisions are made one at a time and kept by
-nobody here.
+A decision over thousands of nodes takes megabytes, so decisions are made one at a time and are not
+kept here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from leadline_controller.framework.batch import BatchPlan, BatchStrategy, plan_batch
+from leadline_controller.framework.batch import BatchStrategy, plan_batch
 from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide_in_turn
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import values_of
@@ -20,8 +20,8 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scoring:
-    """What `leadline score` prints. head: strategy, options in force, better. decisions: made
-    while they are read. tail: the migrations of a batch strategy, else empty."""
+    """The parts of `leadline score`. head: strategy, options and better. decisions: made lazily.
+    tail: the migrations of a batch strategy, else empty."""
 
     head: Document
     decisions: Iterator[Decision]
@@ -35,9 +35,9 @@ def begin(
     seed: int,
     pods: Iterable[Pod] | None = None,
 ) -> Scoring:
-    """Decide on the snapshot's pods one after the other, each seeing what the ones before took,
-    or plan all of them at once with a batch strategy. `pods` stands for them where somebody
-    counts along. A seed repeats every tie."""
+    """Decide on the snapshot's pods one after the other, or plan all of them at once with a batch
+    strategy. pods: the same pods, if the caller wants to count them on the way. The same seed
+    breaks ties in the same way."""
     head = {
         "strategy": strategy.name,
         "options": values_of(strategy),
@@ -49,7 +49,12 @@ def begin(
         placed = decide_in_turn(snapshot.view, wanted, filters, strategy, random)
         return Scoring(head, (decision for decision, _ in placed), {})
     plan, _, batch = plan_batch(snapshot.view, wanted, snapshot.running, filters, strategy, random)
-    return Scoring(head, (decision for decision, _ in batch), _migrations(snapshot, plan))
+    names = snapshot.view.table.names
+    migrations = [
+        {"pod": m.pod.key, "from": names[m.source], "to": names[m.target], "why": m.why}
+        for m in plan.moves
+    ]
+    return Scoring(head, (decision for decision, _ in batch), {"migrations": migrations})
 
 
 def score(
@@ -59,14 +64,14 @@ def score(
     seed: int,
     pods: Iterable[Pod] | None = None,
 ) -> Document:
-    """All that `leadline score -o json` prints, at once; see `begin` and `told`."""
+    """The whole document of `leadline score -o json`."""
     scoring = begin(snapshot, strategy, filters, seed, pods)
     return {**scoring.head, "decisions": list(map(told, scoring.decisions)), **scoring.tail}
 
 
 def told(decision: Decision) -> Document:
-    """A decision as `leadline score -o json` prints it: pod, node, why, rejected and scores. What
-    is unknown is null or missing, never NaN."""
+    """A decision in `leadline score -o json`: pod, node, why, rejected and scores. Unknown values
+    are null or missing, never NaN."""
     return {
         "pod": decision.pod.key,
         "node": decision.node,
@@ -76,19 +81,4 @@ def told(decision: Decision) -> Document:
             node: {"total": total, "parts": parts}
             for node, (total, parts) in decision.scores().items()
         },
-    }
-
-
-def _migrations(snapshot: Snapshot, plan: BatchPlan) -> Document:
-    names = snapshot.view.table.names
-    return {
-        "migrations": [
-            {
-                "pod": move.pod.key,
-                "from": names[move.source],
-                "to": names[move.target],
-                "why": move.why,
-            }
-            for move in plan.moves
-        ],
     }

@@ -1,7 +1,7 @@
-"""Reads a ClusterSnapshot file: a cluster to decide on without any server.
+"""Reads a ClusterSnapshot file: a cluster for offline decisions.
 
-The file is checked to the last field, because a mistyped name that is passed over is a
-cluster that differs from the one its author means.
+Unknown fields are errors, because with a mistyped field the cluster is not the one that its author
+means.
 """
 
 import re
@@ -37,8 +37,8 @@ KIND = "ClusterSnapshot"
 _DEFAULT_PODS = 110  # the kubelet's
 HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_MOST_RESOURCES = 256  # that pods and nodes speak of; real clusters have a dozen
-_MOST = 1e15  # no measured value comes near; sums and squares of these stay finite
+_MAX_RESOURCES = 256  # in requests and nodes; real clusters have a dozen
+_MAX_VALUE = 1e15  # far above any measurement; sums and squares stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
 _NODE_FIELDS = (
     *("name", "tier", "schedulable", "ready", "labels", "taints", "allocatable", "requested"),
@@ -49,8 +49,8 @@ _NODE_FIELDS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """A cluster, and the pods that want a node, in the file's order. running: the pods that are
-    on a node, each with the node's index."""
+    """A cluster view and its pending pods, in the file's order. running: the assigned pods, each
+    with the index of its node."""
 
     view: ClusterView
     pods: tuple[Pod, ...]
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """The snapshot in a file. Raises FieldError: the file, the field, what was expected."""
+    """The snapshot in a file. Raises FieldError with the file, the field and what was expected."""
     try:
         return read_snapshot(read_document(path))
     except FieldError as error:
@@ -66,8 +66,8 @@ def load_snapshot(path: Path) -> Snapshot:
 
 
 def read_snapshot(document: object) -> Snapshot:
-    """The snapshot in this data. Pods that have a node already are counted there; finished
-    ones and those being deleted are left out. Raises FieldError."""
+    """The snapshot in this document. Assigned pods count on their nodes; finished pods, and pending
+    ones that are being deleted, are left out. Raises FieldError."""
     root = Fields(document, "")
     root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *KINDS)
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
@@ -77,7 +77,7 @@ def read_snapshot(document: object) -> Snapshot:
         raise root.error("nodes", "a list")
     entries = list(root.objects("nodes"))
     table = NodeTable([_node(entry) for entry in entries])
-    _refuse_twice(entries, table.names, "name")
+    _check_unique(entries, table.names, "name")
     links = LinkTable(table.index, _links(root, table))
     images = ImageTable.of(_images(root))
     pods = _pods(root, table)
@@ -107,10 +107,10 @@ def _node(entry: Fields) -> Node:
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
         tier=entry.text("tier", ""),
-        bandwidth_mbps=entry.number("bandwidth_mbps", _MOST),
+        bandwidth_mbps=entry.number("bandwidth_mbps", _MAX_VALUE),
         image_layers=frozenset(entry.texts("image_layers")),
-        pulling_mb=entry.number("pulling_mb", _MOST),
-        registry_mbps=entry.number("registry_mbps", _MOST),
+        pulling_mb=entry.number("pulling_mb", _MAX_VALUE),
+        registry_mbps=entry.number("registry_mbps", _MAX_VALUE),
     )
 
 
@@ -138,27 +138,29 @@ def _links(root: Fields, table: NodeTable) -> list[Link]:
             raise FieldError(f"{entry.path}: the link between {a} and {b} comes twice")
         pairs.add(pair)
         found.append(
-            Link(a, b, entry.number("rtt_ms", _MOST), entry.number("bandwidth_mbps", _MOST))
+            Link(
+                a, b, entry.number("rtt_ms", _MAX_VALUE), entry.number("bandwidth_mbps", _MAX_VALUE)
+            )
         )
     return found
 
 
 def _images(root: Fields) -> list[Image]:
     entries = list(root.objects("images"))
-    _refuse_twice(entries, [entry.text("name") for entry in entries], "name")
+    _check_unique(entries, [entry.text("name") for entry in entries], "name")
     sizes_mb: dict[str, tuple[float, str]] = {}
     images = [_image(entry, sizes_mb) for entry in entries]
-    _refuse_twice(entries, [full_name(image.name) for image in images], "name")
+    _check_unique(entries, [full_name(image.name) for image in images], "name")
     return images
 
 
 def _image(entry: Fields, sizes_mb: dict[str, tuple[float, str]]) -> Image:
-    """sizes_mb: digest -> the layer's size and where it was read, of all images so far."""
+    """sizes_mb: digest -> size of the layer and path of its entry, for all images so far."""
     entry.only("name", "layers")
     layers: dict[str, Layer] = {}
     for layer in entry.objects("layers"):
         layer.only("digest", "size_mb")
-        digest, size_mb = layer.text("digest"), layer.number("size_mb", _MOST)
+        digest, size_mb = layer.text("digest"), layer.number("size_mb", _MAX_VALUE)
         if size_mb is None:
             raise layer.error("size_mb", "a number")
         if digest in layers:
@@ -186,7 +188,7 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
         if pod.node_name is not None and pod.node_name not in table.index:
             raise spec.error("nodeName", "the name of a node in this file")
         pods.append(pod)
-    _refuse_twice(entries, [pod.key for pod in pods], "metadata.name")
+    _check_unique(entries, [pod.key for pod in pods], "metadata.name")
     return pods
 
 
@@ -194,7 +196,7 @@ def _view(
     table: NodeTable, entries: Sequence[Fields], links: LinkTable, assigned_pods: Sequence[Pod]
 ) -> ClusterView:
     requested = [read_amounts(entry.object("requested")) for entry in entries]
-    bandwidth = [entry.number("bandwidth_requested_mbps", _MOST) or 0.0 for entry in entries]
+    bandwidth = [entry.number("bandwidth_requested_mbps", _MAX_VALUE) or 0.0 for entry in entries]
     ports: dict[int, list[HostPort]] = {}
     mounts: dict[int, list[Pod]] = {}
     for pod in assigned_pods:
@@ -224,11 +226,13 @@ def _view(
 def _columns(requested: Sequence[dict[str, int]], table: NodeTable) -> dict[str, Ints]:
     names = {name for amounts in requested for name in amounts}
     offered = names & table.resources
-    if len(offered) > _MOST_RESOURCES:  # each is a column over all nodes
-        told = f"nodes: {len(offered)} different resources are requested"
-        raise FieldError(f"{told}, expected {_MOST_RESOURCES} at most")
-    # What no node has can't run short.
-    names = offered.union(sorted(names - offered)[: _MOST_RESOURCES - len(offered)])
+    if len(offered) > _MAX_RESOURCES:  # each is a column over all nodes
+        raise FieldError(
+            f"nodes: {len(offered)} different resources are requested,"
+            f" expected {_MAX_RESOURCES} at most"
+        )
+    # A request for a resource that no node has fails without its column.
+    names = offered.union(sorted(names - offered)[: _MAX_RESOURCES - len(offered)])
     return {
         name: np.array([amounts.get(name, 0) for amounts in requested], dtype=np.int64)
         for name in sorted(names)
@@ -241,7 +245,7 @@ def _metrics(entries: Sequence[Fields]) -> NodeMetrics:
         metrics.only(*METRICS)
 
     def column(name: str) -> Floats:
-        highest = 100.0 if name.endswith("_percent") else _MOST
+        highest = 100.0 if name.endswith("_percent") else _MAX_VALUE
         values = [metrics.number(name, highest) for metrics in measured]
         return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
 
@@ -255,7 +259,7 @@ def _name(entry: Fields, field: str) -> str:
     return name
 
 
-def _refuse_twice(entries: Sequence[Fields], names: Iterable[str], field: str) -> None:
+def _check_unique(entries: Sequence[Fields], names: Iterable[str], field: str) -> None:
     first: dict[str, Fields] = {}
     for entry, name in zip(entries, names, strict=True):
         if name in first:

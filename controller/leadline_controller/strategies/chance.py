@@ -1,20 +1,19 @@
-"""random: chance alone, the floor that any rule has to beat."""
+"""random: a random node, the baseline of all other strategies."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.cycle import Better, Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
-    """Every node that fits ties, so chance decides. Nothing needs to be measured, and what is
-    unknown plays no part."""
+class Chance(Strategy):
+    """All candidates tie, so the choice is random. Needs nothing measured; unknown values do not
+    matter."""
 
     name: ClassVar[str] = "random"
     better: ClassVar[Better] = "higher"
@@ -23,9 +22,5 @@ class Chance:
 
     def score(self, _: ClusterView, __: Pod, candidates: Ints) -> Scores:
         """0 for every candidate."""
-        everyone = np.arange(candidates.size)
-        return Scores(candidates, np.zeros(candidates.size), everyone, lambda _: "it fits")
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
+        finalists = np.arange(candidates.size)
+        return Scores(candidates, np.zeros(candidates.size), finalists, lambda _: "it fits")

@@ -19,10 +19,10 @@ from leadline_controller.strategies.shared.transfer import transfer_s
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-# The least that a pod gets of a processor that is taken up: what Kubernetes counts in. So
-# every delay is finite and nodes in want still compare.
-_LEAST_CORES = 0.001
-_LONGEST_S = 1e6
+# The least CPU that a pod gets on a full node, Kubernetes' smallest unit, so that delays are finite
+# and full nodes can be compared.
+_MIN_CORES = 0.001
+_MAX_S = 1e6
 
 
 def granted(request: float, limit: float, residual: Floats, phi: float) -> Floats:
@@ -38,39 +38,36 @@ def average_delay_s(
 
 
 def widest_of_near_best(omega_s: Floats, cores: Floats, gib: Floats, lambda_s: float) -> Ints:
-    """Positions with the most room among those within lambda of the least delay (Algorithm
-    2, lines 10-18). Room is the smaller of the two residuals, and of nodes that are equal in
-    it the larger one, for with the same CPU left the paper takes the node with more memory
-    (Section 7.4); of equals in both, those with the least delay."""
+    """Positions with the largest residual among those within lambda of the least delay (Algorithm
+    2, lines 10-18). The smaller of the two residuals counts, in a tie the larger one, because
+    with equal CPU the paper takes the node with more memory (Section 7.4), and then the delay."""
     near = np.flatnonzero(omega_s <= omega_s.min() + lambda_s)
-    for room in (np.minimum(cores, gib), np.maximum(cores, gib), -omega_s):
-        near = near[room[near] == room[near].max()]
+    for criterion in (np.minimum(cores, gib), np.maximum(cores, gib), -omega_s):
+        near = near[criterion[near] == criterion[near].max()]
     return near
 
 
 @dataclass(frozen=True, slots=True)
 class Dacs:
-    """Rank by Omega, then take the roomiest of the near-best (Algorithm 2).
+    """Rank by Omega, then take the near-best node with the largest residual (Algorithm 2).
 
-    Omega is in seconds. Room is min{r^CPU, r^MEM} with CPU in cores and memory in GiB, the
-    units of the paper's example; where that is equal, the larger of the two. Residuals are
-    allocatable less requested; within one run a placed pod is charged A (Eq. 14-15), not its
-    request. On a live cluster only requests are charged, because nothing else survives a
-    restart.
+    Omega is in seconds. The residual is min{r^CPU, r^MEM} with CPU in cores and memory in GiB,
+    the units of the paper's example; in a tie the larger of the two counts. r is allocatable less
+    requested. Within one run a placed pod is charged A (Eq. 14-15), not its request; on a live
+    cluster only requests are charged, because only they survive a restart.
 
-    A pod that asks for no CPU, on a node that has none left, still gets a thousandth of a
-    core, and data over a link that is taken up still trickles.
+    Without free CPU a pod still gets a thousandth of a core, and without free bandwidth its data
+    still gets 0.001 Mbit/s.
 
-    What the pod's annotations leave open: without `data-mb` the option of that name stands
-    in; without `bandwidth-mbps`, f_v / c^NET uses what the link has left; without
-    `user-node` the user may be anywhere, and the mean round trip to the other workers
-    (Eq. 13) stands for tau; `profile-ms`, where given, replaces Eq. 8, and a node that it
-    does not name counts as the slowest that it does.
+    Missing annotations: `data-mb` defaults to the option of that name; without `bandwidth-mbps`,
+    f_v / c^NET uses the free capacity of the link; without `user-node`, the mean round trip to
+    the other workers (Eq. 13) stands for tau. `profile-ms` replaces Eq. 8; a node that is not in
+    it counts as the slowest that is.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest measured
-    in the cluster, or as `unknown_rtt` when none was; the same for sigma (Eq. 12), which
-    counts as 0 only for a user on the node itself. A link whose bandwidth is unknown counts
-    as the slowest known; when none is known the transfer time is left out for all nodes.
+    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
+    the cluster, or as `unknown_rtt` if there is none. The same holds for sigma (Eq. 12), except
+    on the user's own node, where it is 0. A link of unknown bandwidth counts as the slowest known
+    one; if none is known the transfer time is left out for all nodes.
     """
 
     name: ClassVar[str] = "dacs"
@@ -83,19 +80,15 @@ class Dacs:
         0.5, unit="", minimum=1e-6, maximum=1.0, help="share of the residual a pod may get"
     )
     lambda_s: float = option(
-        0.05, unit="s", maximum=_LONGEST_S, name="lambda", help="delays this close are equal"
+        0.05, unit="s", maximum=_MAX_S, name="lambda", help="delays this close are equal"
     )
-    beta_cs: float = option(1e-6, unit="s", maximum=_LONGEST_S, help="delay of a context switch")
-    beta_rc: float = option(
-        5e-6, unit="s", maximum=_LONGEST_S, help="delay of resource competition"
-    )
+    beta_cs: float = option(1e-6, unit="s", maximum=_MAX_S, help="delay of a context switch")
+    beta_rc: float = option(5e-6, unit="s", maximum=_MAX_S, help="delay of resource competition")
     rate: float = option(
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
     )
-    image_s: float = option(
-        0.0, unit="s", maximum=_LONGEST_S, help="time to download the image, t^IM"
-    )
-    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
+    image_s: float = option(0.0, unit="s", maximum=_MAX_S, help="time to download the image, t^IM")
+    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
     unknown_rtt_ms: float = option(
         100.0,
         unit="ms",
@@ -147,7 +140,7 @@ class Dacs:
         """D_p (Eq. 8), or the pod's own profile."""
         if pod.hints.profile_ms:
             return slowest_where_unknown_ms(view.table, pod.hints.profile_ms)[nodes] / 1000
-        cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _LEAST_CORES)
+        cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _MIN_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 
     def _network_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
@@ -174,7 +167,7 @@ class Dacs:
 
 
 def _workers(view: ClusterView) -> Bools:
-    """The nodes that the paper calls WNs: not the master, and not cordoned."""
+    """The paper's worker nodes (WN): neither control plane nor cordoned."""
     return view.table.mask(
         "workers",
         lambda node: (

@@ -5,29 +5,29 @@ the DACS paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling i
 Sections 3.2 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.cycle import Better, Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.services import service, service_of
 
 
 @dataclass(frozen=True, slots=True)
-class ElasticFog:
-    """How many pods a node is short of: its share of the traffic times the service's pods, this
-    one counted, less those that it has. The most wins, but first every node gets one.
+class ElasticFog(Strategy):
+    """The number of replicas that a node lacks: its share of the traffic times the replicas of the
+    service, this pod included, less the replicas that it has. The highest wins, but every node
+    gets a first replica before any gets a second.
 
-    Decided here: traffic is the packets that the node sends and receives. Shares are among the
-    nodes that fit. A pod without labels of its own belongs to no service, and counts the pods
-    that this run has placed.
+    Decided here: traffic is the packets that a node sends and receives, and shares are among the
+    candidates. A pod without labels belongs to no service; for it, all pods that this run has
+    placed count.
 
-    Unknown: a node without a metric counts as having the least traffic known; when none is
-    known, or there is no traffic, all have the same.
+    Unknown: a node without a metric counts as having the least known traffic; if none is known,
+    or there is no traffic, all shares are equal.
     """
 
     name: ClassVar[str] = "elasticfog"
@@ -36,7 +36,7 @@ class ElasticFog:
     needs: ClassVar[tuple[str, ...]] = ("packets_received_per_s", "packets_sent_per_s")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """Pods that every candidate is short of."""
+        """The number of replicas that each candidate lacks."""
         share = _traffic_share(view, candidates)
         replicas = _replicas(view, pod)[candidates]
         due = share * (replicas.sum() + 1)
@@ -48,15 +48,11 @@ class ElasticFog:
                 "due"
             )
 
-        bare = np.flatnonzero(replicas == 0)
-        pool = bare if bare.size else np.arange(candidates.size)
+        empty = np.flatnonzero(replicas == 0)
+        pool = empty if empty.size else np.arange(candidates.size)
         finalists = pool[total[pool] == total[pool].max()]
         parts = {"traffic_share": share, "replicas": replicas.astype(np.float64)}
         return Scores(candidates, total, finalists, why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:

@@ -4,34 +4,33 @@ Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using t
 Infrastructure Aware Scheduling Algorithm", Algorithm 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies.shared.spreading import least_requested
 
-_LEAST_MBPS = 0.001  # a link that is down still trickles, so that all times are finite
+_MIN_MBPS = 0.001  # of a link that is down, so that all times are finite
 
 
 def time_to_instantiate_s(size_mb: Floats, bandwidth_mbps: Floats) -> Floats:
     """ttInst = s / bandwidth(c) in seconds (Algorithm 1, line 15), shapes alike; MB are 10^6
-    bytes and Mbit/s 10^6 bits. See InfrastructureAware for what is unknown."""
+    bytes and Mbit/s 10^6 bits. For unknown bandwidths see InfrastructureAware."""
     known = ~np.isnan(bandwidth_mbps)
     slowest_mbps = bandwidth_mbps[known].min() if known.any() else 8.0
     mbps = np.where(known, bandwidth_mbps, slowest_mbps)
-    seconds: Floats = size_mb * 8 / np.maximum(mbps, _LEAST_MBPS)
+    seconds: Floats = size_mb * 8 / np.maximum(mbps, _MIN_MBPS)
     return seconds
 
 
 def rescaled(time_s: Floats, w: float) -> Floats:
-    """w for the shortest time, 0 for the longest, in proportion between; w for all where all
-    are equal (Algorithm 1, lines 16-24)."""
+    """w for the shortest time, 0 for the longest, linear between; w for all if all are equal
+    (Algorithm 1, lines 16-24)."""
     span = time_s.max() - time_s.min()
     if span == 0:
         return np.full(time_s.shape, w)
@@ -40,22 +39,22 @@ def rescaled(time_s: Floats, w: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class InfrastructureAware:
+class InfrastructureAware(Strategy):
     """total = kube-scheduler's spreading (DACS Eq. 1, 0 to 10) + the time to instantiate,
     rescaled to 0..w (Algorithm 1); the highest wins, ties at random.
 
     Algorithm 1 adds its score to what the other priorities gave (line 24); the paper prints no
     weights, and w = 10 weighs both alike.
 
-    The time is MB of the pod's layers that the node neither has nor waits for, over the
-    bandwidth between it and the registry. queue=wait adds what the node waits for already, as
-    the text says ("more applications can be waiting to be downloaded at the node");
-    queue=literal leaves it out, as Algorithm 1 is printed.
+    The time is the MB of the pod's layers that the node neither has nor has queued, over the
+    bandwidth from the registry to the node. queue=wait adds the node's download queue, as in the
+    text ("more applications can be waiting to be downloaded at the node"); queue=literal leaves it
+    out, as in the printed Algorithm 1.
 
-    Unknown: a node whose bandwidth to the registry is neither stated nor measured counts as
-    the slowest known; when none is known all count as alike, so that the MB decide. When none
-    of the pod's images is known all nodes get w. A node without CPU or memory has no total
-    and is chosen only when none has.
+    Unknown: a node whose bandwidth from the registry is neither stated nor measured counts as the
+    slowest known one; if none is known all count as equal, so that the MB decide. If none of the
+    pod's images is known all nodes get w. A node without CPU or memory has no total and is
+    chosen only if no node has one.
     """
 
     name: ClassVar[str] = "infrastructure-aware"
@@ -63,11 +62,11 @@ class InfrastructureAware:
     paper: ClassVar[str] = "Infrastructure Aware, Algorithm 1"
     needs: ClassVar[tuple[str, ...]] = ("bandwidth_mbps",)
 
-    w: float = option(10, unit="points", maximum=1e6, help="weight of the time beside spreading")
+    w: float = option(10, unit="points", maximum=1e6, help="weight of the time against spreading")
     queue: str = choice("wait", "literal", help="whether a node's download queue adds to the time")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """Both priorities of every candidate, and what the time is made of."""
+        """Both priorities of every candidate, and the terms of the time."""
         spread = least_requested(view, candidates)
         missing_mb = view.images.missing_mb(view.table, pod)[candidates]
         queue_mb = view.images.waiting_mb(view.table)[candidates]
@@ -97,7 +96,3 @@ class InfrastructureAware:
             "queue_mb": queue_mb,
         }
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

@@ -4,30 +4,29 @@ Menouer, "KCSS: Kubernetes container scheduling strategy", as the DACS paper des
 Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections 3.2 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Kcss:
-    """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The ideal has the most of
-    every criterion, so that resources are used to the full: the shares of CPU and memory that
-    would be requested with the pod there, and the number of pods.
+class Kcss(Strategy):
+    """Nearness to the ideal node (TOPSIS), 0 to 1; the highest wins. The ideal node has the highest
+    value of every criterion, so that nodes are filled: the requested shares of CPU and memory
+    with the pod, and the number of pods.
 
-    Decided here: the criteria weigh the same. Of the paper's six, the disk's use and the
-    power are left out, because nothing measures them, and the time to send the image, because
-    it does not tell equal links apart. Shares are of what is requested, the pod's own
-    included: that makes a small node fuller than a large one from the first pod on.
+    Decided here: the criteria have equal weights. Of the paper's six, disk use and power are left
+    out because nothing measures them, and the time to send the image because it is equal on equal
+    links. Shares include the pod's own requests, which makes a small node fuller than a large one
+    from the first pod on.
 
-    Needs nothing measured. A node that has none of CPU or memory has no share of it: its
-    score is unknown, and it is chosen only when all are.
+    Needs nothing measured. The score of a node without CPU or memory is unknown, and it is chosen
+    only if all scores are.
     """
 
     name: ClassVar[str] = "kcss"
@@ -54,17 +53,13 @@ class Kcss:
 
         return Scores(candidates, total, best(total, self.better), why, parts)
 
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
-
 
 def nearness_to_ideal(criteria: Floats) -> Floats:
-    """TOPSIS with equal weights: distance to the worst over distance to worst and best, each
-    criterion divided by its Euclidean norm.
+    """TOPSIS with equal weights: distance to the worst over the sum of the distances to worst and
+    best, each criterion divided by its Euclidean norm.
 
-    criteria: shape (m, n), more is better, NaN where unknown. Returns shape (n,), 0 to 1: 1 for
-    all when all are alike, NaN where a criterion is.
+    criteria: shape (m, n), higher is better, NaN if unknown. Returns shape (n,), 0 to 1; 1 for all
+    nodes if all are equal, NaN for a node with an unknown criterion.
     """
     known = ~np.isnan(criteria).any(axis=0)
     nearness = np.full(criteria.shape[1], np.nan)
@@ -74,8 +69,8 @@ def nearness_to_ideal(criteria: Floats) -> Floats:
     unit = criteria[:, known] / np.where(norms > 0, norms, 1.0)
     to_best = np.sqrt(((unit.max(axis=1, keepdims=True) - unit) ** 2).sum(axis=0))
     to_worst = np.sqrt(((unit - unit.min(axis=1, keepdims=True)) ** 2).sum(axis=0))
-    apart = to_best + to_worst
-    nearness[known] = np.where(apart > 0, to_worst / np.where(apart > 0, apart, 1.0), 1.0)
+    distance = to_best + to_worst
+    nearness[known] = np.where(distance > 0, to_worst / np.where(distance > 0, distance, 1.0), 1.0)
     return nearness
 
 

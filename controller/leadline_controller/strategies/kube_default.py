@@ -3,13 +3,12 @@
 Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, Eq. 1-2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.view import ClusterView, Ints
@@ -21,16 +20,16 @@ from leadline_controller.strategies.shared.spreading import (
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDefault:
+class KubeDefault(Strategy):
     """score = (S_CPU + S_MEM) / 2 * 10 with S = (capacity - requested) / capacity; the
     highest wins, ties at random (Eq. 1-2).
 
-    Requests are those of the pods already on the node, as the paper has it; today's
-    kube-scheduler adds the incoming pod's. Needs nothing measured. A node that has none of
-    a resource has no share of it: its score is unknown, and it is chosen only when all are.
+    Requests are those of the assigned pods, as in the paper; today's kube-scheduler adds the
+    incoming pod's. Needs nothing measured. The score of a node without CPU or memory is unknown,
+    and it is chosen only if all scores are.
 
     rounding=whole rounds down to whole points, as kube-scheduler does, so that nodes that are
-    nearly as empty tie; Eq. 1 does not.
+    almost equally empty tie; Eq. 1 does not round.
     """
 
     name: ClassVar[str] = "kube-default"
@@ -55,7 +54,3 @@ class KubeDefault:
 
         parts = {"cpu_free_share": cpu_share, "memory_free_share": memory_share}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests

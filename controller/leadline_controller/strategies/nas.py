@@ -5,29 +5,27 @@ paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kuberne
 3.3 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Nas:
-    """The least round trip to the pod's preferred node (PN) wins, and the PN itself has none:
-    so pods go to the PN while it has enough resources, then to the node nearest to it.
+class Nas(Strategy):
+    """The shortest round trip to the pod's preferred node (PN) wins; that of the PN itself is 0. So
+    pods go to the PN while it has enough resources, then to the node nearest to it.
 
-    Decided here: the paper designates PNs by hand; ours is the node in the pod's
-    `leadline.dev/user-node`. What "enough" means is up to the filters. Without a PN nothing
-    tells the nodes apart.
+    Decided here: the paper designates PNs by hand; here it is the pod's `leadline.dev/user-node`.
+    The filters decide what is enough. Without a PN all nodes tie.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest measured in
-    the cluster, or as `unknown_rtt` when none was.
+    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
+    the cluster, or as `unknown_rtt` if there is none.
     """
 
     name: ClassVar[str] = "nas"
@@ -49,7 +47,12 @@ class Nas:
         if preferred is None:
             total = np.full(candidates.size, np.nan)
         else:
-            total = self._distance_ms(view, view.table.index[preferred])[candidates]
+            worst_ms = view.links.worst_rtt_ms
+            unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
+            rtt_ms = view.links.rtt_ms_from(view.table.index[preferred])
+            rtt_ms = np.where(np.isnan(rtt_ms), unknown_ms, rtt_ms)
+            rtt_ms[view.table.index[preferred]] = 0.0
+            total = rtt_ms[candidates]
 
         def why(at: int) -> str:
             if preferred is None:
@@ -59,15 +62,3 @@ class Nas:
             return f"nearest to the preferred node {preferred}: {total[at]:g} ms"
 
         return Scores(candidates, total, best(total, self.better), why)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
-
-    def _distance_ms(self, view: ClusterView, preferred: int) -> Floats:
-        worst_ms = view.links.worst_rtt_ms
-        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
-        distance_ms = view.links.rtt_ms_from(preferred)
-        distance_ms = np.where(np.isnan(distance_ms), unknown_ms, distance_ms)
-        distance_ms[preferred] = 0.0
-        return distance_ms

@@ -1,16 +1,15 @@
-"""netsched: six metrics, and the best node of each gets its points.
+"""netsched: six metrics, each of which gives points to its best node.
 
 "Network-aware scheduler (NetSched) for containerized applications in an multilevel
 edge/fog/cloud distributed environment", Algorithm 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -35,17 +34,16 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class NetSched:
+class NetSched(Strategy):
     """Points per metric (Algorithm 1): CPU 3, memory 2, bandwidth 2, packets received 1,
     packets sent 1, disk input and output together 1. The most points win.
 
-    Comparisons are strict, so the first of the equal nodes holds a metric's points; a tie
-    in the sum is broken at random. The points are options, and 0 leaves a metric out:
-    boards that share one machine, as in the lab, share its CPU, memory and disk.
+    Comparisons are strict, so of equal nodes the first one gets a metric's points; a tie in the
+    sum is broken at random. The points are options, and 0 leaves a metric out: boards that share
+    one machine, as in the lab, share its CPU, memory and disk.
 
-    Unknown: a node without a metric does not compete for that metric's points, points of a
-    metric that nobody has go to nobody, and a node without any metric has no total and is
-    chosen only when none has.
+    Unknown: a node without a metric gets no points for it. A node without any metric has no total
+    and is chosen only if no node has one.
     """
 
     name: ClassVar[str] = "netsched"
@@ -61,7 +59,7 @@ class NetSched:
     disk: float = option(1, unit="points", maximum=1e6, help="least disk input and output")
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
-        """Sum the points of every candidate; parts are the points of each metric."""
+        """The sum of each candidate's points; parts are the points of each metric."""
         weights = {m.column: float(getattr(self, m.weight)) for m in _METRICS}
         parts = {
             m.column: _points(view, m, weights[m.column], candidates)
@@ -78,10 +76,6 @@ class NetSched:
             return f"best in {', '.join(won)}: {total[at]:g} of {sum(weights.values()):g} points"
 
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
 
 
 def _points(view: ClusterView, metric: _Metric, weight: float, candidates: Ints) -> Floats:

@@ -1,4 +1,4 @@
-"""response-time: the node from which an answer is expected soonest.
+"""response-time: the node with the shortest predicted response time.
 
 Alqahtani, Toosi, "Container Orchestration in Heterogeneous Edge Computing Environments",
 Algorithm 1.
@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind
-from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, best
+from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, Strategy, best
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
@@ -23,42 +23,41 @@ _MASTER = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/mas
 
 
 def replica_to_remove(replicas: Sequence[Pod]) -> Pod:
-    """The replica that a scale-down takes away: the one created last (Algorithm 1, lines
-    20-24). replicas: in the order of their creation, one at least. Raises ValueError."""
+    """The replica that a scale-down removes: the newest one (Algorithm 1, lines 20-24). replicas:
+    oldest first, at least one. Raises ValueError."""
     if not replicas:
         raise ValueError("replicas: expected one at least, got none")
     return replicas[-1]
 
 
 def least_without_replica(prediction_ms: Floats, replicas: Ints) -> Ints:
-    """Positions of the least prediction among the nodes without a replica, or among all when
-    each has one (Algorithm 1, lines 8-19). Both columns: shape (n,); several only on a tie."""
-    fresh = replicas == 0
-    return best(np.where(fresh | ~fresh.any(), prediction_ms, np.nan), "lower")
+    """Positions of the shortest prediction among the nodes without a replica, or among all nodes if
+    each has one (Algorithm 1, lines 8-19). Both columns have shape (n,)."""
+    without = replicas == 0
+    return best(np.where(without | ~without.any(), prediction_ms, np.nan), "lower")
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseTime:
-    """prediction = ping + profiling, in ms; the least one wins (Algorithm 1).
+class ResponseTime(Strategy):
+    """prediction = ping + profiling, in ms; the shortest one wins (Algorithm 1).
 
-    A pod's further replicas go to the least one among the nodes without a pod of the same
-    service (same namespace and labels, strategies/shared/services.py), and when each that fits
-    has one, to the least one of all, as the algorithm has it; the text's "second round" could
-    also mean node after node. Pods without labels stand alone and are never spread.
+    Further replicas go to the shortest prediction among the candidates without a replica of the
+    same service (same namespace and labels, strategies/shared/services.py), or among all
+    candidates if each has one, as in the algorithm; the text's "second round" could also mean node
+    after node. Pods without labels stand alone and are not spread.
 
-    Nodes whose prediction is over `leadline.dev/response-time-ms` are turned down by a filter
-    of this strategy, so the pod stays pending when all are (lines 1-7). A pod without the
-    annotation sets no threshold.
+    This strategy's filter rejects nodes whose prediction exceeds `leadline.dev/response-time-ms`
+    (lines 1-7). A pod without the annotation has no threshold.
 
-    The ping is from where the requests come in. The paper takes the master, which is its
-    gateway: so `leadline.dev/user-node` where the pod has it, else the cluster's masters (the
-    mean, where there are several), else, in a cluster that shows none, the mean round trip to
-    all other nodes. Profiling is `leadline.dev/profile-ms`, by node or class of node.
+    The ping starts where requests enter the cluster. In the paper that is the master, its gateway;
+    here it is `leadline.dev/user-node`, else the mean over the control plane nodes, else, if there
+    are none, the mean over all other nodes. Profiling is `leadline.dev/profile-ms`, by node or
+    node class.
 
-    Unknown, never zero: a round trip that was not measured counts as the longest measured in
-    the cluster, or as `unknown_rtt` when none was; a node that the profile does not name
-    counts as the slowest that it does; without any profile, the ping alone decides. Under a
-    threshold none of this helps: what is not known can't be promised, and the node is out.
+    Unknown, never zero: a round trip that was not measured counts as the longest one measured in
+    the cluster, or as `unknown_rtt` if there is none; a node that is not in the profile counts as
+    the slowest that is; without a profile only the ping counts. With a threshold, a node with an
+    unknown value does not pass.
     """
 
     name: ClassVar[str] = "response-time"
@@ -92,30 +91,26 @@ class ResponseTime:
         replicas = _replicas(view, pod)[candidates]
 
         def why(at: int) -> str:
-            made_of = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
-            told = f"{prediction_ms[at]:.1f} ms predicted ({made_of})"
+            terms = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
+            text = f"{prediction_ms[at]:.1f} ms predicted ({terms})"
             if not replicas.any():
-                return told
+                return text
             if replicas.all():
-                return f"{told}; every node that fits has a replica already"
-            return f"{told}, the least of the nodes without a replica"
+                return f"{text}; every node that fits has a replica already"
+            return f"{text}, the least of the nodes without a replica"
 
         finalists = least_without_replica(prediction_ms, replicas)
         return Scores(candidates, prediction_ms, finalists, why, parts)
 
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
-
 
 def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes whose prediction is `leadline.dev/response-time-ms` at most (Algorithm 1,
-    lines 1-7). One that can't be predicted does not pass."""
+    """Pass the nodes whose prediction is known and does not exceed `leadline.dev/response-time-ms`
+    (Algorithm 1, lines 1-7)."""
     threshold_ms = pod.hints.response_time_ms
     if threshold_ms is None:
         return FilterResult.everywhere(view)
     if not pod.hints.profile_ms:
-        return FilterResult.refused(
+        return FilterResult.none_pass(
             view,
             "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
             "or no response time can be predicted",
@@ -134,11 +129,11 @@ def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
 
 
 def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
-    """Round trip from where the requests come in to each node, ms, NaN where unmeasured."""
+    """Round trip from the gateway of the requests to each node, ms, NaN if not measured."""
     gateways = view.table.mask("masters", _is_master)
     if pod.hints.user_node is not None:
         user = view.table.index.get(pod.hints.user_node)
-        if user is None:  # gone since the pod was decided on
+        if user is None:  # deleted after the decision
             return np.full(len(view), np.nan)
         ping_ms = view.links.rtt_ms_from(user)
         ping_ms[user] = 0.0
@@ -155,7 +150,7 @@ def _is_master(node: Node) -> bool:
 
 
 def _replicas(view: ClusterView, pod: Pod) -> Ints:
-    """How many replicas of the pod's service each node has; those on their way out don't count."""
+    """Replicas of the pod's service on each node, without those that are being deleted."""
     wanted = service_of(pod)
     if wanted is None:
         return np.zeros(len(view), dtype=np.int64)

@@ -1,40 +1,38 @@
-"""tsra: task scheduling and resource allocation, the node that is done first.
+"""tsra: task scheduling and resource allocation, the node that finishes first.
 
 Yin, Luo, Luo, "Tasks Scheduling and Resource Allocation in Fog Computing Based on Containers
 for Smart Manufacturing", as the DACS paper describes it: Lai, Wang, Wei, "Delay-Aware Container
 Scheduling in Kubernetes", Sections 3.3 and 7.2.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.framework.view import ClusterView, Ints
 from leadline_controller.strategies.shared.transfer import transfer_s
 
-_LEAST_CORES = 0.001
+_MIN_CORES = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Tsra:
-    """Execution time plus the time to send image and data, in seconds; the least wins, for
-    that meets the most deadlines.
+class Tsra(Strategy):
+    """Execution time plus the time to send image and data, in seconds; the shortest wins, because
+    it meets the most deadlines.
 
-    Decided here, where the description is silent: a task executes as fast as all cores that
-    the node has left would run it (with a share or a limit in their place, equal pods would
-    see no difference between nodes, and the paper has TSRA prefer the node with more left).
-    Data comes from the user's node, so a pod there has none to wait for. A scheduler can't
-    refuse a task, so one that meets its deadline nowhere goes where it is done first.
+    Decided here, because the description does not say it: a task runs on all free cores of the
+    node (with a share or a limit, equal pods would see no difference between nodes, and in the
+    paper TSRA prefers the node with more left). Data comes from the user's node, so a pod there
+    does not wait for it. A scheduler cannot refuse a task, so a task that meets its deadline
+    nowhere goes to the node that finishes first.
 
-    Unknown: a pod that does not say how much data it has counts as having `data_mb`. A link
-    of unknown bandwidth counts as the slowest known; when none is known, sending is left out
-    for all. Without a user everybody waits for the data, without a deadline every node is
-    in time.
+    Unknown: a pod without `data-mb` counts as having `data_mb`. A link of unknown bandwidth counts
+    as the slowest known one; if none is known, sending is left out for all nodes. Without a user
+    node every node waits for the data; without a deadline every node is in time.
     """
 
     name: ClassVar[str] = "tsra"
@@ -46,15 +44,17 @@ class Tsra:
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"
     )
     image_s: float = option(0.0, unit="s", maximum=1e6, help="time to send the image")
-    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod that does not say")
+    data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """When each candidate would be done, seconds."""
-        said_mb = pod.hints.data_mb
-        volume_mb = self.data_mb if said_mb is None else said_mb
-        cores = np.maximum(view.free(CPU)[candidates] / 1000, _LEAST_CORES)
+        """Time until each candidate finishes, seconds."""
+        volume_mb = self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
+        cores = np.maximum(view.free(CPU)[candidates] / 1000, _MIN_CORES)
         execution_s = volume_mb / (cores * self.rate)
-        sending_s = self.image_s + _sending_s(view, pod, volume_mb, candidates)
+        data_s = transfer_s(view, pod, volume_mb, candidates)
+        if pod.hints.user_node is not None:
+            data_s[candidates == view.table.index[pod.hints.user_node]] = 0.0
+        sending_s = self.image_s + data_s
         total = execution_s + sending_s
         deadline_s = pod.hints.deadline_s
 
@@ -70,14 +70,3 @@ class Tsra:
 
         parts = {"execution_s": execution_s, "sending_s": sending_s}
         return Scores(candidates, total, best(total, self.better), why, parts)
-
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
-
-
-def _sending_s(view: ClusterView, pod: Pod, volume_mb: float, candidates: Ints) -> Floats:
-    sending_s = transfer_s(view, pod, volume_mb, candidates)
-    if pod.hints.user_node is not None:
-        sending_s[candidates == view.table.index[pod.hints.user_node]] = 0.0
-    return sending_s

@@ -1,4 +1,4 @@
-"""Asks one filter, as the tables of the tests want it."""
+"""Runs one filter by name."""
 
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import Node, Pod
@@ -11,9 +11,9 @@ ZONE = "topology.kubernetes.io/zone"
 
 def reasons(name: str, cluster: ClusterView, wanted: Pod) -> dict[str, str | None]:
     """Why each node is rejected, None where it passes."""
-    verdict = FILTERS[name](cluster, wanted)
+    result = FILTERS[name](cluster, wanted)
     return {
-        node_name: None if verdict.passes[i] else verdict.reason(i)
+        node_name: None if result.passes[i] else result.reason(i)
         for i, node_name in enumerate(cluster.table.names)
     }
 
@@ -24,7 +24,7 @@ def passing(name: str, cluster: ClusterView, wanted: Pod) -> str:
 
 
 def zoned(*zones: str | None) -> list[Node]:
-    """Nodes n0, n1 and so on; None is a node without the label of a zone."""
+    """Nodes n0, n1 and so on; None is a node without a zone label."""
     return [
         node(f"n{i}", labels={} if zone is None else {ZONE: zone}) for i, zone in enumerate(zones)
     ]

@@ -11,18 +11,18 @@ from leadline_controller.framework.view import ClusterView
 from tests.controller.builders import GIB, node, pod, view
 
 
-def reasons(verdict: FilterResult) -> list[str | None]:
+def reasons(result: FilterResult) -> list[str | None]:
     """Why each node is rejected, None where it passes."""
-    return [None if passes else verdict.reason(i) for i, passes in enumerate(verdict.passes)]
+    return [None if passes else result.reason(i) for i, passes in enumerate(result.passes)]
 
 
-def judge(name: str, cluster: ClusterView, wanted: Pod) -> list[str | None]:
+def reasons_of(name: str, cluster: ClusterView, wanted: Pod) -> list[str | None]:
     return reasons(FILTERS[name](cluster, wanted))
 
 
 def test_node_ready() -> None:
     cluster = view([node("up"), node("down", ready=False)])
-    assert judge("NodeReady", cluster, pod()) == [None, "the node is not ready"]
+    assert reasons_of("NodeReady", cluster, pod()) == [None, "the node is not ready"]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_node_ready() -> None:
 )
 def test_node_unschedulable(tolerations: list[dict[str, str]], reason: str | None) -> None:
     cluster = view([node("open"), node("cordoned", unschedulable=True)])
-    assert judge("NodeUnschedulable", cluster, pod(tolerations=tolerations)) == [None, reason]
+    assert reasons_of("NodeUnschedulable", cluster, pod(tolerations=tolerations)) == [None, reason]
 
 
 DB = Taint("dedicated", "db", "NoSchedule")
@@ -61,7 +61,7 @@ EVICT = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
 def test_taint_toleration(
     taints: tuple[Taint, ...], tolerations: list[dict[str, str]], reason: str | None
 ) -> None:
-    (found,) = judge(
+    (found,) = reasons_of(
         "TaintToleration", view([node("n", taints=taints)]), pod(tolerations=tolerations)
     )
     assert found == reason or (reason and found and found.startswith(reason))
@@ -102,7 +102,7 @@ def test_node_affinity_expressions(expressions: list[dict[str, Any]], matches: b
     cluster = view([node("n", labels={"zone": "a", "cores": "4", "odd": "1_0"})])
     wanted = pod(affinity=required({"matchExpressions": expressions}))
     expected = None if matches else "no term of the required node affinity matches"
-    assert judge("NodeAffinity", cluster, wanted) == [expected]
+    assert reasons_of("NodeAffinity", cluster, wanted) == [expected]
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def required(*terms: dict[str, Any]) -> dict[str, Any]:
         ({}, ["n1", "n2", "n3"]),
         ({"nodeSelector": {"zone": "a"}}, ["n1", "n2"]),
         ({"nodeSelector": {"zone": "a", "disk": "ssd"}}, ["n2"]),
-        # Any term will do; every expression of a term must hold.
+        # One term must match; every expression of a term must hold.
         (
             {
                 "affinity": required(
@@ -160,13 +160,13 @@ def test_node_affinity_terms(spec: dict[str, Any], passing: list[str]) -> None:
         node("n2", labels={"zone": "a", "disk": "ssd"}),
         node("n3", labels={"zone": "b"}),
     ]
-    found = judge("NodeAffinity", view(nodes), pod(**spec))
+    found = reasons_of("NodeAffinity", view(nodes), pod(**spec))
     assert [n.name for n, why in zip(nodes, found, strict=True) if why is None] == passing
 
 
-def test_node_affinity_says_which_selector() -> None:
+def test_node_affinity_names_the_node_selector() -> None:
     wanted = pod(nodeSelector={"zone": "a", "disk": "ssd"})
-    assert judge("NodeAffinity", view([node("n")]), wanted) == [
+    assert reasons_of("NodeAffinity", view([node("n")]), wanted) == [
         "the nodeSelector wants disk=ssd, zone=a"
     ]
 
@@ -189,7 +189,7 @@ def test_node_ports(held: tuple[HostPort, ...], reason: str | None) -> None:
     cluster = view([node("free"), node("n")], ports={1: held})
     ports = [{"containerPort": 8080, "hostPort": 80}]
     wanted = pod(containers=[{"name": "c", "ports": ports}])
-    assert judge("NodePorts", cluster, wanted) == [None, reason]
+    assert reasons_of("NodePorts", cluster, wanted) == [None, reason]
 
 
 GPU = "example.com/gpu"
@@ -224,7 +224,7 @@ GPU = "example.com/gpu"
             {GPU: [1]},
             f"insufficient {GPU}: needs 2, has 1",
         ),
-        # Who asks for nothing of a resource fits also where it is overdrawn.
+        # A zero request also fits an overcommitted node.
         (node("n", cores=1), {"memory": "1Gi"}, {CPU: [5000]}, None),
         (node("n", cores=1), {"cpu": "0"}, {CPU: [5000]}, None),
     ],
@@ -233,12 +233,12 @@ def test_node_resources_fit(
     fits: Node, requests: dict[str, str], requested: dict[str, list[int]], reason: str | None
 ) -> None:
     cluster = view([fits], requested=requested)
-    assert judge("NodeResourcesFit", cluster, pod(requests=requests)) == [reason]
+    assert reasons_of("NodeResourcesFit", cluster, pod(requests=requests)) == [reason]
 
 
-def test_a_request_of_nothing_fits_where_it_is_overdrawn() -> None:
+def test_a_zero_request_fits_an_overcommitted_node() -> None:
     cluster = view([node("n", cores=1)], requested={CPU: [5000]})
-    assert judge("NodeResourcesFit", cluster, Pod("default", "p", requests={CPU: 0})) == [None]
+    assert reasons_of("NodeResourcesFit", cluster, Pod("default", "p", requests={CPU: 0})) == [None]
 
 
 @pytest.mark.parametrize(
@@ -267,4 +267,4 @@ def test_node_bandwidth_fit(
         bandwidth_requested_mbps=[taken],
     )
     annotations = {} if wanted is None else {"bandwidth-mbps": wanted}
-    assert judge("NodeBandwidthFit", cluster, pod(annotations=annotations)) == [reason]
+    assert reasons_of("NodeBandwidthFit", cluster, pod(annotations=annotations)) == [reason]

@@ -26,7 +26,7 @@ def requiring(kind: str, *terms: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def wanting(kind: str, *terms: dict[str, Any], **fields: Any) -> Pod:
+def pod_with(kind: str, *terms: dict[str, Any], **fields: Any) -> Pod:
     return pod(affinity=requiring(kind, *terms), **fields)
 
 
@@ -52,10 +52,12 @@ NODES = zoned("a", "a", "b", None)
         ([], "", "n0 n1 n2 n3"),
     ],
 )
-def test_near_and_away(assigned_pods: list[Pod], near: str, away: str) -> None:
+def test_affinity_and_anti_affinity_apply_to_domains(
+    assigned_pods: list[Pod], near: str, away: str
+) -> None:
     cluster = view(NODES, assigned_pods=assigned_pods, resources=NAMESPACES)
-    assert passing("InterPodAffinity", cluster, wanting("podAffinity", term())) == near
-    assert passing("InterPodAffinity", cluster, wanting("podAntiAffinity", term())) == away
+    assert passing("InterPodAffinity", cluster, pod_with("podAffinity", term())) == near
+    assert passing("InterPodAffinity", cluster, pod_with("podAntiAffinity", term())) == away
 
 
 @pytest.mark.parametrize(
@@ -69,16 +71,16 @@ def test_near_and_away(assigned_pods: list[Pod], near: str, away: str) -> None:
         ([on("n0", namespace="blue")], {"app": "web"}, "n0 n1 n2"),
     ],
 )
-def test_the_first_of_a_group_that_wants_its_own_kind(
+def test_the_first_pod_of_a_group_with_affinity_to_itself_passes(
     assigned_pods: list[Pod], labels: dict[str, str], expected: str
 ) -> None:
-    first = wanting("podAffinity", term(), labels=labels)
+    first = pod_with("podAffinity", term(), labels=labels)
     assert passing("InterPodAffinity", view(NODES, assigned_pods=assigned_pods), first) == expected
 
 
-def test_one_pod_has_to_match_all_terms_of_an_affinity() -> None:
+def test_one_assigned_pod_must_match_all_affinity_terms() -> None:
     front = {"matchLabels": {"tier": "front"}}
-    wanted = wanting("podAffinity", term(), term(labelSelector=front))
+    wanted = pod_with("podAffinity", term(), term(labelSelector=front))
     apart = [on("n0"), pod("f", labels={"tier": "front"}, nodeName="n0")]
     both = pod("b", labels={"app": "web", "tier": "front"}, nodeName="n2")
     assert passing("InterPodAffinity", view(NODES, assigned_pods=apart), wanted) == ""
@@ -87,7 +89,7 @@ def test_one_pod_has_to_match_all_terms_of_an_affinity() -> None:
 
 def test_any_term_of_an_anti_affinity_is_enough() -> None:
     db = {"matchLabels": {"app": "db"}}
-    wanted = wanting("podAntiAffinity", term(), term(labelSelector=db))
+    wanted = pod_with("podAntiAffinity", term(), term(labelSelector=db))
     cluster = view(NODES, assigned_pods=[on("n0", "db")])
     assert passing("InterPodAffinity", cluster, wanted) == "n2 n3"
 
@@ -116,16 +118,16 @@ def test_any_term_of_an_anti_affinity_is_enough() -> None:
 )
 def test_namespaces(fields: dict[str, Any], near: str) -> None:
     cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")], resources=NAMESPACES)
-    wanted = wanting("podAffinity", term(**fields))
+    wanted = pod_with("podAffinity", term(**fields))
     assert passing("InterPodAffinity", cluster, wanted) == near
 
 
-def test_where_a_namespace_is_not_known_a_pod_there_may_be_one_to_keep_away_from() -> None:
+def test_a_pod_in_an_unknown_namespace_matches_anti_affinity_only() -> None:
     blue = {"namespaceSelector": {"matchLabels": {"team": "blue"}}}
     cluster = view(NODES, assigned_pods=[on("n0", namespace="blue")])
-    away = wanting("podAntiAffinity", term(**blue))
+    away = pod_with("podAntiAffinity", term(**blue))
     assert passing("InterPodAffinity", cluster, away) == "n2 n3"
-    assert passing("InterPodAffinity", cluster, wanting("podAffinity", term(**blue))) == ""
+    assert passing("InterPodAffinity", cluster, pod_with("podAffinity", term(**blue))) == ""
     guard = on("n0", "guard", affinity=requiring("podAntiAffinity", term(**blue)))
     guarded = view(NODES, assigned_pods=[guard])
     assert passing("InterPodAffinity", guarded, pod(labels={"app": "web"})) == "n2 n3"
@@ -153,7 +155,7 @@ def test_where_a_namespace_is_not_known_a_pod_there_may_be_one_to_keep_away_from
         ({"topologyKey": "absent"}, {"app": "web"}, "default", "n0 n1 n2 n3"),
     ],
 )
-def test_a_residents_anti_affinity_holds_for_its_whole_domain(
+def test_an_assigned_pods_anti_affinity_holds_for_its_whole_domain(
     fields: dict[str, Any], labels: dict[str, str], namespace: str, expected: str
 ) -> None:
     guard = on("n1", "guard", affinity=requiring("podAntiAffinity", term(**fields)))
@@ -162,14 +164,14 @@ def test_a_residents_anti_affinity_holds_for_its_whole_domain(
     assert passing("InterPodAffinity", cluster, wanted) == expected
 
 
-def test_preferred_affinity_turns_nobody_away() -> None:
+def test_preferred_affinity_rejects_no_node() -> None:
     preferred = {"weight": 100, "podAffinityTerm": term()}
     soft = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}
     cluster = view(NODES, assigned_pods=[on("n0"), on("n2", affinity=soft)])
     assert passing("InterPodAffinity", cluster, pod(affinity=soft)) == "n0 n1 n2 n3"
 
 
-def test_each_refusal_says_whose_rule_it_is() -> None:
+def test_the_reason_tells_whose_rule_failed() -> None:
     guard = on("n2", "guard", affinity=requiring("podAntiAffinity", term()))
     cluster = view(NODES, assigned_pods=[on("n0"), guard])
     affinity = {

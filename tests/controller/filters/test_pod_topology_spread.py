@@ -18,7 +18,7 @@ def constraint(**fields: Any) -> dict[str, Any]:
     return {**basic, "labelSelector": WEB, **fields}
 
 
-def wanting(*constraints: dict[str, Any], app: str = "web", **fields: Any) -> Pod:
+def pod_with(*constraints: dict[str, Any], app: str = "web", **fields: Any) -> Pod:
     labels = {"app": app, "rev": "2"}
     return pod(labels=labels, topologySpreadConstraints=list(constraints), **fields)
 
@@ -45,11 +45,11 @@ NODES = zoned("a", "a", "b", "c", None)
         ({}, on("n0", namespace="blue"), "n0 n1 n2 n3"),
         ({}, [replace(on("n0")[0], terminating=True)], "n0 n1 n2 n3"),
         ({}, on("n4", "n4"), "n0 n1 n2 n3"),
-        # No selector selects nothing; to an empty one every pod is like every other, yet it counts
+        # No selector matches nothing; an empty one matches every pod, yet it counts
         # none.
         ({"labelSelector": None}, on("n0", "n0"), "n0 n1 n2 n3"),
         ({"labelSelector": {}}, on("n0", "n0"), "n0 n1 n2 n3"),
-        # With fewer zones than wanted the emptiest counts as empty.
+        # With fewer zones than minDomains the global minimum is 0.
         ({"minDomains": 3}, on("n0", "n2", "n3"), "n0 n1 n2 n3"),
         ({"minDomains": 4}, on("n0", "n2", "n3"), ""),
         ({"topologyKey": "absent"}, [], ""),
@@ -57,20 +57,20 @@ NODES = zoned("a", "a", "b", "c", None)
 )
 def test_zones(fields: dict[str, Any], assigned_pods: list[Pod], expected: str) -> None:
     cluster = view(NODES, assigned_pods=assigned_pods)
-    assert passing("PodTopologySpread", cluster, wanting(constraint(**fields))) == expected
+    assert passing("PodTopologySpread", cluster, pod_with(constraint(**fields))) == expected
 
 
 def test_a_pod_that_does_not_match_its_own_constraint_adds_nothing() -> None:
     cluster = view(NODES, assigned_pods=on("n0"))
-    wanted = wanting(constraint(), app="db")
+    wanted = pod_with(constraint(), app="db")
     assert passing("PodTopologySpread", cluster, wanted) == "n0 n1 n2 n3"
 
 
 def test_only_pods_with_the_same_value_of_the_label_keys_count() -> None:
     old = pod("old", labels={"app": "web", "rev": "1"}, nodeName="n0")
     cluster = view(NODES, assigned_pods=[old])
-    assert passing("PodTopologySpread", cluster, wanting(constraint())) == "n2 n3"
-    wanted = wanting(constraint(matchLabelKeys=["rev", "absent"]))
+    assert passing("PodTopologySpread", cluster, pod_with(constraint())) == "n2 n3"
+    wanted = pod_with(constraint(matchLabelKeys=["rev", "absent"]))
     assert passing("PodTopologySpread", cluster, wanted) == "n0 n1 n2 n3"
 
 
@@ -79,14 +79,14 @@ def test_only_pods_with_the_same_value_of_the_label_keys_count() -> None:
     [
         # Zone c, which the pod can't use, stays out of the count, so a and b are even ...
         ({}, "n0 n1 n2 n3"),
-        # ... unless it is told to count.
+        # ... unless the policy lets it count.
         ({"nodeAffinityPolicy": "Ignore"}, "n3"),
     ],
 )
-def test_nodes_that_the_pod_does_not_want(fields: dict[str, Any], expected: str) -> None:
+def test_node_affinity_policy(fields: dict[str, Any], expected: str) -> None:
     terms = [{"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["c"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    wanted = wanting(constraint(**fields), affinity={"nodeAffinity": required})
+    wanted = pod_with(constraint(**fields), affinity={"nodeAffinity": required})
     cluster = view(NODES, assigned_pods=on("n0", "n2"))
     assert passing("PodTopologySpread", cluster, wanted) == expected
 
@@ -94,22 +94,22 @@ def test_nodes_that_the_pod_does_not_want(fields: dict[str, Any], expected: str)
 @pytest.mark.parametrize(
     ("fields", "expected"), [({}, "n2"), ({"nodeTaintsPolicy": "Honor"}, "n0 n1 n2")]
 )
-def test_nodes_with_taints(fields: dict[str, Any], expected: str) -> None:
+def test_node_taints_policy(fields: dict[str, Any], expected: str) -> None:
     nodes = [*NODES[:2], replace(NODES[2], taints=(Taint("t", "", "NoExecute"),))]
     cluster = view(nodes, assigned_pods=on("n0"))
-    assert passing("PodTopologySpread", cluster, wanting(constraint(**fields))) == expected
+    assert passing("PodTopologySpread", cluster, pod_with(constraint(**fields))) == expected
 
 
-def test_every_constraint_has_to_hold_and_only_nodes_with_all_labels_count() -> None:
+def test_every_constraint_must_hold_and_only_nodes_with_all_labels_count() -> None:
     nodes = [
         node("n0", labels={ZONE: "a", RACK: "1"}),
         node("n1", labels={ZONE: "a", RACK: "2"}),
         node("n2", labels={ZONE: "b", RACK: "1"}),
         node("n3", labels={ZONE: "c"}),
     ]
-    both = wanting(constraint(), constraint(topologyKey=RACK))
+    both = pod_with(constraint(), constraint(topologyKey=RACK))
     cluster = view(nodes, assigned_pods=[*on("n0"), *on("n3", "n3")])
-    # In zone c nobody has a rack, so its pods don't count; rack 1 has one pod, rack 2 none.
+    # In zone c no node has a rack, so its pods don't count; rack 1 has one pod, rack 2 none.
     assert reasons("PodTopologySpread", cluster, both) == {
         "n0": f"topology spread over {ZONE}: the skew would be 2, at most 1",
         "n1": f"topology spread over {ZONE}: the skew would be 2, at most 1",
@@ -118,8 +118,8 @@ def test_every_constraint_has_to_hold_and_only_nodes_with_all_labels_count() -> 
     }
 
 
-def test_schedule_anyway_turns_nobody_away() -> None:
-    soft = wanting(constraint(whenUnsatisfiable="ScheduleAnyway", topologyKey="absent"))
+def test_schedule_anyway_rejects_no_node() -> None:
+    soft = pod_with(constraint(whenUnsatisfiable="ScheduleAnyway", topologyKey="absent"))
     assert passing("PodTopologySpread", view(NODES, assigned_pods=on("n0", "n0")), soft) == (
         "n0 n1 n2 n3 n4"
     )

@@ -1,4 +1,4 @@
-"""VolumeBinding: where a pod can go for its claims, and what is to be done for them there."""
+"""VolumeBinding: feasible nodes for a pod's claims, and the volume plans."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.resources import Claim, Resource, Volume
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.framework.volume_binding import VolumeSearch
+from leadline_controller.framework.volume_binding import VolumeBinder
 from leadline_controller.kubeobjects.resources import read_csi_driver, read_storage_capacity
 
 from tests.controller.builders import node, pod, view
@@ -32,7 +32,7 @@ def fits(*resources: Resource, wanted: Any = None) -> str:
 
 
 def plan(at: int, *resources: Resource, wanted: Any = None) -> VolumePlan | None:
-    return VolumeSearch(view(nodes(), resources=resources), wanted or using("c")).plan(at)
+    return VolumeBinder(view(nodes(), resources=resources), wanted or using("c")).plan(at)
 
 
 def test_a_bound_claim_goes_where_its_volume_is_reached() -> None:
@@ -79,7 +79,7 @@ def test_a_volume_without_node_affinity_is_reached_from_everywhere() -> None:
         ),
     ],
 )
-def test_claims_that_keep_their_pod_from_every_node(broken: Claim | None, reason: str) -> None:
+def test_some_claims_make_every_node_infeasible(broken: Claim | None, reason: str) -> None:
     now = storage_class("now", volumeBindingMode="Immediate")
     ebs = replace(volume("ebs"), kind="awsElasticBlockStore")
     there: list[Resource] = [WAIT, now, volume(), ebs, *([broken] if broken else [])]
@@ -98,7 +98,7 @@ OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "contro
         (None, 'persistentvolumeclaim "p-v" of an ephemeral volume is not there yet'),
     ],
 )
-def test_an_ephemeral_volume_needs_a_claim_of_its_own(
+def test_an_ephemeral_volume_needs_its_own_claim(
     owner: list[dict[str, Any]] | None, reason: str | None
 ) -> None:
     wanted = replace(pod(volumes=[{"name": "v", "ephemeral": {}}]), uid="uid-p")
@@ -106,7 +106,7 @@ def test_an_ephemeral_volume_needs_a_claim_of_its_own(
     assert why(WAIT, *made, wanted=wanted)["n0"] == reason
 
 
-def test_a_claim_that_waits_has_its_volume_made_where_its_pod_goes() -> None:
+def test_the_volume_of_a_delayed_claim_is_provisioned_for_the_pods_node() -> None:
     assert fits(claim(), WAIT) == "n0 n1 n2"
     assert plan(1, claim(), WAIT) == VolumePlan("n1", selects=("default/c",))
 
@@ -118,7 +118,7 @@ def test_a_claim_whose_node_was_selected_keeps_its_pod_there() -> None:
     assert plan(1, selected, WAIT) == VolumePlan("n1", selects=("default/c",))
 
 
-def test_nothing_is_made_where_the_class_makes_none() -> None:
+def test_a_class_without_provisioner_provisions_no_volume() -> None:
     none = "no available persistent volume to bind, and none can be made for this node"
     assert why(claim(class_name="static"), STATIC) == dict.fromkeys(("n0", "n1", "n2"), none)
 
@@ -138,7 +138,7 @@ def test_nothing_is_made_where_the_class_makes_none() -> None:
         ([{"matchLabelExpressions": []}], ""),
     ],
 )
-def test_a_class_makes_volumes_only_in_its_topologies(
+def test_a_class_provisions_volumes_only_in_its_topologies(
     topologies: list[dict[str, Any]], expected: str
 ) -> None:
     assert fits(claim(), storage_class(allowedTopologies=topologies)) == expected
@@ -162,7 +162,7 @@ def capacity(zone: str | None, **fields: Any) -> Resource:
         (True, [capacity("a", capacity="9Gi", storageClassName="other")], ""),
     ],
 )
-def test_a_driver_that_tracks_capacity_has_to_have_room(
+def test_a_driver_that_tracks_capacity_needs_enough_of_it(
     tracks: bool, capacities: list[Resource], expected: str
 ) -> None:
     driver = read_csi_driver({"metadata": {"name": CSI}, "spec": {"storageCapacity": tracks}})
@@ -206,7 +206,7 @@ LOCAL = claim(class_name="static", size="2Gi")
         ),
     ],
 )
-def test_a_free_volume_that_fits_is_taken(offered: list[Volume], expected: str) -> None:
+def test_an_available_volume_that_matches_is_taken(offered: list[Volume], expected: str) -> None:
     assert fits(LOCAL, STATIC, *offered) == expected
 
 
@@ -221,7 +221,7 @@ def test_the_smallest_volume_that_fits_is_taken() -> None:
     assert plan(0, LOCAL, STATIC, *offered) == VolumePlan("n0", binds=(("v3", "default/c"),))
 
 
-def test_a_node_without_a_free_volume_has_one_made() -> None:
+def test_without_an_available_volume_one_is_provisioned() -> None:
     here = volume(nodes=("n0",))
     assert fits(claim(), WAIT, here) == "n0 n1 n2"
     assert plan(0, claim(), WAIT, here) == VolumePlan("n0", binds=(("v", "default/c"),))
@@ -253,7 +253,7 @@ def test_two_claims_need_two_volumes() -> None:
     )
 
 
-def test_a_claim_mounted_twice_is_done_once() -> None:
+def test_a_claim_that_is_mounted_twice_is_bound_once() -> None:
     wanted = using("c", "c")
     assert plan(0, claim(), WAIT, wanted=wanted) == VolumePlan("n0", selects=("default/c",))
 
@@ -266,11 +266,11 @@ def test_sizes_are_compared_exactly() -> None:
     assert fits(huge, STATIC, volume("v", "static", size="8191Ti")) == ""
 
 
-def test_a_plan_that_is_carried_out_leaves_nothing_for_the_next() -> None:
+def test_after_a_plan_its_volumes_are_taken() -> None:
     only = volume("v", "static", size="2Gi", nodes=("n0",))
     one, two = LOCAL, claim("d", "static", size="2Gi")
     before = view(nodes(), resources=[STATIC, only, one, two])
-    todo = VolumeSearch(before, using("c")).plan(0)
+    todo = VolumeBinder(before, using("c")).plan(0)
     assert todo is not None
     after = before.with_placement(using("c"), 0, volumes=todo)
     assert passing("VolumeBinding", before, using("d")) == "n0"
@@ -279,12 +279,12 @@ def test_a_plan_that_is_carried_out_leaves_nothing_for_the_next() -> None:
     assert [p.name for p in after.mounts[0]] == ["p"]
 
 
-def test_a_claim_that_was_promised_a_node_keeps_the_next_pod_there() -> None:
+def test_a_claim_with_an_assumed_node_keeps_the_next_pod_there() -> None:
     before = view(nodes(), resources=[WAIT, claim()])
-    todo = VolumeSearch(before, using("c")).plan(2)
+    todo = VolumeBinder(before, using("c")).plan(2)
     after = before.with_placement(using("c"), 2, volumes=todo)
     assert passing("VolumeBinding", after, using("c", name="q")) == "n2"
 
 
-def test_pods_without_claims_are_not_held_up() -> None:
+def test_pods_without_claims_pass_everywhere() -> None:
     assert fits(wanted=pod()) == "n0 n1 n2"

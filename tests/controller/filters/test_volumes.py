@@ -23,7 +23,7 @@ REGION, OLD_ZONE = "topology.kubernetes.io/region", "failure-domain.beta.kuberne
         ({ZONE: "a"}, "a none"),
         ({ZONE: "a__b"}, "a b both none"),
         ({ZONE: "a____b"}, "a b old both none"),
-        # The old label is looked for first, then what replaced it.
+        # The old label is used first, then the one that replaces it.
         ({OLD_ZONE: "a"}, "a old none"),
         ({OLD_ZONE: "b"}, "b none"),
         ({OLD_ZONE: "z"}, "both none"),
@@ -46,7 +46,7 @@ def test_volume_zone(labels: dict[str, str], expected: str) -> None:
     assert passing("VolumeZone", view(nodes, resources=there), using("c")) == expected
 
 
-def test_volume_zone_says_which_volume() -> None:
+def test_volume_zone_names_the_volume() -> None:
     there: list[Resource] = [claim(volume="v"), volume(labels={REGION: "north"})]
     cluster = view([node("n", labels={REGION: "south"})], resources=there)
     assert reasons("VolumeZone", cluster, using("c")) == {"n": "volume v is in another region"}
@@ -77,11 +77,11 @@ RBD = {"image": "i", "monitors": ["m1", "m2"]}
         (disk(GCE, pdName="x"), disk("iscsi", iqn="x"), True),
     ],
 )
-def test_disks_that_one_node_has_at_a_time(
+def test_disks_that_only_one_node_can_use_conflict(
     held: list[dict[str, Any]], wanted: list[dict[str, Any]], free: bool
 ) -> None:
-    resident = pod("r", volumes=held, nodeName="n")
-    cluster = view([node("n"), node("m")], assigned_pods=[resident])
+    assigned_pod = pod("r", volumes=held, nodeName="n")
+    cluster = view([node("n"), node("m")], assigned_pods=[assigned_pod])
     reason = None if free else "a pod there has a disk that the pod needs for itself"
     assert reasons("VolumeRestrictions", cluster, pod(volumes=wanted)) == {"n": reason, "m": None}
 
@@ -94,10 +94,14 @@ def test_disks_that_one_node_has_at_a_time(
         ("ReadWriteOncePod", "blue", "n m"),
     ],
 )
-def test_a_claim_for_one_pod_alone(mode: str, namespace: str, expected: str) -> None:
-    resident = using("c", name="r", nodeName="n", namespace=namespace)
+def test_a_read_write_once_pod_claim_is_for_one_pod(
+    mode: str, namespace: str, expected: str
+) -> None:
+    assigned_pod = using("c", name="r", nodeName="n", namespace=namespace)
     alone = claim(volume="v", accessModes=[mode])
-    cluster = view([node("n"), node("m")], assigned_pods=[resident], resources=[alone, volume()])
+    cluster = view(
+        [node("n"), node("m")], assigned_pods=[assigned_pod], resources=[alone, volume()]
+    )
     assert passing("VolumeRestrictions", cluster, using("c")) == expected
 
 
@@ -127,7 +131,7 @@ THREE = [*handled("a"), *handled("b"), *handled("c"), storage_class()]
         (3, [on("n", "a", "b")], using("c"), True),
         (2, [on("n", "a", "b")], using("c"), False),
         (2, [on("n", "a"), on("n", "b")], using("c"), False),
-        # A volume counts once a node, however many pods mount it.
+        # A volume counts once for each node, however many pods mount it.
         (2, [on("n", "a"), on("n", "a")], using("c"), True),
         (2, [on("n", "a", "b")], using("a"), True),
         # A node that has too many already takes a pod that adds none.
@@ -139,7 +143,7 @@ THREE = [*handled("a"), *handled("b"), *handled("c"), storage_class()]
         (0, [], using("missing"), True),  # VolumeBinding's matter
     ],
 )
-def test_what_a_driver_can_hold(
+def test_volumes_do_not_exceed_the_limit_of_their_driver(
     count: int | None, assigned_pods: list[Pod], wanted: Pod, fits: bool
 ) -> None:
     there = [*THREE, claim("unbound"), limit("n", count)]
@@ -164,7 +168,7 @@ def attached(name: str, volume_name: str, driver: str = CSI) -> Resource:
         ([attached("x", "v-b", "other.example.com")], True),
     ],
 )
-def test_what_is_still_attached_counts(attachments: list[Resource], fits: bool) -> None:
+def test_attached_volumes_count(attachments: list[Resource], fits: bool) -> None:
     there = [*THREE, limit("n", 2), *attachments]
     cluster = view([node("n")], assigned_pods=[on("n", "a")], resources=there)
     assert (passing("NodeVolumeLimits", cluster, using("c")) == "n") is fits
@@ -178,14 +182,14 @@ def test_only_the_drivers_of_the_pod_count() -> None:
 
 def test_disks_of_a_cloud_count_with_its_driver() -> None:
     ebs = "ebs.csi.aws.com"
-    resident = pod("r", volumes=disk(EBS, volumeID="x"), nodeName="n")
-    cluster = view([node("n")], assigned_pods=[resident], resources=[limit("n", 1, ebs)])
+    assigned_pod = pod("r", volumes=disk(EBS, volumeID="x"), nodeName="n")
+    cluster = view([node("n")], assigned_pods=[assigned_pod], resources=[limit("n", 1, ebs)])
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="y"))) == ""
     assert passing("NodeVolumeLimits", cluster, pod(volumes=disk(EBS, volumeID="x"))) == "n"
 
 
 @pytest.mark.parametrize("driver", [CSI, "other.example.com"])
-def test_nothing_is_counted_where_a_pod_has_another_pods_claim(driver: str) -> None:
+def test_a_node_with_a_pod_that_has_another_pods_claim_does_not_pass(driver: str) -> None:
     ephemeral = replace(
         pod("r", volumes=[{"name": "v", "ephemeral": {}}], nodeName="n"), uid="uid-r"
     )

@@ -1,8 +1,8 @@
-"""Residents as columns, and the nodes' labels as topologies."""
+"""Assigned pods as columns, and node labels as topologies."""
 
 import numpy as np
 import pytest
-from leadline_controller.framework.assigned_pods import AssignedPods, Interned, kind_of
+from leadline_controller.framework.assigned_pods import AssignedPods, Interner, kind_of
 from leadline_controller.framework.demands import AffinityTerm
 from leadline_controller.framework.model import Requirement
 from leadline_controller.framework.node_table import NodeTable
@@ -20,14 +20,14 @@ def test_pods_with_the_same_labels_are_one_kind() -> None:
     assert one != kind_of(pod("a", labels={"app": "web", "x": "y"}, namespace="blue"))
 
 
-def test_a_test_is_made_once_for_each_value() -> None:
+def test_each_value_is_tested_once() -> None:
     asked: list[int] = []
 
     def is_even(value: int) -> bool:
         asked.append(value)
         return value % 2 == 0
 
-    numbers: Interned[int] = Interned()
+    numbers: Interner[int] = Interner()
     assert [numbers.number(value) for value in (4, 7, 4)] == [0, 1, 0]
     assert numbers.where("even", is_even).tolist() == [True, False]
     numbers.number(8)
@@ -35,15 +35,15 @@ def test_a_test_is_made_once_for_each_value() -> None:
     assert asked == [4, 7, 8]
 
 
-def test_what_is_remembered_does_not_grow_with_what_pods_ask() -> None:
-    numbers: Interned[int] = Interned()
+def test_the_cache_is_bounded() -> None:
+    numbers: Interner[int] = Interner()
     numbers.number(1)
     for i in range(5000):
         numbers.where(i, lambda _: True)
     assert len(numbers._found) <= 1024
 
 
-def test_residents_by_node() -> None:
+def test_assigned_pods_are_counted_by_node() -> None:
     web, db = pod("w", labels={"app": "web"}), pod("d", labels={"app": "db"}, priority=7)
     assigned_pods = AssignedPods().with_pods([(web, 0), (db, 2), (web, 2)])
     chosen = assigned_pods.of_kind("web", lambda kind: selects(WEB, kind.labels))
@@ -53,13 +53,13 @@ def test_residents_by_node() -> None:
     assert AssignedPods().of_kind("web", lambda _: True).tolist() == []
 
 
-def test_one_pod_more_leaves_the_others_alone() -> None:
+def test_adding_a_pod_does_not_change_the_others() -> None:
     before = AssignedPods().with_pods([(pod("a"), 0)])
     after = before.with_pods([(pod("b", labels={"x": "y"}), 1)])
     assert (before.node.tolist(), after.node.tolist()) == ([0], [0, 1])
 
 
-def test_anti_affinity_is_known_by_its_topology_keys() -> None:
+def test_anti_affinity_is_indexed_by_topology_key() -> None:
     term = {"topologyKey": "zone", "labelSelector": {}}
     guard = pod(
         affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -102,18 +102,20 @@ def test_a_topology_sums_over_its_domains() -> None:
         ("DoesNotExist", (), "n3"),
     ],
 )
-def test_nodes_by_a_label(operator: str, values: tuple[str, ...], expected: str) -> None:
+def test_a_requirement_on_a_label_selects_nodes(
+    operator: str, values: tuple[str, ...], expected: str
+) -> None:
     chosen = TABLE.selected((Requirement("zone", operator, values),))
     assert " ".join(np.array(TABLE.names)[chosen]) == expected
 
 
-def test_nodes_by_a_number_and_by_name() -> None:
+def test_gt_lt_and_match_fields_select_nodes() -> None:
     assert TABLE.selected((Requirement("cores", "Gt", ("4",)),)).tolist() == [0, 1, 0, 0]
     named = Requirement("metadata.name", "NotIn", ("n1",), on_name=True)
     assert TABLE.selected((named,)).tolist() == [1, 0, 1, 1]
 
 
-def test_a_term_that_kubernetes_cannot_read_matches_nothing() -> None:
+def test_a_malformed_term_matches_nothing() -> None:
     broken = (Requirement("zone", "NotIn", ("not a value!",)),)
     good = (Requirement("zone", "In", ("b",)),)
     assert TABLE.matching((broken,)).tolist() == [0, 0, 0, 0]
@@ -122,7 +124,7 @@ def test_a_term_that_kubernetes_cannot_read_matches_nothing() -> None:
     assert TABLE.reach(None).tolist() == [0, 1, 2, 3]
 
 
-def test_labels_that_pods_make_up_leave_nothing_behind() -> None:
+def test_invented_labels_take_no_memory() -> None:
     table = NodeTable([node("n", labels={"zone": "a"})])
     for i in range(100):
         table.topology(f"example.com/{i}")

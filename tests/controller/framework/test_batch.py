@@ -1,4 +1,4 @@
-"""A batch: what is planned is held against the filters, and nothing is half done."""
+"""Batch scheduling: every step of a plan passes the filters, or is dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from tests.controller.builders import GIB, node, pod, view
 
 @dataclass(frozen=True)
 class Planned:
-    """Plans what it is told to; alone it takes the first node."""
+    """Returns a fixed plan; a single pod gets the first node."""
 
     name: ClassVar[str] = "planned"
     better: ClassVar[Better] = "higher"
@@ -64,7 +64,7 @@ def run(
     return *decide_batch(cluster, pods, running, FILTERS, strategy, Random(0)), strategy
 
 
-def test_follows_the_plan_and_charges_it() -> None:
+def test_the_plan_is_followed_and_charged() -> None:
     decisions, _, after, _ = run(
         [asks("p", 1), asks("q", 3)],
         placed={"default/p": 1, "default/q": 2},
@@ -86,14 +86,14 @@ def test_a_pod_without_a_plan_is_decided_on_alone() -> None:
     assert (decisions[0].node, decisions[0].why) == ("a", "the first")
 
 
-def test_a_placement_that_a_filter_refuses_is_decided_on_alone_or_stays_pending() -> None:
+def test_a_placement_that_does_not_pass_is_decided_on_alone_or_stays_pending() -> None:
     decisions, *_ = run([asks("p", 3), asks("q", 5)], placed={"default/p": 0, "default/q": 2})
     assert decisions[0].node == "c"
     assert decisions[1].node is None
     assert decisions[1].why == "0 of 3 nodes fit: 3 NodeResourcesFit"
 
 
-def test_planned_pods_that_bear_no_neighbour_are_kept_apart() -> None:
+def test_planned_pods_with_anti_affinity_are_kept_apart() -> None:
     shy = {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -111,7 +111,7 @@ def test_planned_pods_that_bear_no_neighbour_are_kept_apart() -> None:
     assert [d.node for d in decisions] == ["b", "a"]
 
 
-def test_a_move_makes_room_for_what_is_placed() -> None:
+def test_a_move_makes_room_for_a_placement() -> None:
     old = asks("old", 2)
     move = Move(old, 0, 2, "makes room", ("default/p",))
     decisions, plan, after, _ = run(
@@ -131,7 +131,7 @@ def test_two_pods_may_change_places() -> None:
     assert after.requested_of(CPU).tolist() == [2000, 2000, 0]
 
 
-def test_a_move_that_a_filter_refuses_is_dropped_and_what_leaned_on_it_too() -> None:
+def test_a_move_that_does_not_pass_is_dropped_with_those_that_depend_on_it() -> None:
     big, small, wall = asks("big", 2), asks("small", 1), asks("wall", 1)
     refused = Move(big, 0, 1, "x")  # the wall stays there
     leaning = Move(small, 1, 2, "x", ("default/big",))
@@ -152,7 +152,7 @@ def test_a_move_whose_purpose_failed_is_dropped() -> None:
     assert after.requested_of(CPU).tolist() == [1000, 0, 3000]
 
 
-def test_allowed_is_where_a_pod_may_be_if_others_made_room() -> None:
+def test_allowed_includes_nodes_on_which_others_would_have_to_make_room() -> None:
     full = [(asks(name, 2), at) for at, name in enumerate("xy")]
     *_, strategy = run([asks("p", 2), asks("q", 3)], full)
     assert strategy.saw["default/p"] == [True, True, True]
@@ -160,13 +160,13 @@ def test_allowed_is_where_a_pod_may_be_if_others_made_room() -> None:
     assert strategy.saw["default/x"] == [True, True, True]
 
 
-def test_a_pod_that_is_going_or_cannot_be_read_is_not_to_be_moved() -> None:
+def test_a_pod_that_is_terminating_or_unreadable_is_not_moved() -> None:
     going, odd = replace(asks("g", 1), terminating=True), replace(asks("o", 1), problem="odd")
     *_, strategy = run([], [(going, 0), (odd, 1)])
     assert strategy.saw == {"default/g": [False] * 3, "default/o": [False] * 3}
 
 
-def test_a_pod_with_an_obstacle_is_not_planned_and_says_why() -> None:
+def test_a_pod_that_fails_before_the_filters_is_not_planned() -> None:
     gated = pod("p", schedulingGates=[{"name": "wait"}])
     decisions, _, _, strategy = run([gated], placed={"default/p": 0})
     assert strategy.saw == {}
@@ -174,7 +174,7 @@ def test_a_pod_with_an_obstacle_is_not_planned_and_says_why() -> None:
     assert decisions[0].why == "the pod's scheduling gates hold it back"
 
 
-def test_leaving_a_node_undoes_being_placed_there() -> None:
+def test_removing_a_pod_undoes_its_placement() -> None:
     cluster = view(NODES, requested={CPU: [500, 0, 0], MEMORY: [GIB, 0, 0], PODS: [1, 0, 0]})
     mover = pod(
         "m",

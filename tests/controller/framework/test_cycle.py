@@ -28,7 +28,7 @@ from tests.controller.storing import claim, storage_class, using
 
 @dataclass(frozen=True)
 class Preset:
-    """Totals as the test sets them."""
+    """Returns fixed totals."""
 
     name: ClassVar[str] = "preset"
     better: ClassVar[Better] = "higher"
@@ -70,7 +70,7 @@ def test_the_best_total_wins() -> None:
     assert decision.rejected() == {}
 
 
-def test_a_rejected_node_never_wins_and_says_why() -> None:
+def test_a_rejected_node_never_wins_and_has_a_reason() -> None:
     decision = run({"a": 1.0, "b": 3.0, "c": 2.0}, {"Like": only("a", "c"), "Love": only("a")})
     assert decision.node == "a"
     assert decision.rejected() == {
@@ -80,19 +80,19 @@ def test_a_rejected_node_never_wins_and_says_why() -> None:
     assert set(decision.scores()) == {"a"}
 
 
-def test_where_nothing_fits_the_reason_counts_the_filters() -> None:
+def test_the_reason_of_an_unschedulable_pod_counts_the_filters() -> None:
     decision = run({"a": 1.0}, {"Like": only("a", "c"), "Love": only("b"), "All": only(*"abc")})
     assert (decision.node, decision.why) == (None, "0 of 3 nodes fit: 1 Like, 2 Love")
     assert decision.scores() == {}
     assert set(decision.rejected()) == {"a", "b", "c"}
 
 
-def test_no_nodes_at_all() -> None:
+def test_without_nodes_the_pod_is_unschedulable() -> None:
     decision = decide(view([]), pod(), {}, Preset(), Random(0))
     assert (decision.node, decision.why) == (None, "no nodes are known")
 
 
-def test_ties_are_broken_by_the_seed_and_said() -> None:
+def test_ties_are_broken_by_the_seed_and_mentioned() -> None:
     chosen = {run({"a": 1.0, "b": 1.0, "c": 0.0}, seed=seed).node for seed in range(30)}
     assert chosen == {"a", "b"}
     first, again = (run({"a": 1.0, "b": 1.0, "c": 0.0}, seed=7) for _ in range(2))
@@ -100,7 +100,7 @@ def test_ties_are_broken_by_the_seed_and_said() -> None:
     assert first.why.endswith("; 2 nodes tied, chosen at random")
 
 
-def test_an_unknown_total_is_told_as_unknown_and_loses() -> None:
+def test_an_unknown_total_is_shown_as_unknown_and_loses() -> None:
     decision = run({"a": -5.0})
     assert decision.node == "a"
     assert decision.scores()["b"] == (None, {})
@@ -118,7 +118,7 @@ def test_an_unknown_total_is_told_as_unknown_and_loses() -> None:
     ],
     ids=["annotation", "gate", "user"],
 )
-def test_a_pod_with_a_problem_goes_nowhere(wanted: Pod, why: str) -> None:
+def test_a_pod_with_a_problem_is_unschedulable(wanted: Pod, why: str) -> None:
     decision = decide(view(NODES), wanted, {}, Preset({"a": 1.0}), Random(0))
     assert decision.node is None
     assert decision.why.startswith(why)
@@ -135,11 +135,13 @@ def test_a_pod_with_a_problem_goes_nowhere(wanted: Pod, why: str) -> None:
         ([-math.inf, 0.0], "higher", [1]),
     ],
 )
-def test_best(total: list[float], better: Better, expected: list[int]) -> None:
+def test_best_returns_all_positions_of_the_best_total(
+    total: list[float], better: Better, expected: list[int]
+) -> None:
     assert best(np.array(total), better).tolist() == expected
 
 
-def test_each_pod_sees_what_the_ones_before_took() -> None:
+def test_each_pod_sees_the_placements_before_it() -> None:
     def roomy(view: ClusterView, pod: Pod) -> FilterResult:
         return FilterResult(view.free(CPU) >= pod.requests[CPU], lambda _: "full")
 
@@ -157,7 +159,7 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
     assert last.requested_of("charged").tolist() == [7, 7, 7], "what the strategy charges"
 
 
-def cured_by_eviction(*names: str) -> Filter:
+def resolvable_by_preemption_on(*names: str) -> Filter:
     def full(view: ClusterView, _: Pod) -> FilterResult:
         could = np.array([name in names for name in view.table.names], dtype=np.bool_)
         return FilterResult(view.table.none(), lambda _: "full", resolvable_by_preemption=could)
@@ -165,7 +167,7 @@ def cured_by_eviction(*names: str) -> Filter:
     return full
 
 
-def crowded(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str:
+def preemption_reason(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str:
     assigned_pods = [pod(f"on-{n}", priority=p, nodeName=n) for n, p in priorities.items()]
     cluster = view(NODES, assigned_pods=assigned_pods)
     named = {f"F{i}": test for i, test in enumerate(filters)}
@@ -181,35 +183,37 @@ def crowded(wanted: Pod, priorities: Mapping[str, int], *filters: Filter) -> str
         (pod(priority=5, preemptionPolicy="Never"), {"a": 0}, 0),
     ],
 )
-def test_says_where_kube_scheduler_might_push_others_out(
+def test_nodes_that_preemption_might_help_are_mentioned(
     wanted: Pod, priorities: Mapping[str, int], told: int
 ) -> None:
     sentence = f"; {told} of them run pods of lower priority, but Leadline does not preempt"
-    why = crowded(wanted, priorities, cured_by_eviction("a", "b", "c"))
+    why = preemption_reason(wanted, priorities, resolvable_by_preemption_on("a", "b", "c"))
     assert why == "0 of 3 nodes fit: 3 F0" + (sentence if told else "")
 
 
-def test_eviction_is_spoken_of_only_where_it_would_cure_everything() -> None:
+def test_preemption_is_mentioned_only_if_it_resolves_every_filter() -> None:
     priorities = {"a": 0, "b": 0, "c": 0}
-    why = crowded(pod(priority=1), priorities, cured_by_eviction("a", "b"), only("b", "c"))
+    why = preemption_reason(
+        pod(priority=1), priorities, resolvable_by_preemption_on("a", "b"), only("b", "c")
+    )
     assert why.endswith("; 1 of them run pods of lower priority, but Leadline does not preempt")
-    assert "preempt" not in crowded(pod(priority=1), priorities, only())
+    assert "preempt" not in preemption_reason(pod(priority=1), priorities, only())
 
 
-def test_what_has_nothing_to_do_with_the_nodes_is_said_itself() -> None:
+def test_an_unresolvable_reason_is_shown_instead_of_counts() -> None:
     def refusing(view: ClusterView, _: Pod) -> FilterResult:
-        return FilterResult.refused(view, "the claim is gone")
+        return FilterResult.none_pass(view, "the claim is gone")
 
     found = run({"a": 1.0}, {"Claims": refusing, "Other": only("a")})
     assert found.why == "0 of 3 nodes fit: Claims: the claim is gone"
     assert found.rejected()["a"] == ["Claims: the claim is gone"]
 
 
-def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
+def test_an_unschedulable_pod_is_requeued_on_the_events_of_its_failing_filters() -> None:
     def hoping(requeue_on: ClusterEvent, *, unresolvable: bool = False, passing: int = 0) -> Filter:
         def test(view: ClusterView, _: Pod) -> FilterResult:
             if unresolvable:
-                return FilterResult.refused(view, "no claim", requeue_on)
+                return FilterResult.none_pass(view, "no claim", requeue_on)
             return FilterResult(
                 np.arange(len(view)) < passing, lambda _: "no", requeue_on=requeue_on
             )
@@ -242,11 +246,11 @@ def test_a_pod_that_goes_nowhere_hopes_for_what_its_filters_do() -> None:
     assert requeue_on(a=only()) == ANYTHING  # one that does not say
 
 
-def test_without_nodes_a_pod_hopes_for_one() -> None:
+def test_without_nodes_a_pod_is_requeued_on_a_new_node() -> None:
     assert decide(view([]), pod(), FILTERS, Preset(), Random(0)).requeue_on == ClusterEvent.NODES
 
 
-def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
+def test_a_decision_has_the_volume_plan_of_its_claims() -> None:
     cluster = view(NODES, resources=[storage_class(), claim()])
     found = decide(cluster, using("c"), FILTERS, Preset({"b": 1.0}), Random(0))
     assert (found.node, found.volumes()) == ("b", VolumePlan("b", selects=("default/c",)))
@@ -259,7 +263,7 @@ def test_a_decision_says_what_is_to_be_done_for_the_claims() -> None:
     )
 
 
-def test_pods_placed_in_turn_see_each_other_and_each_others_volumes() -> None:
+def test_pods_placed_one_after_the_other_see_each_other_and_their_volumes() -> None:
     zone, nodes = "zone", [node(n, labels={"zone": n}) for n in "abc"]
     terms = {"topologyKey": zone, "labelSelector": {"matchLabels": {"app": "web"}}}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [terms]}

@@ -1,4 +1,4 @@
-"""What a node has, waits for and lacks of a pod's images, with numbers worked by hand."""
+"""Layers that a node has, has queued and misses, with numbers worked by hand."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def pod(*images: str) -> Pod:
     return Pod("default", "p", images=images)
 
 
-def test_only_layers_that_are_not_there_are_missing() -> None:
+def test_only_layers_that_the_node_does_not_have_are_missing() -> None:
     assert IMAGES.missing_mb(NODES, pod("web:1")).tolist() == [42.0, 12.0, 0.0]
     assert IMAGES.cached_mb(NODES, pod("web:1")).tolist() == [0.0, 30.0, 42.0]
 
@@ -33,14 +33,14 @@ def test_a_layer_that_two_images_share_counts_once() -> None:
     assert IMAGES.missing_mb(NODES, both).tolist() == [92.0, 62.0, 50.0]
 
 
-def test_an_unknown_image_is_unknown_and_not_small() -> None:
+def test_the_size_of_an_unknown_image_is_unknown() -> None:
     for strange in (pod("strange:1"), pod()):
         assert np.isnan(IMAGES.missing_mb(NODES, strange)).all()
         assert np.isnan(IMAGES.cached_mb(NODES, strange)).all()
     assert IMAGES.missing_mb(NODES, pod("strange:1", "web:1")).tolist() == [42.0, 12.0, 0.0]
 
 
-def test_what_a_pod_pulls_waits_and_is_missing_no_more() -> None:
+def test_a_queued_layer_is_not_missing() -> None:
     after = IMAGES.with_pull(NODES, pod("web:1"), 0)
     assert after.missing_mb(NODES, pod("web:1")).tolist() == [0.0, 12.0, 0.0]
     assert after.missing_mb(NODES, pod("db:1")).tolist() == [50.0, 50.0, 50.0]
@@ -50,18 +50,18 @@ def test_what_a_pod_pulls_waits_and_is_missing_no_more() -> None:
     assert again.waiting_mb(NODES).tolist() == [92.0, 7.0, 0.0], "the shared layer waits already"
 
 
-def test_a_pod_that_lacks_nothing_changes_nothing() -> None:
+def test_a_pod_without_missing_layers_does_not_change_the_table() -> None:
     assert IMAGES.with_pull(NODES, pod("web:1"), 2) is IMAGES
     assert IMAGES.with_pull(NODES, pod("strange:1"), 0) is IMAGES
 
 
-def test_a_node_that_states_its_queue_has_counted_what_runs_there() -> None:
+def test_a_stated_queue_includes_the_running_pods() -> None:
     table = IMAGES.with_running(NODES, [(pod("web:1"), 0), (pod("web:1"), 1)])
     assert table.waiting_mb(NODES).tolist() == [42.0, 7.0, 0.0]
     assert table.missing_mb(NODES, pod("web:1")).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_placing_a_pod_fills_the_queue_of_its_node() -> None:
+def test_placing_a_pod_adds_to_the_queue_of_its_node() -> None:
     cluster = view([node("a"), node("b")])
     assert cluster.images.waiting_mb(cluster.table).tolist() == [0.0, 0.0]
     known = ImageTable.of([Image("web:1", (BASE, WEB))])
@@ -69,7 +69,7 @@ def test_placing_a_pod_fills_the_queue_of_its_node() -> None:
     assert after.queue_mb == known.with_pull(cluster.table, pod("web:1"), 1).queue_mb == {1: 42.0}
 
 
-def test_what_nodes_list_stands_in_for_the_catalogue() -> None:
+def test_images_of_the_nodes_status_supplement_the_catalogue() -> None:
     listed = Image("docker.io/library/web:1", (Layer("docker.io/library/web@sha256:1", 42.0),))
     there = frozenset({"docker.io/library/web@sha256:1"})
     table = NodeTable([node("a"), node("b", images=(listed,), image_layers=there)])
@@ -89,12 +89,12 @@ def test_what_nodes_list_stands_in_for_the_catalogue() -> None:
         ("example.org/a/web:1", "example.org/a/web:1"),
     ],
 )
-def test_a_name_is_completed_as_the_runtime_does(name: str, full: str) -> None:
+def test_image_names_get_the_defaults_of_the_runtime(name: str, full: str) -> None:
     assert full_name(name) == full
     assert full_name(full) == full
 
 
-def test_an_image_of_a_nodes_status_stands_for_one_layer() -> None:
+def test_an_image_of_a_nodes_status_is_one_layer() -> None:
     names = ["docker.io/library/web:1", "docker.io/library/web@sha256:1"]
     found = list(read_listed_images([{"names": names, "sizeBytes": 42_000_000}]))
     layer = Layer("docker.io/library/web@sha256:1", 42.0)
@@ -114,11 +114,11 @@ def test_an_image_of_a_nodes_status_stands_for_one_layer() -> None:
         [{"names": ["a"], "sizeBytes": "1"}],
     ],
 )
-def test_what_cannot_be_read_of_a_nodes_images_is_passed_over(listed: object) -> None:
+def test_unreadable_images_of_a_node_are_skipped(listed: object) -> None:
     assert list(read_listed_images(listed)) == []
 
 
-def test_names_longer_than_any_reference_are_passed_over() -> None:
+def test_names_longer_than_any_reference_are_skipped() -> None:
     names = ["x" * 513, *(f"app-{i}" for i in range(40))]
     found = list(read_listed_images([{"names": names, "sizeBytes": 1}]))
     assert [image.name for image in found] == [full_name(f"app-{i}") for i in range(16)]

@@ -1,4 +1,4 @@
-"""The index of labels finds what trying the selector on each set of labels finds."""
+"""The label index finds the same sets as a loop over all of them."""
 
 import numpy as np
 from hypothesis import given
@@ -26,7 +26,7 @@ numbers = st.builds(
 
 
 @given(label_sets, st.lists(requirements, max_size=4))
-def test_it_selects_as_one_by_one(
+def test_the_index_selects_the_same_sets_as_a_loop(
     labels: list[dict[str, str]], selector: list[Requirement]
 ) -> None:
     found = LabelIndex(labels).selected(tuple(selector)).tolist()
@@ -34,14 +34,14 @@ def test_it_selects_as_one_by_one(
 
 
 @given(st.lists(st.none() | st.sampled_from((*VALUES, str(2**63 - 1), str(2**63)))), numbers)
-def test_numbers_are_compared_as_one_by_one(
+def test_integers_compare_the_same_as_in_a_loop(
     values: list[str | None], requirement: Requirement
 ) -> None:
     assert Topology(values).where(requirement).tolist() == [*map(requirement.holds, values)]
 
 
 @given(label_sets, requirements | numbers)
-def test_nodes_are_selected_as_one_by_one(
+def test_nodes_are_selected_the_same_as_in_a_loop(
     labels: list[dict[str, str]], requirement: Requirement
 ) -> None:
     table = NodeTable([node(f"n{i}", labels=each) for i, each in enumerate(labels)])
@@ -49,7 +49,7 @@ def test_nodes_are_selected_as_one_by_one(
     assert np.array_equal(table.selected((requirement,)), np.array(held, dtype=np.bool_))
 
 
-def test_it_grows() -> None:
+def test_an_index_can_grow() -> None:
     index = LabelIndex([{"app": "a"}])
     assert index.selected((Requirement("app", "Exists"),)).tolist() == [True]
     index.add({"app": "b"})

@@ -21,7 +21,7 @@ TAINT = Taint("dedicated", "db", "NoSchedule")
         (Toleration("dedicated", "Matches", "db"), False),
     ],
 )
-def test_toleration(toleration: Toleration, tolerates: bool) -> None:
+def test_a_toleration_matches_key_value_and_effect(toleration: Toleration, tolerates: bool) -> None:
     assert toleration.tolerates(TAINT) is tolerates
 
 
@@ -36,8 +36,8 @@ def test_toleration(toleration: Toleration, tolerates: bool) -> None:
         (("0.0.0.0", "TCP", 80), ("0.0.0.0", "TCP", 81), False),
     ],
 )
-def test_host_ports_collide_by_address_protocol_and_port(
+def test_host_ports_conflict_by_address_protocol_and_port(
     a: tuple[str, str, int], b: tuple[str, str, int], collide: bool
 ) -> None:
-    assert HostPort(*a).collides(HostPort(*b)) is collide
-    assert HostPort(*b).collides(HostPort(*a)) is collide
+    assert HostPort(*a).conflicts_with(HostPort(*b)) is collide
+    assert HostPort(*b).conflicts_with(HostPort(*a)) is collide

@@ -1,4 +1,4 @@
-"""Totals as ranks from 0 to 10."""
+"""Totals normalized to integers from 0 to 10."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CASES = [
     ([1.0, 2.0, 3.0], [0], True, [10, 5, 0]),
     ([1.0, 2.0, 3.0], [2], False, [0, 5, 10]),
     ([0.0, 0.999, 1.0], [2], False, [0, 9, 10]),  # rounded down
-    ([0.0, 0.05, 100.0], [2], False, [0, 0, 10]),  # one far away moves the others together
+    ([0.0, 0.05, 100.0], [2], False, [0, 0, 10]),  # an outlier moves the others together
     ([1.00, 1.04, 9.0], [1], True, [9, 10, 0]),  # the choice need not have the best total
     ([1.0, 1.0, 9.0], [0, 1], True, [10, 10, 0]),
     ([5.0, 5.0], [0], True, [10, 9]),  # equal totals, but one was preferred
@@ -26,7 +26,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("total", "finalists", "lower", "ranks"), CASES)
-def test_ranks(total: list[float], finalists: list[int], lower: bool, ranks: list[int]) -> None:
+def test_scores_are_normalized_from_0_to_10(
+    total: list[float], finalists: list[int], lower: bool, ranks: list[int]
+) -> None:
     found = priorities(np.array(total), np.array(finalists), lower_is_better=lower)
     assert found.tolist() == ranks
 
@@ -35,7 +37,7 @@ def test_ranks(total: list[float], finalists: list[int], lower: bool, ranks: lis
     st.lists(st.one_of(st.just(NAN), st.floats(-1e308, 1e308)), min_size=1, max_size=50),
     st.booleans(),
 )
-def test_the_choice_alone_has_10_and_the_order_is_kept(totals: list[float], lower: bool) -> None:
+def test_only_the_choice_gets_10_and_the_order_is_kept(totals: list[float], lower: bool) -> None:
     total = np.array(totals)
     finalists = best(total, "lower" if lower else "higher")
     ranks = priorities(total, finalists, lower_is_better=lower)

@@ -40,7 +40,7 @@ from leadline_controller.framework.quantity import (
         ("0e999", 1, 0),
     ],
 )
-def test_reads_as_kubernetes_does(text: str, per_unit: int, expected: int) -> None:
+def test_quantities_are_read_as_in_kubernetes(text: str, per_unit: int, expected: int) -> None:
     assert parse_quantity(text, per_unit=per_unit) == expected
 
 
@@ -51,7 +51,7 @@ def test_reads_as_kubernetes_does(text: str, per_unit: int, expected: int) -> No
         *("1 Gi", " 1", "0x10", "1_000", "NaN", "inf", "٣", "1\n", "9" * 10_000),
     ],
 )
-def test_refuses_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(QuantityError, match="is no quantity"):
         parse_quantity(text)
 
@@ -60,9 +60,7 @@ _SCALES = {"m": Fraction(1, 1000), "": Fraction(1), "k": Fraction(1000), "Mi": F
 
 
 @given(st.integers(0, 10**6), st.integers(0, 999), st.sampled_from(sorted(_SCALES)))
-def test_is_the_smallest_integer_that_holds_the_quantity(
-    whole: int, thousandths: int, suffix: str
-) -> None:
+def test_a_quantity_is_rounded_up(whole: int, thousandths: int, suffix: str) -> None:
     exact = (whole + Fraction(thousandths, 1000)) * _SCALES[suffix] * 1000
     found = parse_quantity(f"{whole}.{thousandths:03}{suffix}", per_unit=1000)
     assert found - 1 < exact <= found or found == exact
@@ -91,7 +89,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("example.com/gpu", 2, "2"),
     ],
 )
-def test_shows_amounts_for_people(resource: str, value: int, expected: str) -> None:
+def test_amounts_are_formatted_for_people(resource: str, value: int, expected: str) -> None:
     assert format_quantity(resource, value) == expected
 
 

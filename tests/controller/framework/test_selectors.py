@@ -48,7 +48,7 @@ def test_a_label_selector(selector: dict[str, Any] | None, matches: bool) -> Non
         {"matchLabels": {"app": "x" * 64}},
     ],
 )
-def test_what_kubernetes_makes_no_selector_of_is_an_error(selector: dict[str, Any]) -> None:
+def test_an_invalid_selector_is_an_error(selector: dict[str, Any]) -> None:
     with pytest.raises(FieldError, match=r"term\.labelSelector: expected a label selector"):
         read_selector(Fields({"labelSelector": selector}, "term"), "labelSelector")
 
@@ -69,11 +69,13 @@ def test_what_kubernetes_makes_no_selector_of_is_an_error(selector: dict[str, An
         (Requirement("metadata.name", "Exists", (), on_name=True), False),
     ],
 )
-def test_what_kubernetes_can_read(requirement: Requirement, well_formed: bool) -> None:
+def test_a_requirement_is_well_formed_if_kubernetes_accepts_it(
+    requirement: Requirement, well_formed: bool
+) -> None:
     assert requirement.is_well_formed() is well_formed
 
 
-def test_node_selector_terms_keep_their_order_and_say_what_is_over_the_name() -> None:
+def test_node_selector_terms_keep_their_order_and_mark_match_fields() -> None:
     terms = [
         expressing("zone", "In", "a"),
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},

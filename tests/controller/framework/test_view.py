@@ -19,7 +19,7 @@ def test_free_is_allocatable_less_requested() -> None:
     assert cluster.free("example.com/gpu").tolist() == [0, 0]
 
 
-def test_bandwidth_is_as_stated_else_as_measured_else_unknown() -> None:
+def test_bandwidth_is_stated_else_measured_else_unknown() -> None:
     cluster = view(
         [node("a", bandwidth_mbps=100.0), node("b"), node("c")],
         metrics={"bandwidth_mbps": [90.0, 80.0, math.nan]},
@@ -29,7 +29,7 @@ def test_bandwidth_is_as_stated_else_as_measured_else_unknown() -> None:
     assert math.isnan(cluster.bandwidth_free_mbps()[2])
 
 
-def test_placing_gives_a_new_view_and_leaves_the_old() -> None:
+def test_placing_a_pod_returns_a_new_view() -> None:
     before = view([node("a"), node("b")])
     wanted = pod(
         requests={"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"},
@@ -48,7 +48,7 @@ def test_placing_gives_a_new_view_and_leaves_the_old() -> None:
     assert before.host_ports == {}
 
 
-def test_a_charge_stands_for_the_requests() -> None:
+def test_a_charge_replaces_the_requests() -> None:
     after = view([node("a")]).with_placement(pod(requests={"cpu": "1"}), 0, {CPU: 2500})
     assert after.requested_of(CPU).tolist() == [2500]
     assert after.requested_of(PODS).tolist() == [0]
@@ -61,7 +61,7 @@ def test_shared_columns_cannot_be_written() -> None:
             column[0] = 0
 
 
-def test_names_that_pods_make_up_leave_nothing_behind() -> None:
+def test_invented_resource_names_take_no_memory() -> None:
     table = view([node("a")]).table
     for i in range(100):
         table.allocatable(f"example.com/{i}")
@@ -70,7 +70,7 @@ def test_names_that_pods_make_up_leave_nothing_behind() -> None:
     assert set(table._allocatable) == {CPU}
 
 
-def test_round_trips_are_symmetric_and_nan_where_unmeasured() -> None:
+def test_round_trips_are_symmetric_and_nan_if_not_measured() -> None:
     table = LinkTable(INDEX, LINKS)
     np.testing.assert_equal(table.rtt_ms_from(0), [math.nan, 160.0, 150.0, math.nan])
     np.testing.assert_equal(table.rtt_ms_from(1), [160.0, math.nan, 10.0, math.nan])
@@ -86,14 +86,14 @@ def test_mean_and_deviation_are_those_of_equations_12_and_13() -> None:
     assert math.isnan(deviation[3])
 
 
-def test_only_round_trips_to_the_nodes_asked_about_count() -> None:
+def test_only_round_trips_to_the_given_nodes_count() -> None:
     among = np.array([True, False, True, True])
     mean, deviation = LinkTable(INDEX, LINKS).rtt_mean_and_deviation_ms(among)
     np.testing.assert_allclose(mean[:3], [150.0, 85.0, 150.0])
     np.testing.assert_allclose(deviation[:3], [0.0, 75.0, 0.0])
 
 
-def test_links_without_a_round_trip_or_to_strangers_are_left_out() -> None:
+def test_links_without_a_round_trip_or_to_unknown_nodes_are_ignored() -> None:
     table = LinkTable(INDEX, [Link("n1", "n2", None, 90.0), Link("n1", "gone", 5.0)])
     assert math.isnan(table.worst_rtt_ms)
     assert np.isnan(table.rtt_ms_from(0)).all()

@@ -1,11 +1,11 @@
-"""Time in a simulation moves when it is told to, and everybody wakes at the right moment."""
+"""The manual clock moves only by `advance`, and sleepers wake at their time."""
 
 import asyncio
 
 from leadline_controller.snapshot.manual_clock import ManualClock
 
 
-async def test_time_stands_still_until_it_is_moved() -> None:
+async def test_time_stands_still_until_advance() -> None:
     clock = ManualClock(now_s=100)
     sleeping = asyncio.create_task(clock.sleep(10))
 
@@ -16,7 +16,7 @@ async def test_time_stands_still_until_it_is_moved() -> None:
     assert (clock.now_s(), sleeping.done()) == (110, True)
 
 
-async def test_sleepers_wake_in_the_order_of_time_and_see_their_own_moment() -> None:
+async def test_sleepers_wake_in_order_of_time_and_at_their_time() -> None:
     clock = ManualClock()
     woken: list[tuple[str, float]] = []
 
@@ -32,7 +32,7 @@ async def test_sleepers_wake_in_the_order_of_time_and_see_their_own_moment() -> 
     assert woken == [("early", 1), ("late", 3), ("also late", 3)]
 
 
-async def test_who_sleeps_again_is_woken_again_on_the_way() -> None:
+async def test_a_sleeper_that_sleeps_again_is_woken_again() -> None:
     clock = ManualClock()
     ticks: list[float] = []
 
@@ -49,7 +49,7 @@ async def test_who_sleeps_again_is_woken_again_on_the_way() -> None:
     assert clock.now_s() == 7
 
 
-async def test_a_cancelled_sleeper_holds_up_nobody() -> None:
+async def test_a_cancelled_sleeper_does_not_block_others() -> None:
     clock = ManualClock()
     cancelled = asyncio.create_task(clock.sleep(1))
     other = asyncio.create_task(clock.sleep(2))

@@ -1,4 +1,4 @@
-"""What only the simulated cluster can do: fail on command and list again."""
+"""What only the cluster in memory can do: fail on request and relist."""
 
 from contextlib import aclosing
 
@@ -14,7 +14,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 
-async def test_binds_fail_as_often_and_as_told() -> None:
+async def test_binds_fail_with_the_queued_errors() -> None:
     cluster = MemoryCluster([Node("n")], [Pod("default", "p")])
     (pod,) = cluster.pods
     errors: list[ClusterError] = [UnavailableError("no connection"), InvalidError("quota")]
@@ -44,7 +44,7 @@ async def test_an_event_that_fails_is_not_recorded() -> None:
     assert [(e.event, e.count) for e in cluster.events] == [(event, 1)]
 
 
-async def test_a_relist_gives_the_whole_state_again() -> None:
+async def test_a_relist_sends_the_whole_state_again() -> None:
     cluster = MemoryCluster([Node("n")])
     async with aclosing(cluster.watch()) as changes:
         assert await anext(changes) == Relisted((Node("n"),), ())
@@ -56,7 +56,7 @@ async def test_a_relist_gives_the_whole_state_again() -> None:
         assert await anext(changes) == Relisted((Node("n"),), (pod,))
 
 
-async def test_a_closed_watch_is_told_nothing_more() -> None:
+async def test_a_closed_watch_gets_no_more_changes() -> None:
     cluster = MemoryCluster()
     async with aclosing(cluster.watch()) as changes:
         await anext(changes)
@@ -66,7 +66,7 @@ async def test_a_closed_watch_is_told_nothing_more() -> None:
         await anext(changes)
 
 
-def test_every_pod_has_a_uid_of_its_own() -> None:
+def test_every_pod_gets_its_own_uid() -> None:
     cluster = MemoryCluster(
         pods=[Pod("default", "a"), Pod("default", "b"), Pod("x", "a", uid="mine")]
     )

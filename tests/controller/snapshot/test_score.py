@@ -32,7 +32,7 @@ SMALL = {"name": "small", "allocatable": {"cpu": "1", "memory": "1Gi"}}
 LARGE = {"name": "large", "allocatable": {"cpu": "2", "memory": "1Gi"}}
 
 
-def test_says_what_the_interfaces_promise() -> None:
+def test_the_document_has_the_promised_fields() -> None:
     result = place("kube-default", document([SMALL, {**LARGE, "ready": False}], ["p1", "p2"]))
     assert result == {
         "strategy": "kube-default",
@@ -81,7 +81,7 @@ def test_a_seed_repeats_every_tie() -> None:
     assert chosen[0] == chosen[1] != chosen[2]
 
 
-def test_each_pod_sees_what_the_ones_before_took() -> None:
+def test_each_pod_sees_the_placements_before_it() -> None:
     result = place("kube-default", document([SMALL, LARGE], ["p1", "p2", "p3", "p4"]))
     placed = [decision["node"] for decision in result["decisions"]]
     assert sorted(node for node in placed if node) == ["large", "large", "small"]
@@ -89,7 +89,7 @@ def test_each_pod_sees_what_the_ones_before_took() -> None:
 
 
 def test_replicas_that_must_not_share_a_host_do_not() -> None:
-    """The label of the host need not be written down: every kubelet sets it."""
+    """A snapshot may omit the hostname label, because every kubelet sets it."""
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": "web"}},

@@ -1,4 +1,4 @@
-"""ClusterSnapshot files: every field checked, and nothing lost on the way into the view."""
+"""ClusterSnapshot files: every field is checked and reaches the view."""
 
 import copy
 import math
@@ -78,7 +78,7 @@ def test_reads_the_file_of_the_interfaces() -> None:
     assert (n2.unschedulable, n2.ready, n2.tier, n2.bandwidth_mbps) == (True, True, "", None)
 
 
-def test_what_is_missing_is_unknown_and_not_zero() -> None:
+def test_a_missing_value_is_unknown_and_not_zero() -> None:
     view = read_snapshot(whole()).view
     for column in (
         view.metrics.cpu_percent,
@@ -89,7 +89,7 @@ def test_what_is_missing_is_unknown_and_not_zero() -> None:
     assert np.isnan(view.links.rtt_ms_from(0)[0])
 
 
-def resident(name: str, node: str, **status: Any) -> dict[str, Any]:
+def assigned_pod(name: str, node: str, **status: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "annotations": {"leadline.dev/bandwidth-mbps": "5"}},
         "spec": {
@@ -106,9 +106,9 @@ def resident(name: str, node: str, **status: Any) -> dict[str, Any]:
     }
 
 
-def test_pods_that_have_a_node_are_counted_there_and_not_placed() -> None:
+def test_assigned_pods_count_on_their_nodes_and_are_not_scheduled() -> None:
     document = whole()
-    document["pods"] += [resident("r1", "n1"), resident("r2", "n1", phase="Succeeded")]
+    document["pods"] += [assigned_pod("r1", "n1"), assigned_pod("r2", "n1", phase="Succeeded")]
     snapshot = read_snapshot(document)
     view = snapshot.view
     assert [pod.key for pod in snapshot.pods] == ["default/web-1"]
@@ -120,7 +120,7 @@ def test_pods_that_have_a_node_are_counted_there_and_not_placed() -> None:
     assert view.placed_in_run.tolist() == [0, 0], "zeta counts only this run's pods"
 
 
-def test_pods_that_ended_or_are_going_are_left_out() -> None:
+def test_finished_and_terminating_pods_are_left_out() -> None:
     document = whole()
     document["pods"] = [
         {"metadata": {"name": "done"}, "status": {"phase": "Failed"}},
@@ -130,9 +130,9 @@ def test_pods_that_ended_or_are_going_are_left_out() -> None:
     assert [pod.name for pod in read_snapshot(document).pods] == ["waiting"]
 
 
-def test_any_number_of_huge_residents_does_not_overflow() -> None:
+def test_any_number_of_huge_assigned_pods_does_not_overflow() -> None:
     document = whole()
-    document["pods"] = [resident(f"r{i}", "n1") for i in range(3000)]
+    document["pods"] = [assigned_pod(f"r{i}", "n1") for i in range(3000)]
     for pod in document["pods"]:
         pod["spec"]["containers"][0]["resources"]["requests"] = {"memory": "1e30"}
     assert read_snapshot(document).view.free(MEMORY)[0] < 0
@@ -253,7 +253,7 @@ junk = st.recursive(
 
 
 def places(value: Any, path: str = "") -> list[str]:
-    """The path of everything in the document."""
+    """The path of each value in the document."""
     inner = (
         value.items()
         if isinstance(value, dict)
@@ -278,7 +278,7 @@ def test_junk_anywhere_is_taken_or_refused_with_its_place(place: str, value: Any
     except FieldError as error:
         snapshot, refusal = None, str(error)
     top = place.split("/")[0]
-    # A node that is gone or has another name is missed by the links.
+    # Links to unknown nodes are ignored.
     assert snapshot is not None or top in refusal or (top == "nodes" and "links" in refusal)
     assert "\n" not in refusal
 
@@ -309,7 +309,7 @@ def with_storage() -> dict[str, Any]:
     return document
 
 
-def test_residents_namespaces_and_storage_are_there_for_the_filters() -> None:
+def test_filters_see_assigned_pods_namespaces_and_storage() -> None:
     view = read_snapshot(with_storage()).view
     (kind,) = view.assigned_pods.kinds.values
     assert (view.assigned_pods.node.tolist(), kind.labels) == ([0], {"app": "db"})

@@ -1,4 +1,4 @@
-"""random: chance and nothing else."""
+"""random: every candidate is equally likely."""
 
 from collections import Counter
 from random import Random
@@ -11,7 +11,7 @@ from leadline_controller.strategies.chance import Chance
 from tests.controller.builders import node, pod, view
 
 
-def test_each_node_that_fits_comes_up_about_as_often() -> None:
+def test_each_candidate_is_chosen_about_equally_often() -> None:
     cluster = view([node("a"), node("b"), node("full")], requested={CPU: [3000, 0, 4000]})
     wanted = pod(requests={"cpu": "1"})
     random = Random(0)

@@ -136,7 +136,7 @@ def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
     assert score(wanted, links=links).parts["network_s"].tolist() == pytest.approx([0, 0.02, 0.09])
 
 
-def test_without_any_round_trip_an_option_stands_in_and_is_never_zero() -> None:
+def test_without_any_round_trip_the_option_is_used_and_is_never_zero() -> None:
     wanted = pod(annotations={"user-node": "n1", "data-mb": "0"})
     scores = score(wanted, links=[], unknown_rtt=50)
     assert scores.parts["network_s"].tolist() == pytest.approx([0.0, 0.05, 0.05])
@@ -158,7 +158,7 @@ def test_without_any_bandwidth_the_transfer_is_left_out_for_all() -> None:
     assert score(wanted).parts["network_s"].tolist() == pytest.approx([0.0, 0.1175, 0.11])
 
 
-def test_a_profile_stands_for_eq_8() -> None:
+def test_a_profile_replaces_eq_8() -> None:
     nodes = [node("n1"), node("n2", labels={"leadline.dev/class": "pi4"}), node("n3")]
     wanted = pod(annotations={"profile-ms": '{"n1": 5000, "pi4": 3000}'})
     # n3 is not named and counts as the slowest that is.
@@ -183,7 +183,7 @@ def test_a_charge_fits_wherever_the_request_does() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("data_mb", ["0", "1", "1e12"])
-def test_a_node_with_nothing_left_still_has_a_finite_delay(alpha: float, data_mb: str) -> None:
+def test_a_full_node_has_a_finite_delay(alpha: float, data_mb: str) -> None:
     cluster = view(
         [node("full", bandwidth_mbps=10.0), node("free", bandwidth_mbps=10.0)],
         requested={CPU: [4000, 0]},
@@ -195,7 +195,7 @@ def test_a_node_with_nothing_left_still_has_a_finite_delay(alpha: float, data_mb
     assert scores.finalists.tolist() == [1]
 
 
-def test_says_what_the_delay_is_made_of() -> None:
+def test_the_reason_shows_the_terms_of_the_delay() -> None:
     wanted = pod(annotations={"user-node": "n1", "profile-ms": '{"n1": 1000, "x": 1020}'})
     scores = score(
         wanted, nodes=[node("n1"), node("n2", cores=8, gib=16)], links=[], candidates=np.arange(2)

@@ -24,7 +24,7 @@ def with_replicas(*counts: int) -> list[Pod]:
     ]
 
 
-def test_a_node_is_short_of_its_share_of_the_traffic_less_what_it_has() -> None:
+def test_a_node_lacks_its_share_of_the_traffic_less_its_replicas() -> None:
     cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(2, 1, 2))
     scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
     # Traffic 50, 25 and 25 of 100; six pods with this one: 3, 1.5 and 1.5 are due.
@@ -34,7 +34,7 @@ def test_a_node_is_short_of_its_share_of_the_traffic_less_what_it_has() -> None:
     assert scores.why(0) == "50% of the traffic, 2 of 3.00 pods that it is due"
 
 
-def test_every_node_gets_one_first() -> None:
+def test_every_node_gets_a_first_replica() -> None:
     cluster = view(NODES, metrics=METRICS, assigned_pods=with_replicas(1, 0, 0))
     scores = ElasticFog().score(cluster, pod(labels={"app": "web"}), np.arange(3))
     # Two pods: 1, 0.5 and 0.5 are due.
@@ -55,7 +55,7 @@ def test_pods_of_another_service_do_not_count() -> None:
     assert scores.finalists.tolist() == [0]
 
 
-def test_a_pod_of_no_service_counts_what_this_run_has_placed() -> None:
+def test_for_a_pod_without_a_service_the_pods_of_this_run_count() -> None:
     cluster = view(NODES, metrics=METRICS, placed=[1, 1, 0], assigned_pods=with_replicas(0, 0, 3))
     scores = ElasticFog().score(cluster, pod(), np.arange(3))
     assert scores.parts["replicas"].tolist() == [1.0, 1.0, 0.0]
@@ -70,7 +70,9 @@ def test_a_pod_of_no_service_counts_what_this_run_has_placed() -> None:
         ([0.0] * 3, [0.0] * 3, [1 / 3] * 3),
     ],
 )
-def test_what_is_not_known(received: list[float], sent: list[float], share: list[float]) -> None:
+def test_unknown_traffic_counts_as_the_least_known(
+    received: list[float], sent: list[float], share: list[float]
+) -> None:
     cluster = view(NODES, metrics={"packets_received_per_s": received, "packets_sent_per_s": sent})
     scores = ElasticFog().score(cluster, pod(), np.arange(3))
     assert scores.parts["traffic_share"].tolist() == pytest.approx(share)

@@ -44,7 +44,7 @@ def score(cluster: ClusterView, pod: Pod = POD, **options: object) -> Scores:
     return strategy.score(cluster, pod, np.arange(len(cluster)))
 
 
-def test_as_printed_the_queue_plays_no_part() -> None:
+def test_the_literal_variant_ignores_the_queue() -> None:
     # 800 Mbit / 80 = 10 s, 320 / 8 = 40 s, 800 / 40 = 20 s; 10 - 10 * (t - 10) / 30.
     scores = score(cluster(), queue="literal")
     assert scores.parts["missing_mb"].tolist() == [100.0, 40.0, 100.0]
@@ -55,7 +55,7 @@ def test_as_printed_the_queue_plays_no_part() -> None:
     assert scores.why(0) == "10 s to pull 100 MB behind 50 MB: 10 points, 10 for spreading"
 
 
-def test_as_the_text_says_the_queue_has_to_be_waited_for() -> None:
+def test_the_wait_variant_adds_the_queue() -> None:
     # (100 + 50) * 8 / 80 = 15 s.
     scores = score(cluster())
     assert scores.parts["time_s"].tolist() == [15.0, 40.0, 20.0]
@@ -68,12 +68,12 @@ def test_a_layer_in_the_queue_is_not_missing_any_more() -> None:
     assert score(after).parts["time_s"].tolist() == [15.0, 40.0, 20.0]
 
 
-def test_w_is_the_most_that_the_time_gives() -> None:
+def test_w_is_the_maximum_for_the_time() -> None:
     assert score(cluster(), w=3).parts["speed"].tolist() == pytest.approx([3.0, 0.0, 2.4])
     assert score(cluster(), w=0).finalists.tolist() == [0, 1, 2]
 
 
-def test_all_equal_is_w_for_all() -> None:
+def test_equal_times_give_w_to_all() -> None:
     assert rescaled(np.array([7.0, 7.0]), 10).tolist() == [10.0, 10.0]
     assert score(cluster(), Pod("default", "q", images=("strange:1",))).total.tolist() == [20.0] * 3
 
@@ -102,7 +102,7 @@ def test_a_link_that_is_down_is_the_worst_but_finite() -> None:
     assert total.argmin() == 1
 
 
-def test_what_the_agent_measured_stands_in_for_what_is_not_stated() -> None:
+def test_measured_bandwidth_replaces_missing_stated_bandwidth() -> None:
     measured = view([node("a"), node("b")], metrics={"bandwidth_mbps": [10.0, 90.0]})
     known = replace(measured, images=cluster().images)
     assert decide(known, POD, FILTERS, InfrastructureAware(), Random(0)).node == "b"

@@ -61,6 +61,6 @@ def test_a_node_without_a_resource_has_no_score(lacking: dict[str, Any]) -> None
     assert scores.finalists.tolist() == [1]
 
 
-def test_an_overdrawn_node_is_full_and_not_more() -> None:
+def test_an_overcommitted_node_counts_as_full() -> None:
     cluster = view([node("a", cores=1)], requested={CPU: [5000]})
     assert Kcss().score(cluster, pod(), np.arange(1)).parts["cpu_used_share"].tolist() == [1.0]

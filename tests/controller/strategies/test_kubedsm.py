@@ -1,4 +1,4 @@
-"""KubeDSM over whole clusters: what the translation has to get right. The algorithms themselves
+"""KubeDSM over whole clusters: the conversion of views and plans. The algorithms themselves
 are in strategies/kubedsm/test_packing.py and strategies/kubedsm/test_decision.py."""
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def test_without_a_cloud_it_stays_pending_with_the_filters_reasons() -> None:
     assert [decision.why for decision in left] == ["0 of 2 nodes fit: 2 NodeResourcesFit"]
 
 
-def test_of_several_cloud_nodes_the_one_with_most_room() -> None:
+def test_of_several_cloud_nodes_the_one_with_the_largest_free_share_wins() -> None:
     clouds = [node(f"c{i}", cores=cores, gib=64, tier="cloud") for i, cores in enumerate((8, 16))]
     # 8 cores: 6/8 free after the first there; 16 cores: 14/16.
     placed, *_ = run(
@@ -109,7 +109,7 @@ def test_without_suggestions_and_with_no_migrations_allowed_nothing_moves() -> N
     assert run([], running)[1] == [("web", "far", "e1")]
 
 
-def test_nobody_is_sent_away_for_a_pod_that_then_finds_no_node() -> None:
+def test_no_pod_is_migrated_for_a_pod_that_then_finds_no_node() -> None:
     # Free are 2 GiB on e1 and 1 on e2; with x gone it is 4 in all, what p wants, but 3 on e1. x's
     # service wants nothing of the edge, so QoS would only fall from 10.1 to 10 for it.
     running = [
@@ -129,7 +129,7 @@ def test_nobody_is_sent_away_for_a_pod_that_then_finds_no_node() -> None:
     assert KubeDsm(m_er=0).plan(cluster, [], running, allowed).moves == ()
 
 
-def test_a_pod_is_brought_only_where_the_filters_let_it() -> None:
+def test_a_pod_moves_to_the_edge_only_if_it_passes_the_filters() -> None:
     picky = asks("web", 1, 1, nodeSelector={"disk": "ssd"})
     assert run([], [(picky, "far")])[1] == []
     fast = node("e3", cores=4, gib=4, tier="edge", labels={"disk": "ssd"})
@@ -143,7 +143,7 @@ def test_every_resource_must_fit_and_not_only_cpu_and_memory() -> None:
     assert all("its service" in decision.why for decision in decisions), "as planned"
 
 
-def test_the_target_of_a_service_is_what_its_pods_say_or_the_option() -> None:
+def test_the_target_of_a_service_is_its_pods_annotation_or_the_option() -> None:
     # Room for one. With equal targets the smaller pod is worth no more, and comes first on a tie;
     # one that asks for nothing of the edge leaves it to the other.
     only = (node("e", cores=4, gib=4, tier="edge"), FAR)
@@ -154,7 +154,7 @@ def test_the_target_of_a_service_is_what_its_pods_say_or_the_option() -> None:
     assert run([unhurried, large], nodes=only, suggest=0, qos_target=0)[0]["s"] == "e"
 
 
-def test_too_many_possibilities_are_searched_within_bounds_and_it_says_so() -> None:
+def test_too_many_possibilities_are_searched_within_bounds_and_reported_so() -> None:
     nodes = [node(f"n{i}", cores=16, gib=16, tier="edge") for i in range(9)]
     pods = [asks(f"p{i}", 1 + i % 3, 1 + i % 4) for i in range(20)]
     placed, _, plan, decisions = run(pods, nodes=(*nodes, FAR))
@@ -210,6 +210,6 @@ def test_whatever_the_cluster_every_step_passes_the_filters(case: Case, seed: in
 
 
 @pytest.mark.parametrize("wrong", [{"b": 1}, {"a": 20}, {"gamma": 0.5}])
-def test_constants_keep_to_equation_5(wrong: dict[str, object]) -> None:
+def test_constants_must_satisfy_equation_5(wrong: dict[str, object]) -> None:
     with pytest.raises(OptionError, match="b < a < gamma"):
         build(KubeDsm, wrong)

@@ -14,7 +14,7 @@ from leadline_controller.framework.model import CPU, MEMORY, Image, Layer, Pod
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
-from leadline_controller.strategies.shared.locality import locality_points, spread_mb
+from leadline_controller.strategies.locality import locality_points, scaled_mb
 
 from tests.controller.builders import GIB, node, view
 
@@ -35,16 +35,16 @@ def score(name: str, view: ClusterView, pod: Pod = POD, **options: float) -> Sco
     return strategy.score(view, pod, np.arange(len(view)))
 
 
-def test_kubes_thresholds() -> None:
+def test_points_follow_kube_schedulers_thresholds() -> None:
     sizes_mb = np.array([0.0, 23.0, 120.0, 121.0, 511.5, 999.0, 1000.0, 5000.0])
     assert locality_points(sizes_mb, 1).tolist() == [0, 0, 0, 1, 5, 9, 10, 10]
     # Two containers: from 23 to 2000 MB, and 1011.5 is half way.
     assert locality_points(np.array([1011.4, 1011.5]), 2).tolist() == [4, 5]
 
 
-def test_what_few_nodes_have_counts_less() -> None:
+def test_images_that_few_nodes_have_count_less() -> None:
     held = np.array([True, False, False, True])
-    assert spread_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
+    assert scaled_mb(300.0, held).tolist() == [150.0, 0.0, 0.0, 150.0]
 
 
 def test_only_whole_images_count_for_image_locality() -> None:
@@ -65,7 +65,7 @@ def test_every_layer_counts_for_layer_locality() -> None:
 
 
 @pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
-def test_spreading_outweighs_locality_where_a_node_is_full_enough(name: str) -> None:
+def test_spreading_outweighs_locality_on_a_busy_node(name: str) -> None:
     # Half of n3 is asked for: 5 points for spreading.
     scores = score(name, cluster(busy=5))
     assert scores.parts["spread"].tolist() == pytest.approx([10.0, 10.0, 10.0, 5.0])
@@ -75,7 +75,7 @@ def test_spreading_outweighs_locality_where_a_node_is_full_enough(name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
-def test_an_image_that_nobody_knows_leaves_spreading_alone(name: str) -> None:
+def test_with_an_unknown_image_only_spreading_counts(name: str) -> None:
     strange = Pod("default", "p", images=("strange:1",))
     scores = score(name, cluster(busy=5), strange)
     assert scores.total.tolist() == pytest.approx([10.0, 10.0, 10.0, 5.0])
@@ -83,7 +83,7 @@ def test_an_image_that_nobody_knows_leaves_spreading_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["image-locality", "layer-locality"])
-def test_what_a_node_only_waits_for_does_not_count(name: str) -> None:
+def test_queued_layers_do_not_count(name: str) -> None:
     before = cluster()
     waiting = before.with_placement(POD, 0, charge={})
     np.testing.assert_array_equal(

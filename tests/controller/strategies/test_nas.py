@@ -32,13 +32,13 @@ def test_the_preferred_node_and_then_the_nearest_to_it(
     assert others[scores.finalists].tolist() == [nearest]
 
 
-def test_says_how_near() -> None:
+def test_the_reason_shows_the_distance() -> None:
     wanted = pod(annotations={"user-node": "n1"})
     scores = Nas().score(view(NODES, links=LINKS), wanted, np.array([1]))
     assert scores.why(0) == "nearest to the preferred node n1: 50 ms"
 
 
-def test_without_a_preferred_node_nothing_tells_them_apart() -> None:
+def test_without_a_preferred_node_all_nodes_tie() -> None:
     scores = Nas().score(view(NODES, links=LINKS), pod(), np.arange(3))
     assert np.isnan(scores.total).all()
     assert scores.finalists.tolist() == [0, 1, 2]
@@ -51,7 +51,7 @@ def test_an_unmeasured_round_trip_counts_as_the_longest_measured() -> None:
     assert scores.total.tolist() == [0, 50, 80]
 
 
-def test_without_any_an_option_stands_in_and_is_never_zero() -> None:
+def test_without_any_round_trip_the_option_is_used_and_never_zero() -> None:
     wanted = pod(annotations={"user-node": "n1"})
     scores = build(Nas, {"unknown_rtt": 30}).score(view(NODES), wanted, np.arange(3))
     assert scores.total.tolist() == [0, 30, 30]

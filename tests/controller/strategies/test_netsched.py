@@ -45,7 +45,7 @@ def test_the_best_node_of_each_metric_gets_its_points() -> None:
 
 
 @pytest.mark.parametrize("metric", sorted(METRICS))
-def test_comparisons_are_strict_so_the_first_of_equals_holds_the_points(metric: str) -> None:
+def test_comparisons_are_strict_so_the_first_of_equals_gets_the_points(metric: str) -> None:
     scores = totals({metric: [7.0, 7.0, 7.0]})
     assert scores.parts[metric].tolist() == [scores.total[0], 0.0, 0.0]
     assert scores.total[0] > 0
@@ -64,7 +64,7 @@ def test_a_node_without_a_metric_does_not_compete_for_its_points() -> None:
     assert math.isnan(scores.parts["cpu_percent"][1])
 
 
-def test_points_of_a_metric_that_nobody_has_go_to_nobody() -> None:
+def test_a_metric_that_no_node_has_gives_no_points() -> None:
     scores = totals({**METRICS, "cpu_percent": [NAN, NAN, NAN]})
     assert scores.total.tolist() == [2.0, 2.0, 3.0]
 

@@ -69,7 +69,7 @@ def test_lines_1_to_3_ping_from_the_master_plus_profile() -> None:
     assert decision.why == "45.0 ms predicted (ping 40.0, profiling 5.0)"
 
 
-def test_the_users_node_stands_for_the_master_where_the_pod_names_it() -> None:
+def test_the_users_node_replaces_the_master() -> None:
     # From n1: itself 0 + 50, n2 100 + 5; to n3 nothing was measured: the longest, 100 + 70.
     decision = decided(cluster(), wanted(user_node="n1"))
     assert totals(decision) == {"n1": 50.0, "n2": 105.0, "n3": 170.0}
@@ -81,7 +81,7 @@ def test_without_a_master_the_mean_round_trip_counts() -> None:
     assert totals(decision) == {"n1": 30.0, "n2": 20.0, "n3": 40.0}
 
 
-def test_a_master_that_takes_pods_is_no_way_from_itself() -> None:
+def test_the_ping_from_a_master_to_itself_is_zero() -> None:
     open_master = node("m", labels={"node-role.kubernetes.io/control-plane": "true"})
     decision = decided(view([open_master, *WORKERS], links=LINKS), wanted(profile=None))
     assert totals(decision) == {"m": 0.0, "n1": 10.0, "n2": 40.0, "n3": 20.0}
@@ -97,7 +97,7 @@ def test_with_two_masters_the_mean_of_both_counts() -> None:
     ("threshold_ms", "left"),
     [("90", {"n1", "n2", "n3"}), ("89.9", {"n1", "n2"}), ("60", {"n1", "n2"}), ("45", {"n2"})],
 )
-def test_lines_4_to_6_a_node_at_the_threshold_is_in(threshold_ms: str, left: set[str]) -> None:
+def test_lines_4_to_6_a_node_at_the_threshold_passes(threshold_ms: str, left: set[str]) -> None:
     decision = decided(cluster(), wanted(response_time_ms=threshold_ms))
     assert set(totals(decision)) == left
     assert decision.node == "n2"
@@ -110,7 +110,7 @@ def test_with_every_node_over_the_threshold_the_pod_stays_pending() -> None:
     assert decision.rejected()["n3"] == ["ResponseTime: needs 44 ms, predicted 90"]
 
 
-def test_what_is_unknown_can_not_be_promised() -> None:
+def test_with_a_threshold_an_unknown_node_does_not_pass() -> None:
     seen = cluster(links=[Link("m", "n1", 10.0), Link("m", "n3", 1.0)])
     asked = wanted(profile={"n1": 50, "n2": 5}, response_time_ms="1000")
     decision = decided(seen, asked)
@@ -121,18 +121,18 @@ def test_what_is_unknown_can_not_be_promised() -> None:
     ]
 
 
-def test_a_threshold_without_a_profile_says_what_is_missing() -> None:
+def test_a_threshold_without_a_profile_is_unresolvable() -> None:
     decision = decided(cluster(), wanted(profile=None, response_time_ms="1000"))
     assert decision.node is None
     assert "needs leadline.dev/profile-ms beside it" in decision.why
 
 
-def test_an_empty_profile_is_none() -> None:
+def test_an_empty_profile_counts_as_missing() -> None:
     assert decided(cluster(), wanted(profile={})).node == "n1"
     assert decided(cluster(), wanted(profile={}, response_time_ms="1000")).node is None
 
 
-def test_other_strategies_know_no_threshold() -> None:
+def test_other_strategies_ignore_the_threshold() -> None:
     assert THRESHOLD not in FILTERS
 
 
@@ -141,12 +141,12 @@ def test_an_unknown_round_trip_counts_as_the_longest_measured() -> None:
     assert totals(decision) == {"n1": 10.0, "n2": 40.0, "n3": 40.0}
 
 
-def test_without_any_round_trip_an_option_stands_in() -> None:
+def test_without_any_round_trip_the_option_is_used() -> None:
     decision = decided(cluster(links=[]), wanted(), unknown_rtt=30)
     assert totals(decision) == {"n1": 80.0, "n2": 35.0, "n3": 100.0}
 
 
-def test_a_node_that_the_profile_does_not_name_counts_as_its_slowest() -> None:
+def test_a_node_that_is_not_in_the_profile_counts_as_the_slowest() -> None:
     decision = decided(cluster(), wanted(profile={"n1": 50, "n2": 60}))
     assert totals(decision) == {"n1": 60.0, "n2": 100.0, "n3": 80.0}
 
@@ -169,7 +169,7 @@ def test_lines_8_to_19(
     assert found.tolist() == expected
 
 
-def test_replicas_of_one_service_go_round_and_then_to_the_first_node_again() -> None:
+def test_replicas_of_one_service_go_to_each_node_and_then_to_the_best_again() -> None:
     replicas = [wanted(f"web-{i}", {"app": "web", "pod-template-hash": "h"}) for i in range(5)]
     turns = decide_in_turn(cluster(), replicas, FILTERS, ResponseTime(), Random(0))
     decisions = [decision for decision, _ in turns]
@@ -185,20 +185,20 @@ def test_a_node_over_the_threshold_gets_no_replica_in_any_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resident", "node_name"),
+    ("assigned_pod", "node_name"),
     [
         (pod("other", labels={"app": "db"}, nodeName="n2"), "n2"),
         (pod("elsewhere", labels=WEB, namespace="shop", nodeName="n2"), "n2"),
         (pod("same", labels=WEB, nodeName="n2"), "n1"),
     ],
 )
-def test_only_pods_of_the_same_service_are_kept_apart(resident: Pod, node_name: str) -> None:
-    assert decided(cluster(assigned_pods=[resident]), wanted()).node == node_name
+def test_only_pods_of_the_same_service_are_kept_apart(assigned_pod: Pod, node_name: str) -> None:
+    assert decided(cluster(assigned_pods=[assigned_pod]), wanted()).node == node_name
 
 
 def test_pods_without_labels_stand_alone() -> None:
-    resident = pod("bare", nodeName="n2")
-    assert decided(cluster(assigned_pods=[resident]), wanted(labels={})).node == "n2"
+    assigned_pod = pod("bare", nodeName="n2")
+    assert decided(cluster(assigned_pods=[assigned_pod]), wanted(labels={})).node == "n2"
 
 
 def test_lines_20_to_24_the_newest_replica_goes_first() -> None:
@@ -212,7 +212,7 @@ def test_lines_20_to_24_the_newest_replica_goes_first() -> None:
         replica_to_remove([])
 
 
-def test_a_user_node_that_is_gone_leaves_the_threshold_unmet() -> None:
+def test_with_a_deleted_user_node_no_node_meets_the_threshold() -> None:
     asked = wanted(user_node="gone", response_time_ms="1000")
     assert not ResponseTime().filters()[THRESHOLD](cluster(), asked).passes.any()
 

@@ -26,7 +26,7 @@ def make(name: str) -> Strategy:
     return strategy
 
 
-def course(name: str, count: int, **fields: Any) -> list[str | None]:
+def nodes_chosen(name: str, count: int, **fields: Any) -> list[str | None]:
     pods = [pod(f"p{i}", requests={"cpu": "1", "memory": "1Gi"}, **fields) for i in range(count)]
     turns = decide_in_turn(view(NODES), pods, FILTERS, make(name), Random(0))
     return [decision.node for decision, _ in turns]
@@ -40,7 +40,7 @@ def course(name: str, count: int, **fields: Any) -> list[str | None]:
         ("cloud-first", [1.0, 1.0, 2.0]),  # all of each is free
     ],
 )
-def test_totals(name: str, totals: list[float]) -> None:
+def test_totals_of_the_three_baselines(name: str, totals: list[float]) -> None:
     scores = make(name).score(view(NODES), pod(), np.arange(3))
     assert scores.total.tolist() == pytest.approx(totals)
 
@@ -54,18 +54,18 @@ def test_totals(name: str, totals: list[float]) -> None:
     ],
 )
 def test_which_node_fills_first(name: str, nodes: list[str]) -> None:
-    assert course(name, 7) == nodes
+    assert nodes_chosen(name, 7) == nodes
 
 
-def test_cloud_first_comes_to_the_edge_when_the_cloud_is_full() -> None:
-    nodes = course("cloud-first", 18)
+def test_cloud_first_uses_the_edge_when_the_cloud_is_full() -> None:
+    nodes = nodes_chosen("cloud-first", 18)
     assert nodes[:16] == ["cloud"] * 16
     # Both edge nodes are empty, so chance takes one; then the other has the larger share free.
     assert sorted(map(str, nodes[16:])) == ["big", "small"]
 
 
 @pytest.mark.parametrize("name", ["bef", "sef", "cloud-first"])
-def test_a_node_of_unknown_capacity_is_chosen_only_when_all_are(name: str) -> None:
+def test_a_node_of_unknown_capacity_is_chosen_only_if_all_are(name: str) -> None:
     unknown = node("unknown", cores=0, gib=0, tier="edge")
     known = make(name).score(view([unknown, *NODES]), pod(), np.arange(4))
     assert np.isnan(known.total[0])

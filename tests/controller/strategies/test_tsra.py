@@ -29,7 +29,7 @@ def score(annotations: dict[str, str], **options: float) -> Scores:
     return scores
 
 
-def test_executes_on_all_cores_that_are_left() -> None:
+def test_a_task_runs_on_all_free_cores() -> None:
     scores = score({"data-mb": "2", "bandwidth-mbps": "8"}, rate=4.0)
     # 2 MB at 4 MB a core and second, on 0.5, 1 and 0.25 cores.
     assert scores.parts["execution_s"].tolist() == [1.0, 0.5, 2.0]
@@ -39,7 +39,7 @@ def test_executes_on_all_cores_that_are_left() -> None:
     assert scores.why(1) == "done in 2.500 s (execution 0.500, sending 2.000)"
 
 
-def test_sends_image_and_data_over_what_the_link_has_left() -> None:
+def test_image_and_data_use_the_free_capacity_of_the_link() -> None:
     scores = score({"data-mb": "5"}, image_s=1.0)
     # 40 Mbit over 80 - 40 requested, 40, and 10 as measured.
     assert scores.parts["sending_s"].tolist() == [2.0, 2.0, 5.0]
@@ -58,7 +58,7 @@ def test_says_whether_the_deadline_is_met(deadline: str, told: str) -> None:
     assert scores.why(1).endswith(f", {told} its deadline of {deadline} s")
 
 
-def test_a_pod_that_does_not_say_has_the_options_data() -> None:
+def test_a_pod_without_data_has_that_of_the_option() -> None:
     scores = score({"bandwidth-mbps": "8"}, data_mb=3.0)
     assert scores.parts["execution_s"].tolist() == [6.0, 3.0, 12.0]
 
@@ -72,7 +72,7 @@ def test_unknown_bandwidth() -> None:
     assert scores.parts["sending_s"].tolist() == [0.0, 0.0]
 
 
-def test_a_node_with_nothing_left_is_slow_and_not_infinite() -> None:
+def test_a_full_node_is_slow_but_finite() -> None:
     cluster = view([node("full", cores=1), node("free", cores=1)], requested={CPU: [2000, 0]})
     scores = Tsra().score(cluster, pod(), np.arange(2))
     assert scores.parts["execution_s"].tolist() == [1000.0, 1.0]

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from leadline_controller.framework.cycle import Strategy
-from leadline_controller.strategies.image_locality import ImageLocality
 from leadline_controller.strategies.infrastructure_aware import InfrastructureAware
 from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.strategies.layer_locality import LayerLocality
+from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
 from leadline_experiments.infrastructure_aware.claims import (
     TO_THE_LETTER,

@@ -6,50 +6,55 @@ Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedul
 7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from leadline_controller.framework.batch import Allowed, BatchPlan, Running
-from leadline_controller.framework.cycle import Better, Scores, best
+from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.kubedsm.cluster import EdgeView, Goals
+from leadline_controller.strategies.kubedsm.cluster import EdgeView, QosGoals
 from leadline_controller.strategies.kubedsm.decision import immediate_schedule, suggest
-from leadline_controller.strategies.kubedsm.edge_state import EdgePod, EdgeState, Limits, Outcome
-from leadline_controller.strategies.kubedsm.packing import packed
+from leadline_controller.strategies.kubedsm.edge_state import (
+    AppliedDecision,
+    EdgePod,
+    EdgeState,
+    MigrationLimits,
+)
+from leadline_controller.strategies.kubedsm.packing import used_product
 from leadline_controller.strategies.shared.tiers import free_share, is_cloud
 
-_ALIKE = 1e-9
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDsm:
-    """A batch is planned in two steps: immediateSchedule places the pending pods without
-    migration (Algorithm 1); then, unless `suggest` is 0, one suggestion may bring pods from
-    the cloud to the edge, pods that were just sent there included, and move running ones
-    between edge nodes and to the cloud to make room (Algorithm 2). With no pending pods a plan
-    is a suggestion.
+class KubeDsm(Strategy):
+    """A batch is planned in two steps. First, immediateSchedule places the pending pods without
+    migration (Algorithm 1). Then, unless `suggest` is 0, one suggestion may move pods from the
+    cloud to the edge, including pods that the first step sent to the cloud, and may migrate
+    running pods between edge nodes and to the cloud to make room (Algorithm 2). Without pending
+    pods the plan is only a suggestion.
 
     Nodes of tier "cloud" are the cloud, all others the edge. The paper has one cloud node
-    without bounds; here a pod that goes to the cloud gets the node there with the most
-    room, and the filters have the last word on every step. All resources that pods ask for
-    must fit; size (Eq. 11) and fragmentation look at CPU and memory. Pods with the same labels are
-    replicas of one service (strategies/shared/services.py). Q of a service is the largest
-    `leadline.dev/qos-edge-ratio` of its pods, or `qos_target`.
+    without bounds; here a pod that goes to the cloud gets the cloud node with the largest free
+    share, and every step must pass the filters. All requested resources must fit; size (Eq. 11)
+    and fragmentation count CPU and memory. Pods with the same labels are replicas of one service
+    (strategies/shared/services.py). Q of a service is the largest `leadline.dev/qos-edge-ratio`
+    of its pods, or `qos_target`.
 
-    A suggestion goes by the sum of what is free, and match may then leave out pods for which
-    others were sent away. The paper's program goes through with it; here one that would lower
-    QoS is made again for a pod less.
+    A suggestion checks only the sum of the free resources, so match may leave out pods for which
+    others have left the edge. The paper's program applies it anyway; here a suggestion that would
+    lower QoS is repeated with one pod less.
 
-    One pod alone, without migration: an edge node before the cloud, the one whose product of
-    used fractions grows most (Eq. 13).
+    A single pod, without migration, goes to an edge node before the cloud, to the one whose
+    product of used fractions grows most (Eq. 13).
 
-    Needs nothing measured. Unknown: a node that does not say how much CPU or memory it has
-    gets no total, and is chosen only when none has one.
+    Needs nothing measured. A node of unknown CPU or memory has no total, and is chosen only if
+    no node has one.
     """
 
     name: ClassVar[str] = "kubedsm"
@@ -78,10 +83,10 @@ class KubeDsm:
             raise OptionError("options a, b, gamma: expected b < a < gamma (Eq. 5)")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """A batch of one, without migration: for an edge node 1 and the growth of its product
-        of used fractions, for a cloud node its free share."""
+        """A single pod, without migration: for an edge node 1 plus the growth of its product of
+        used fractions, for a cloud node its free share."""
         cloud = is_cloud(view)[candidates]
-        growth = _growth(view, pod, candidates)
+        growth = _used_product_growth(view, pod, candidates)
         total = np.where(cloud, free_share(view, candidates), 1 + growth)
 
         def why(at: int) -> str:
@@ -94,10 +99,6 @@ class KubeDsm:
         parts = {"edge": np.where(cloud, 0.0, 1.0), "packing_growth": growth}
         return Scores(candidates, total, best(total, self.better), why, parts)
 
-    def charge(self, _: ClusterView, pod: Pod, __: int) -> Mapping[str, int]:
-        """The pod's requests."""
-        return pod.requests
-
     def plan(
         self,
         view: ClusterView,
@@ -106,32 +107,32 @@ class KubeDsm:
         allowed: Allowed,
     ) -> BatchPlan:
         """Immediate scheduling of the pending pods, then one suggestion."""
-        goals = Goals(self.a, self.b, self.gamma, self.qos_target)
-        scene = EdgeView(view, pending, running, allowed, goals, migrate=bool(self.suggest))
-        placed = immediate_schedule(scene.board(movable=False), scene.new)
+        goals = QosGoals(self.a, self.b, self.gamma, self.qos_target)
+        edge_view = EdgeView(view, pending, running, allowed, goals, migrate=bool(self.suggest))
+        placed = immediate_schedule(edge_view.state(movable=False), edge_view.new)
         if not self.suggest:
-            return scene.told(placed, None)
-        waiting = (*placed.to_cloud, *scene.in_cloud)
-        board = scene.board(movable=True)
+            return edge_view.to_plan(placed, None)
+        waiting = (*placed.to_cloud, *edge_view.in_cloud)
+        state = edge_view.state(movable=True)
         for pod, node in placed.placed:
-            board = board.with_pod(pod, node)
-        return scene.told(placed, self._suggested(board, waiting))
+            state = state.with_pod(pod, node)
+        return edge_view.to_plan(placed, self._suggestion(state, waiting))
 
-    def _suggested(self, board: EdgeState, waiting: Sequence[EdgePod]) -> Outcome:
-        """The suggestion for as many pods as leave QoS no lower than it is."""
-        before = float(board.quality.of(board.on_edge))
+    def _suggestion(self, state: EdgeState, waiting: Sequence[EdgePod]) -> AppliedDecision:
+        """The suggestion for the most pods that does not lower QoS."""
+        before = float(state.quality.of(state.on_edge))
         for most in range(int(self.m_c2e), 0, -1):
-            outcome = suggest(board, waiting, Limits(most, int(self.m_er)))
-            if float(board.quality.of(outcome.board.on_edge)) >= before - _ALIKE:
+            outcome = suggest(state, waiting, MigrationLimits(most, int(self.m_er)))
+            if float(state.quality.of(outcome.state.on_edge)) >= before - _TOLERANCE:
                 return outcome
-        return suggest(board, waiting, Limits(0, int(self.m_er)))
+        return suggest(state, waiting, MigrationLimits(0, int(self.m_er)))
 
 
-def _growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
-    """How much the product of used fractions grows with the pod, shape (len(nodes),); NaN where
-    a node has no CPU or no memory."""
+def _used_product_growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
+    """Growth of the product of used fractions with the pod, shape (len(nodes),); NaN for a node
+    without CPU or memory."""
     capacity = np.array([view.table.allocatable(name)[nodes] for name in (CPU, MEMORY)]).T
     used = np.array([view.requested_of(name)[nodes] for name in (CPU, MEMORY)]).T
-    wants = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
-    growth = packed(capacity, used + wants) - packed(capacity, used)
+    requests = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
+    growth = used_product(capacity, used + requests) - used_product(capacity, used)
     return np.where((capacity > 0).all(axis=1), growth, np.nan)

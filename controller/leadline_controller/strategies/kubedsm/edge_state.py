@@ -1,4 +1,4 @@
-"""What KubeDSM decides on and what it decides, as data: quality of service, pods, the edge.
+"""The inputs and the decisions of KubeDSM's algorithms: quality of service, pods, edge state.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
 Clusters", Eq. 1-6 and 11.
@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline_controller.framework.view import Bools, Floats, Ints
-from leadline_controller.strategies.kubedsm.packing import NOWHERE, Edge
+from leadline_controller.strategies.kubedsm.packing import NO_NODE, Edge
 
-_ALIKE = 1e-9
-_LEAST_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
+_TOLERANCE = 1e-9
+_MIN_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quality:
-    """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each, the share that should
-    be on the edge. a, b, gamma: the slopes below and above it and the reward for reaching it,
-    0 <= b < a << gamma. Columns have shape (services,)."""
+    """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each service, the share that
+    should be on the edge. a, b, gamma: slopes below and above the target, and the reward for
+    reaching it, 0 <= b < a << gamma. Columns have shape (services,)."""
 
     total: Ints
     target: Floats
@@ -29,39 +29,39 @@ class Quality:
     gamma: float
 
     def of(self, on_edge: Ints) -> Floats:
-        """QoS with so many pods of each service on the edge, shape (..., services) to (...)."""
+        """QoS for these numbers of pods on the edge, shape (..., services) to (...)."""
         quality: Floats = self.each(on_edge).sum(axis=-1)
         return quality
 
     def each(self, on_edge: Ints) -> Floats:
         """F(Delta) of every service (Eq. 2-4), of the same shape."""
         delta = on_edge / np.maximum(self.total, 1) - self.target
-        # A share that should equal its target can miss it by a rounding.
-        return np.where(delta < -_ALIKE, self.a * delta, self.b * delta + self.gamma)
+        # Rounding can put a share that equals its target slightly below it.
+        return np.where(delta < -_TOLERANCE, self.a * delta, self.b * delta + self.gamma)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgePod:
-    """A pod that may be decided on.
+    """A pod as the algorithms see it.
 
-    service: its index. wants: shape (resources,). fits: shape (nodes,), the edge nodes that
-    the filters allow. size: Eq. 11. leaves: whether the cloud would have it. at: its edge
-    node; NOWHERE for one that is in the cloud or new.
+    service: its index. requests: shape (resources,). feasible: the edge nodes that pass the
+    filters, shape (nodes,). size: Eq. 11. cloud_feasible: whether a cloud node passes them. node:
+    its edge node, or NO_NODE for a new pod and one in the cloud.
     """
 
     key: str
     service: int
-    wants: Ints
-    fits: Bools
+    requests: Ints
+    feasible: Bools
     size: float
-    leaves: bool = True
-    at: int = NOWHERE
+    cloud_feasible: bool = True
+    node: int = NO_NODE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeState:
-    """The cluster that is decided on. on_edge: pods of each service there, shape (services,).
-    pods: those on the edge that may be moved."""
+    """The state of the edge, immutable. on_edge: pods of each service on the edge, shape
+    (services,). pods: the pods on the edge that may be moved."""
 
     edge: Edge
     quality: Quality
@@ -69,41 +69,42 @@ class EdgeState:
     pods: tuple[EdgePod, ...] = ()
 
     def without(self, pod: EdgePod) -> "EdgeState":
-        """After a pod on the edge went to the cloud."""
+        """The state after a pod left the edge for the cloud."""
         return EdgeState(
-            self.edge.without_pod(pod.wants, pod.at),
+            self.edge.without_pod(pod.requests, pod.node),
             self.quality,
-            counted(self.on_edge, pod, -1),
+            with_count(self.on_edge, pod, -1),
             tuple(each for each in self.pods if each is not pod),
         )
 
     def moved(self, pod: EdgePod, node: int) -> "EdgeState":
-        """After a pod on the edge went to another node there, where it stays."""
-        edge = self.edge.without_pod(pod.wants, pod.at).with_pod(pod.wants, node)
+        """The state after a pod moved to another edge node; it does not move again."""
+        edge = self.edge.without_pod(pod.requests, pod.node).with_pod(pod.requests, node)
         return replace(self, edge=edge, pods=tuple(each for each in self.pods if each is not pod))
 
     def with_pod(self, pod: EdgePod, node: int) -> "EdgeState":
-        """After a pod from elsewhere came to a node of the edge, where it stays."""
+        """The state after a new pod or one from the cloud came to an edge node; it does not move
+        again."""
         return replace(
             self,
-            edge=self.edge.with_pod(pod.wants, node),
-            on_edge=counted(self.on_edge, pod, 1),
+            edge=self.edge.with_pod(pod.requests, node),
+            on_edge=with_count(self.on_edge, pod, 1),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """M_C2E: pods that one suggestion takes from the cloud to the edge; M_ER: pods that it
-    reorders within the edge."""
+class MigrationLimits:
+    """The most pods in one suggestion that move from the cloud to the edge (M_C2E) and that are
+    reordered within the edge (M_ER)."""
 
     cloud_to_edge: int = 5
     edge_reorder: int = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """What makeDecision comes to: the pods for the edge, those that leave it for the cloud, and
-    those that change their node there. exact: every possibility was weighed."""
+class EdgeDecision:
+    """The result of makeDecision: pods for the edge, pods that leave it for the cloud, and pods
+    that move within it. exact: the search was exhaustive."""
 
     onto_edge: tuple[EdgePod, ...] = ()
     freed: tuple[EdgePod, ...] = ()
@@ -112,47 +113,47 @@ class Choice:
 
     @property
     def migrations(self) -> int:
-        """Eq. 6 over the pods that run already: each counts once, wherever it goes."""
+        """Eq. 6 for the running pods: each counts once."""
         return len(self.freed) + len(self.reordered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """A decision applied: new pods with their edge nodes, new pods for the cloud, and the
-    decision's migrations. board: the state after it. exact: every possibility was weighed."""
+class AppliedDecision:
+    """The result of applyDecision: new pods with their edge nodes, new pods for the cloud, and the
+    decision's migrations. state: the state after it. exact: the search was exhaustive."""
 
     placed: tuple[tuple[EdgePod, int], ...]
     to_cloud: tuple[EdgePod, ...]
     freed: tuple[EdgePod, ...]
     reordered: tuple[tuple[EdgePod, int], ...]
-    board: EdgeState
+    state: EdgeState
     exact: bool
 
 
-def pod_size(wants: Ints, largest: Ints) -> float:
-    """sqrt(cpu / M_CPU * mem / M_MEM) (Eq. 11). wants, largest: CPU and memory first, the
-    largest amounts that an edge node provides."""
-    fractions = wants[:2] / np.maximum(largest[:2], 1)
-    return max(float(np.sqrt(fractions.prod())), _LEAST_SIZE)
+def pod_size(requests: Ints, largest: Ints) -> float:
+    """sqrt(cpu / M_CPU * mem / M_MEM) (Eq. 11). requests: CPU and memory first. largest: the
+    largest capacity of an edge node, in the same order."""
+    fractions = requests[:2] / np.maximum(largest[:2], 1)
+    return max(float(np.sqrt(fractions.prod())), _MIN_SIZE)
 
 
-def counted(on_edge: Ints, pod: EdgePod, step: int) -> Ints:
-    """The pods of each service on the edge after this one came (1) or left (-1)."""
-    counted = on_edge.copy()
-    counted[pod.service] += step
-    return counted
+def with_count(on_edge: Ints, pod: EdgePod, step: int) -> Ints:
+    """Pods of each service on the edge after this one arrived (step 1) or left (step -1)."""
+    on_edge = on_edge.copy()
+    on_edge[pod.service] += step
+    return on_edge
 
 
-def need_of(board: EdgeState, pods: Iterable[EdgePod]) -> Ints:
-    """What these pods want together, shape (resources,)."""
-    none = np.zeros(board.edge.capacity.shape[1], dtype=np.int64)
-    return sum((pod.wants for pod in pods), start=none)
+def total_requests(state: EdgeState, pods: Iterable[EdgePod]) -> Ints:
+    """Sum of the pods' requests, shape (resources,)."""
+    none = np.zeros(state.edge.capacity.shape[1], dtype=np.int64)
+    return sum((pod.requests for pod in pods), start=none)
 
 
-def quality_with(board: EdgeState, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:
-    """QoS with some pods more and some less on the edge, rounded so that equals are equal."""
-    on_edge = board.on_edge.copy()
+def quality_with(state: EdgeState, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:
+    """QoS with some more pods on the edge and without others, rounded so that ties are ties."""
+    on_edge = state.on_edge.copy()
     for step, pods in ((1, onto), (-1, freed)):
         for pod in pods:
             on_edge[pod.service] += step
-    return round(float(board.quality.of(on_edge)), 9)
+    return round(float(state.quality.of(on_edge)), 9)

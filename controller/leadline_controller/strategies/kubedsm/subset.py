@@ -1,5 +1,4 @@
-"""Which of the new pods belong on the edge when nothing may move: KubeDSM's makeDecision without
-migration, over every subset or within bounds.
+"""KubeDSM's makeDecision without migration, over every subset of the new pods or within bounds.
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
 Clusters", Algorithm 3 for Algorithm 1.
@@ -12,97 +11,89 @@ import numpy as np
 
 from leadline_controller.framework.view import Floats, Ints
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Choice,
+    EdgeDecision,
     EdgePod,
     EdgeState,
-    need_of,
     quality_with,
+    total_requests,
 )
-from leadline_controller.strategies.kubedsm.packing import fits_in, kinds_of, lattice
+from leadline_controller.strategies.kubedsm.packing import all_subsets, fits_in, group_equal
 
-_FRONT = 256
+_MAX_FRONT = 256
 
 
 def best_subset(
-    board: EdgeState, pods: Sequence[EdgePod], kinds: Sequence[Sequence[int]]
-) -> Choice:
-    """Every subset that the edge's free resources, summed up, can hold."""
-    if not kinds:
-        return Choice()
-    states = lattice([len(members) for members in kinds])
-    first = [pods[members[0]] for members in kinds]
-    need = states @ np.array([pod.wants for pod in first])
-    possible = fits_in(need, _room(board, pods))
-    quality = np.where(possible, _qualities(board, states, first), -np.inf)
-    size = np.round(states @ np.array([pod.size for pod in first]), 9)
-    row = states[np.lexsort((size, -quality))[0]]
-    return Choice(tuple(pods[at] for kind, held in enumerate(kinds) for at in held[: row[kind]]))
+    state: EdgeState, pods: Sequence[EdgePod], groups: Sequence[Sequence[int]]
+) -> EdgeDecision:
+    """The best of all subsets whose requests fit into the sum of the edge's free resources."""
+    if not groups:
+        return EdgeDecision()
+    subsets = all_subsets([len(members) for members in groups])
+    first = [pods[members[0]] for members in groups]
+    need = subsets @ np.array([pod.requests for pod in first])
+    possible = fits_in(need, _free(state, pods))
+    quality = np.where(possible, _qualities(state, subsets, first), -np.inf)
+    size = np.round(subsets @ np.array([pod.size for pod in first]), 9)
+    row = subsets[np.lexsort((size, -quality))[0]]
+    return EdgeDecision(
+        tuple(pods[at] for group, held in enumerate(groups) for at in held[: row[group]])
+    )
 
 
-def _room(board: EdgeState, pods: Sequence[EdgePod]) -> Ints:
-    """What is free on the nodes that any of these pods may go to."""
-    reachable = np.any([pod.fits for pod in pods], axis=0)
-    room: Ints = board.edge.free[reachable].sum(axis=0)
-    return room
+def _free(state: EdgeState, pods: Sequence[EdgePod]) -> Ints:
+    """Sum of the free resources of the nodes that are feasible for any of these pods."""
+    nodes = np.any([pod.feasible for pod in pods], axis=0)
+    free: Ints = state.edge.free[nodes].sum(axis=0)
+    return free
 
 
-def _qualities(board: EdgeState, states: Ints, first: Sequence[EdgePod]) -> Floats:
-    """QoS of each set, shape (sets,); only the services that take part differ."""
+def _qualities(state: EdgeState, subsets: Ints, first: Sequence[EdgePod]) -> Floats:
+    """QoS of each subset, shape (subsets,), over the services of these pods."""
     services = sorted({pod.service for pod in first})
     one_of = np.array([[pod.service == each for each in services] for pod in first])
     part = replace(
-        board.quality, total=board.quality.total[services], target=board.quality.target[services]
+        state.quality, total=state.quality.total[services], target=state.quality.target[services]
     )
-    return np.round(part.of(board.on_edge[services] + states @ one_of.astype(np.int64)), 9)
+    return np.round(part.of(state.on_edge[services] + subsets @ one_of.astype(np.int64)), 9)
 
 
-def best_within_bounds(board: EdgeState, pods: Sequence[EdgePod]) -> Choice:
-    """For batches with too many subsets: service by service, only those sets are carried on that
-    no other beats in QoS and in all that it needs. That loses nothing unless more than _FRONT
-    are left, of which then an even sample goes on, or a service's own sets are too many, of
-    which then only the smallest pods of each number are tried."""
-    room, exact = _room(board, pods), True
-    need = np.zeros((1, room.size), dtype=np.int64)
+def best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecision:
+    """For batches with too many subsets: adds service after service and keeps the subsets that no
+    other dominates in QoS and in all requests. This is exact unless more than _MAX_FRONT are left,
+    of which an even sample is kept, or unless the pods of a service differ in their requests, of
+    which only the smallest of each number are tried."""
+    free, exact = _free(state, pods), True
+    need = np.zeros((1, free.size), dtype=np.int64)
     quality, picks = np.zeros(1), [()]  # type: tuple[Floats, list[tuple[EdgePod, ...]]]
-    by_service = kinds_of([pod.service for pod in pods])
-    for members in by_service:
-        options, whole = _options([pods[at] for at in members])
-        wants = np.array([need_of(board, option) for option in options])
-        gain = np.array([_alone(board, option) for option in options])
-        all_need = (need[:, np.newaxis] + wants).reshape(-1, room.size)
+    before = float(state.quality.of(state.on_edge))
+    for members in group_equal([pod.service for pod in pods]):
+        # If the pods of a service have equal requests, no other subsets can be better.
+        whole = len({pods[at].requests.tobytes() for at in members}) == 1
+        smallest = sorted((pods[at] for at in members), key=lambda pod: (pod.size, pod.key))
+        options = [tuple(smallest[:count]) for count in range(len(smallest) + 1)]
+        requests = np.array([total_requests(state, option) for option in options])
+        gain = np.array([round(quality_with(state, option, ()) - before, 9) for option in options])
+        all_need = (need[:, np.newaxis] + requests).reshape(-1, free.size)
         all_quality = (quality[:, np.newaxis] + gain).ravel()
-        kept, cut = _unbeaten(all_need, all_quality, room)
+        kept, cut = _pareto_front(all_need, all_quality, free)
         exact = exact and whole and not cut
         picks = [picks[at // len(options)] + options[at % len(options)] for at in kept.tolist()]
         need, quality = all_need[kept], all_quality[kept]
-    return Choice(picks[0], exact=exact)
+    return EdgeDecision(picks[0], exact=exact)
 
 
-def _options(pods: Sequence[EdgePod]) -> tuple[list[tuple[EdgePod, ...]], bool]:
-    """Sets of one service's pods, and whether these are all that matter."""
-    ordered = sorted(pods, key=lambda pod: (pod.size, pod.key))
-    whole = len({pod.wants.tobytes() for pod in pods}) == 1
-    return [tuple(ordered[:count]) for count in range(len(ordered) + 1)], whole
-
-
-def _alone(board: EdgeState, pods: Sequence[EdgePod]) -> float:
-    """What these pods of one service add to the QoS."""
-    before = float(board.quality.of(board.on_edge))
-    return round(quality_with(board, pods, ()) - before, 9)
-
-
-def _unbeaten(need: Ints, quality: Floats, room: Ints) -> tuple[Ints, bool]:
-    """Positions of the sets that fit and that no other beats, best QoS first, and whether any
-    were cut."""
+def _pareto_front(need: Ints, quality: Floats, free: Ints) -> tuple[Ints, bool]:
+    """Positions of the subsets that fit and that no other dominates, best QoS first, and whether
+    the list was sampled."""
     order = np.lexsort((need.sum(axis=1), -quality))
-    order = order[fits_in(need[order], room)]
+    order = order[fits_in(need[order], free)]
     kept: list[int] = []
     front = np.empty((0, need.shape[1]), dtype=np.int64)
     for at in order.tolist():
         if not (front <= need[at]).all(axis=1).any():
             kept.append(at)
             front = need[kept]
-    if len(kept) <= _FRONT:
+    if len(kept) <= _MAX_FRONT:
         return np.array(kept, dtype=np.int64), False
-    sample = np.linspace(0, len(kept) - 1, _FRONT).astype(np.int64)
+    sample = np.linspace(0, len(kept) - 1, _MAX_FRONT).astype(np.int64)
     return np.array(kept, dtype=np.int64)[sample], True

@@ -1,1 +1,1 @@
-"""What several strategies compute alike. Strategies import from here, never each other."""
+"""Computations that several strategies share. Strategies import from here, never each other."""

@@ -1,5 +1,4 @@
-"""What a pod's profile says of a node: processing times that were measured beforehand, by node
-or by class of node."""
+"""A pod's profile: processing times that were measured beforehand, by node or node class."""
 
 from collections.abc import Mapping
 
@@ -9,8 +8,7 @@ from leadline_controller.framework.node_table import Floats, NodeTable
 
 
 def profiled_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
-    """The time of every node, ms, shape (n,): by its name, else by its label CLASS_LABEL, else
-    NaN, as the profile does not know it."""
+    """The time of each node, ms, shape (n,): by its name, else by its node class, else NaN."""
     found = table.classes.column(profile_ms)
     for name, ms in profile_ms.items():
         if (at := table.index.get(name)) is not None:
@@ -19,7 +17,7 @@ def profiled_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
 
 
 def slowest_where_unknown_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
-    """The same, but a node that the profile does not know counts as the slowest that it does:
-    not to be known is worth no more than to be known. The profile names one node at least."""
+    """Like profiled_ms, but a node that is not in the profile counts as the slowest that is. The
+    profile must not be empty."""
     found = profiled_ms(table, profile_ms)
     return np.where(np.isnan(found), max(profile_ms.values()), found)

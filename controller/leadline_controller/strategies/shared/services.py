@@ -1,11 +1,11 @@
-"""Which pods are replicas of one service: a pod itself names no service, its labels do."""
+"""Which pods are replicas of one service, by their labels: a pod does not name its service."""
 
 from collections.abc import Iterable
 
 from leadline_controller.framework.model import Pod
 
-# Labels that Kubernetes' controllers give each replica, or each generation of them.
-_OF_ONE_REPLICA = frozenset(
+# Labels by which Kubernetes' controllers tell replicas, or their revisions, apart.
+_PER_REPLICA_LABELS = frozenset(
     {
         "pod-template-hash",
         "controller-revision-hash",
@@ -20,9 +20,9 @@ Service = tuple[str, frozenset[tuple[str, str]]]
 
 
 def service(namespace: str, labels: Iterable[tuple[str, str]]) -> Service | None:
-    """The service of pods with this namespace and these labels; None for pods without labels
-    of their own, each of which stands alone."""
-    shared = frozenset(pair for pair in labels if pair[0] not in _OF_ONE_REPLICA)
+    """The service of pods with this namespace and these labels; None if no label is shared by
+    replicas, so that each such pod stands alone."""
+    shared = frozenset(pair for pair in labels if pair[0] not in _PER_REPLICA_LABELS)
     return (namespace, shared) if shared else None
 
 

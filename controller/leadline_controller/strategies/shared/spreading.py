@@ -1,6 +1,6 @@
-"""kube-scheduler's spreading: the emptier a node, the more points it gets.
+"""kube-scheduler's spreading: the emptier a node, the higher its score.
 
-A priority to which other strategies add theirs, as kube-scheduler adds its own.
+Other strategies add their own priorities to it, as kube-scheduler does.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
-MOST_POINTS = 10.0  # of one priority
+MAX_POINTS = 10.0  # of one priority
 
 
 def free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
@@ -22,10 +22,9 @@ def free_share(view: ClusterView, resource: str, candidates: Ints) -> Floats:
 def least_requested(view: ClusterView, candidates: Ints) -> Floats:
     """(S_CPU + S_MEM) / 2 * 10 points (DACS Eq. 1), shape (candidates,), NaN where unknown."""
     shares = free_share(view, CPU, candidates) + free_share(view, MEMORY, candidates)
-    return shares / 2 * MOST_POINTS
+    return shares / 2 * MAX_POINTS
 
 
 def whole_points(points: Floats) -> Floats:
-    """Rounded down, as kube-scheduler's priorities are whole numbers: nodes that are nearly as
-    good are then equal."""
-    return np.floor(points + 1e-9)  # a hair more: 9 points must not be 8 for a rounding error
+    """Rounded down, because kube-scheduler's priorities are whole numbers."""
+    return np.floor(points + 1e-9)  # a rounding error must not turn 9 points into 8

@@ -1,9 +1,10 @@
-"""Edge and cloud: which nodes are which, and how big they are beside each other."""
+"""Edge and cloud tiers, and the relative sizes of nodes."""
 
 import numpy as np
 
 from leadline_controller.framework.model import CPU, MEMORY
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
+from leadline_controller.strategies.shared import spreading
 
 CLOUD = "cloud"
 
@@ -14,9 +15,9 @@ def is_cloud(view: ClusterView) -> Bools:
 
 
 def relative_size(view: ClusterView, nodes: Ints) -> Floats:
-    """sqrt(cpu / M_CPU * mem / M_MEM) of what these nodes can hold (KubeDSM Eq. 11, of nodes
-    and not of pods), M being the most that any node of the cluster has: 0 to 1, shape
-    (len(nodes),); NaN where a node does not say how much it has."""
+    """sqrt(cpu / M_CPU * mem / M_MEM) of these nodes' capacities (KubeDSM Eq. 11, for nodes instead
+    of pods), where M is the largest capacity in the cluster: 0 to 1, shape (len(nodes),); NaN for
+    a node of unknown capacity."""
     product = np.ones(nodes.size)
     for resource in (CPU, MEMORY):
         amount = view.table.allocatable(resource).astype(np.float64)
@@ -25,12 +26,8 @@ def relative_size(view: ClusterView, nodes: Ints) -> Floats:
 
 
 def free_share(view: ClusterView, nodes: Ints) -> Floats:
-    """The smaller of the free shares of CPU and memory, 0 to 1, shape (len(nodes),); NaN where a
-    node does not say how much it has."""
-    shares = []
-    for resource in (CPU, MEMORY):
-        amount = view.table.allocatable(resource)[nodes].astype(np.float64)
-        amount[amount == 0] = np.nan
-        shares.append(np.clip(view.free(resource)[nodes] / amount, 0.0, 1.0))
-    smaller: Floats = np.minimum(*shares)
+    """The smaller of the free shares of CPU and memory, 0 to 1, shape (len(nodes),); NaN for a node
+    of unknown capacity."""
+    shares = (spreading.free_share(view, resource, nodes) for resource in (CPU, MEMORY))
+    smaller: Floats = np.clip(np.minimum(*shares), 0.0, 1.0)
     return smaller

@@ -16,14 +16,14 @@ from leadline_controller.strategies.kubedsm.decision import (
     suggest,
 )
 from leadline_controller.strategies.kubedsm.edge_state import (
-    Choice,
+    EdgeDecision,
     EdgePod,
     EdgeState,
-    Limits,
+    MigrationLimits,
     Quality,
     pod_size,
 )
-from leadline_controller.strategies.kubedsm.packing import NOWHERE, Edge, fits_in
+from leadline_controller.strategies.kubedsm.packing import NO_NODE, Edge, fits_in
 
 A, B = 0, 1
 
@@ -36,15 +36,23 @@ def quality(
     return Quality(total, np.array([target for _, target in services]), a, b, gamma)
 
 
-def one(
-    key: str, service: int, cores: int, gib: int, at: int = NOWHERE, nodes: int = 1, **fields: bool
+def edge_pod(
+    key: str,
+    service: int,
+    cores: int,
+    gib: int,
+    node: int = NO_NODE,
+    nodes: int = 1,
+    **fields: bool,
 ) -> EdgePod:
-    wants = np.array([cores, gib])
-    size = pod_size(wants, np.array([4, 4]))
-    return EdgePod(key, service, wants, np.ones(nodes, dtype=np.bool_), size, at=at, **fields)
+    requests = np.array([cores, gib])
+    size = pod_size(requests, np.array([4, 4]))
+    return EdgePod(
+        key, service, requests, np.ones(nodes, dtype=np.bool_), size, node=node, **fields
+    )
 
 
-def board(
+def edge_state(
     nodes: Sequence[tuple[int, int]],
     services: Quality,
     pods: Sequence[EdgePod] = (),
@@ -53,7 +61,7 @@ def board(
     edge = Edge(capacity, np.zeros_like(capacity))
     on_edge = np.zeros_like(services.total)
     for pod in pods:
-        edge = edge.with_pod(pod.wants, pod.at)
+        edge = edge.with_pod(pod.requests, pod.node)
         on_edge[pod.service] += 1
     return EdgeState(edge, services, on_edge, tuple(pods))
 
@@ -89,134 +97,134 @@ def test_immediate_schedule_takes_the_subset_with_the_highest_qos() -> None:
     # Room for 4 GiB: B's two pods of 2, or A's pod of 3. Both targets are 1: B whole is 10, A -1;
     # A whole is 10, B -1; alike, and the smaller is A: sqrt(1/4 * 3/4) = 0.433 beside
     # 2 * sqrt(1/4 * 2/4) = 0.707.
-    new = [one("b1", B, 1, 2), one("b2", B, 1, 2), one("a1", A, 1, 3)]
-    outcome = immediate_schedule(board([(4, 4)], quality((1, 1.0), (2, 1.0))), new)
+    new = [edge_pod("b1", B, 1, 2), edge_pod("b2", B, 1, 2), edge_pod("a1", A, 1, 3)]
+    outcome = immediate_schedule(edge_state([(4, 4)], quality((1, 1.0), (2, 1.0))), new)
     assert [(pod.key, node) for pod, node in outcome.placed] == [("a1", 0)]
     assert keys(outcome.to_cloud) == ["b1", "b2"]
     # With a target of one half for B, A alone is 10 - 0.5 and B whole 10.05 - 1.
-    outcome = immediate_schedule(board([(4, 4)], quality((1, 1.0), (2, 0.5))), new)
+    outcome = immediate_schedule(edge_state([(4, 4)], quality((1, 1.0), (2, 0.5))), new)
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
     # With none for A, A alone is 10.1 - 1 and B whole 10 + 10.
-    outcome = immediate_schedule(board([(4, 4)], quality((1, 0.0), (2, 1.0))), new)
+    outcome = immediate_schedule(edge_state([(4, 4)], quality((1, 0.0), (2, 1.0))), new)
     assert keys([pod for pod, _ in outcome.placed]) == ["b1", "b2"]
 
 
-def test_what_the_sum_of_free_resources_holds_but_no_node_does_goes_to_the_cloud() -> None:
+def test_a_pod_that_fits_the_sum_but_no_node_goes_to_the_cloud() -> None:
     # 2 and 2 GiB are free on two nodes: 3 GiB in all, yet on neither.
-    new = [one("p", A, 1, 3, nodes=2)]
-    state = board([(4, 2), (4, 2)], quality((1, 1.0)))
+    new = [edge_pod("p", A, 1, 3, nodes=2)]
+    state = edge_state([(4, 2), (4, 2)], quality((1, 1.0)))
     assert keys(make_decision(state, new).onto_edge) == ["p"]
     outcome = immediate_schedule(state, new)
     assert (outcome.placed, keys(outcome.to_cloud)) == ((), ["p"])
 
 
-def test_a_pod_that_no_edge_node_may_have_goes_to_the_cloud() -> None:
+def test_a_pod_without_a_feasible_edge_node_goes_to_the_cloud() -> None:
     barred = EdgePod("p", A, np.array([1, 1]), np.array([False]), 0.25)
-    outcome = immediate_schedule(board([(4, 4)], quality((1, 1.0))), [barred])
+    outcome = immediate_schedule(edge_state([(4, 4)], quality((1, 1.0))), [barred])
     assert keys(outcome.to_cloud) == ["p"]
 
 
-def test_freeing_takes_the_least_loss_per_size_and_scores_anew_each_time() -> None:
+def test_freeing_takes_the_least_loss_per_size_and_scores_again_each_time() -> None:
     # A has two pods of 1 GiB, B two of 2, all on the edge, targets 1. The first of a service to
     # leave costs 10 + 0.5, the second 0.5. Sizes 0.25 and 0.354: -42 and -29.7, so b1 leaves.
     # Then A's still -42, B's -0.5 / 0.354 = -1.4: b2 leaves.
     there = [
-        *(one(f"a{i}", A, 1, 1, at=0) for i in (1, 2)),
-        *(one(f"b{i}", B, 1, 2, at=0) for i in (1, 2)),
+        *(edge_pod(f"a{i}", A, 1, 1, node=0) for i in (1, 2)),
+        *(edge_pod(f"b{i}", B, 1, 2, node=0) for i in (1, 2)),
     ]
-    state = board([(4, 6)], quality((2, 1.0), (2, 1.0)), there)
+    state = edge_state([(4, 6)], quality((2, 1.0), (2, 1.0)), there)
     assert free_edge_as_needed(state, np.array([0, 0])) == ()
     freed = free_edge_as_needed(state, np.array([1, 3]))
     assert freed is not None
     assert keys(freed) == ["b1", "b2"]
 
 
-def test_freeing_stops_where_nobody_may_leave() -> None:
-    there = [one("a", A, 1, 1, at=0, leaves=False)]
-    state = board([(1, 1)], quality((1, 1.0)), there)
+def test_freeing_fails_if_no_pod_may_leave() -> None:
+    there = [edge_pod("a", A, 1, 1, node=0, cloud_feasible=False)]
+    state = edge_state([(1, 1)], quality((1, 1.0)), there)
     assert free_edge_as_needed(state, np.array([1, 1])) is None
 
 
 def test_best_fit_frees_and_then_reorders() -> None:
     # d leaves for the 4 GiB that are needed; then a and b, alone on two nodes, come together.
     there = [
-        one("a", A, 1, 1, at=0, nodes=3),
-        one("b", A, 1, 1, at=1, nodes=3),
-        one("d", B, 2, 4, at=2, nodes=3),
+        edge_pod("a", A, 1, 1, node=0, nodes=3),
+        edge_pod("b", A, 1, 1, node=1, nodes=3),
+        edge_pod("d", B, 2, 4, node=2, nodes=3),
     ]
-    state = board([(4, 2), (4, 2), (4, 4)], quality((2, 1.0), (1, 0.0)), there)
-    new = (one("n", A, 1, 4, nodes=3),)
+    state = edge_state([(4, 2), (4, 2), (4, 4)], quality((2, 1.0), (1, 0.0)), there)
+    new = (edge_pod("n", A, 1, 4, nodes=3),)
     choice = best_fit(state, new, edge_reorder=3)
     assert choice is not None
     assert keys(choice.freed) == ["d"]
     assert len(choice.reordered) == 1
     assert choice.migrations == 2
-    assert best_fit(state, (one("n", A, 9, 9, nodes=3),), edge_reorder=3) is None
+    assert best_fit(state, (edge_pod("n", A, 9, 9, nodes=3),), edge_reorder=3) is None
 
 
 def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
-    cloud = [one("a2", A, 1, 1)]
-    state = board([(4, 4)], quality((2, 1.0)), [one("a1", A, 1, 1, at=0)])
-    outcome = suggest(state, cloud, Limits())
+    cloud = [edge_pod("a2", A, 1, 1)]
+    state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 1, node=0)])
+    outcome = suggest(state, cloud, MigrationLimits())
     assert [(pod.key, node) for pod, node in outcome.placed] == [("a2", 0)]
     assert (outcome.freed, outcome.reordered, outcome.exact) == ((), (), True)
-    assert outcome.board.on_edge.tolist() == [2]
+    assert outcome.state.on_edge.tolist() == [2]
 
 
 def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> None:
     # b meets its target without its pod here (target 0): it loses 0.1, a gains 1 + 10.
-    there = [one("b1", B, 1, 4, at=0)]
-    state = board([(4, 4)], quality((1, 1.0), (1, 0.0)), there)
-    outcome = suggest(state, [one("a1", A, 1, 2)], Limits())
+    there = [edge_pod("b1", B, 1, 4, node=0)]
+    state = edge_state([(4, 4)], quality((1, 1.0), (1, 0.0)), there)
+    outcome = suggest(state, [edge_pod("a1", A, 1, 2)], MigrationLimits())
     assert keys(outcome.freed) == ["b1"]
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
 
 
-def test_a_suggestion_leaves_things_alone_where_nothing_is_gained() -> None:
+def test_a_suggestion_without_gain_changes_nothing() -> None:
     # An exchange of like for like: the QoS is the same, and no migration is fewer.
-    state = board([(4, 4)], quality((2, 1.0)), [one("a1", A, 1, 4, at=0)])
-    outcome = suggest(state, [one("a2", A, 1, 4)], Limits())
+    state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 4, node=0)])
+    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], MigrationLimits())
     assert (outcome.placed, outcome.freed, keys(outcome.to_cloud)) == ((), (), ["a2"])
 
 
 def test_a_suggestion_takes_the_most_qos_per_size_and_no_more_than_its_limit() -> None:
     # Three pods of A are missing, each worth 1/4 until the last, which is worth 10 more; B's
     # one is worth 11 at twice the size: 11 / 0.5 = 22 comes before 0.25 / 0.25 = 1.
-    cloud = [*(one(f"a{i}", A, 1, 1) for i in (2, 3, 4)), one("b1", B, 2, 2)]
-    state = board([(4, 4)], quality((4, 1.0), (1, 1.0)), [one("a1", A, 1, 1, at=0)])
-    outcome = suggest(state, cloud, Limits(cloud_to_edge=2))
+    cloud = [*(edge_pod(f"a{i}", A, 1, 1) for i in (2, 3, 4)), edge_pod("b1", B, 2, 2)]
+    state = edge_state([(4, 4)], quality((4, 1.0), (1, 1.0)), [edge_pod("a1", A, 1, 1, node=0)])
+    outcome = suggest(state, cloud, MigrationLimits(cloud_to_edge=2))
     assert sorted(keys([pod for pod, _ in outcome.placed])) == ["a2", "b1"]
-    assert suggest(state, cloud, Limits(cloud_to_edge=0)).placed == ()
+    assert suggest(state, cloud, MigrationLimits(cloud_to_edge=0)).placed == ()
 
 
-def test_a_suggestion_that_brings_nobody_still_reorders() -> None:
-    there = [one("a1", A, 1, 1, at=0, nodes=2), one("a2", A, 1, 1, at=1, nodes=2)]
-    state = board([(4, 4), (4, 4)], quality((2, 1.0)), there)
-    assert len(suggest(state, [], Limits(0, 3)).reordered) == 1
-    assert suggest(state, [], Limits(0, 0)).reordered == ()
+def test_a_suggestion_without_new_pods_still_reorders() -> None:
+    there = [edge_pod("a1", A, 1, 1, node=0, nodes=2), edge_pod("a2", A, 1, 1, node=1, nodes=2)]
+    state = edge_state([(4, 4), (4, 4)], quality((2, 1.0)), there)
+    assert len(suggest(state, [], MigrationLimits(0, 3)).reordered) == 1
+    assert suggest(state, [], MigrationLimits(0, 0)).reordered == ()
 
 
 def test_applying_a_decision_matches_after_the_migrations() -> None:
     # n needs 4 GiB, which the first node has once a has gone to the second.
-    a, n = one("a", A, 1, 1, at=0, nodes=2), one("n", B, 1, 4, nodes=2)
-    state = board([(4, 4), (4, 2)], quality((1, 1.0), (1, 1.0)), [a])
-    outcome = apply_decision(state, [n], Choice((n,), (), ((a, 1),)))
+    a, n = edge_pod("a", A, 1, 1, node=0, nodes=2), edge_pod("n", B, 1, 4, nodes=2)
+    state = edge_state([(4, 4), (4, 2)], quality((1, 1.0), (1, 1.0)), [a])
+    outcome = apply_decision(state, [n], EdgeDecision((n,), (), ((a, 1),)))
     assert [(pod.key, node) for pod, node in outcome.placed] == [("n", 0)]
-    assert outcome.board.edge.used.tolist() == [[1, 4], [1, 1]]
+    assert outcome.state.edge.used.tolist() == [[1, 4], [1, 1]]
 
 
-def scene(seed: int, count: int) -> tuple[EdgeState, list[EdgePod]]:
-    """Pods of three services, of their own size each, and less room than they want."""
+def edge_view(seed: int, count: int) -> tuple[EdgeState, list[EdgePod]]:
+    """Pods of three services and different sizes, and an edge too small for all of them."""
     random = Random(seed)
     pods = []
     for i in range(count):
-        wants = np.array([random.randint(1, 9), random.randint(1, 9)])
-        size = pod_size(wants, np.array([20, 20]))
-        fits = np.array([True, True])
-        pods.append(EdgePod(f"p{i}", random.randrange(3), wants, fits, size))
+        requests = np.array([random.randint(1, 9), random.randint(1, 9)])
+        size = pod_size(requests, np.array([20, 20]))
+        feasible = np.array([True, True])
+        pods.append(EdgePod(f"p{i}", random.randrange(3), requests, feasible, size))
     totals = [sum(pod.service == s for pod in pods) + 1 for s in range(3)]
     services = quality(*((total, random.choice([0.5, 0.8, 1.0])) for total in totals))
-    return board([(12, 12), (9, 14)], services), pods
+    return edge_state([(12, 12), (9, 14)], services), pods
 
 
 def reached(state: EdgeState, pods: Sequence[EdgePod]) -> float:
@@ -228,13 +236,13 @@ def reached(state: EdgeState, pods: Sequence[EdgePod]) -> float:
 
 @pytest.mark.parametrize("seed", range(15))
 def test_the_decision_is_as_good_as_every_subset_tried(seed: int) -> None:
-    state, pods = scene(seed, 8)
+    state, pods = edge_view(seed, 8)
     room = state.edge.free.sum(axis=0)
     best = max(
         reached(state, subset)
         for size in range(len(pods) + 1)
         for subset in combinations(pods, size)
-        if fits_in(sum((pod.wants for pod in subset), start=np.zeros(2, dtype=np.int64)), room)
+        if fits_in(sum((pod.requests for pod in subset), start=np.zeros(2, dtype=np.int64)), room)
     )
     choice = make_decision(state, pods)
     assert choice.exact
@@ -246,17 +254,17 @@ def test_the_decision_is_as_good_as_every_subset_tried(seed: int) -> None:
 def test_the_bounded_search_fits_and_is_near(
     seed: int, alike: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state, pods = scene(seed, 8)
+    state, pods = edge_view(seed, 8)
     if alike:  # all pods of a service want the same, as in the paper: nothing is lost
         first = {pod.service: pod for pod in reversed(pods)}
         pods = [
-            EdgePod(pod.key, pod.service, first[pod.service].wants, pod.fits, pod.size)
+            EdgePod(pod.key, pod.service, first[pod.service].requests, pod.feasible, pod.size)
             for pod in pods
         ]
     exact = make_decision(state, pods)
-    monkeypatch.setattr(decision, "EXACT_STATES", 0)
+    monkeypatch.setattr(decision, "MAX_EXACT_SUBSETS", 0)
     found = make_decision(state, pods)
-    need = sum((pod.wants for pod in found.onto_edge), start=np.zeros(2, dtype=np.int64))
+    need = sum((pod.requests for pod in found.onto_edge), start=np.zeros(2, dtype=np.int64))
     assert fits_in(need, state.edge.free.sum(axis=0))
     goal, got = reached(state, exact.onto_edge), reached(state, found.onto_edge)
     assert found.exact is alike

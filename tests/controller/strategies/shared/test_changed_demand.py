@@ -7,7 +7,10 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, Pod, Taint
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.strategies.shared.changed_demand import Settled, settle
+from leadline_controller.strategies.shared.changed_demand import (
+    ChangedDemandDecision,
+    decide_changed_demand,
+)
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -38,14 +41,14 @@ def cluster(n2_cores: float = 4, n3_cores: float = 4) -> ClusterView:
     return empty.with_placement(demand("1"), 0)
 
 
-def settled(changed: Pod, before: ClusterView | None = None) -> Settled:
-    return settle(
+def decide_change(changed: Pod, before: ClusterView | None = None) -> ChangedDemandDecision:
+    return decide_changed_demand(
         cluster() if before is None else before,
         *(demand("1"), changed, FILTERS, KubeDefault(), Random(0)),
     )
 
 
-def left(found: Settled, at: int) -> tuple[int, float, float]:
+def left(found: ChangedDemandDecision, at: int) -> tuple[int, float, float]:
     free = found.view
     return (
         int(free.free(CPU)[at]),
@@ -65,16 +68,16 @@ def left(found: Settled, at: int) -> tuple[int, float, float]:
 def test_it_stays_where_there_is_room_for_the_difference(
     changed: Pod, expected: tuple[int, float, float]
 ) -> None:
-    found = settled(changed)
+    found = decide_change(changed)
     assert (found.case, found.node) == ("stay", "n1")
     assert left(found, 0) == expected
 
 
 @pytest.mark.parametrize("changed", [demand("2001m"), demand("1", 4), demand("1", 1, 61)])
 def test_it_migrates_when_any_resource_is_short(changed: Pod) -> None:
-    found = settled(changed, cluster(n2_cores=0.5))
+    found = decide_change(changed, cluster(n2_cores=0.5))
     assert (found.case, found.node) == ("migrate", "n3")
-    # n1 gets all that it gave back, n3 gives all that is asked for now.
+    # n1 gets back the old requests, n3 is charged the new ones.
     assert left(found, 0) == (2000, 3.0, 60.0)
     wanted_mbps = changed.hints.bandwidth_mbps or 0
     assert left(found, 2) == (
@@ -86,7 +89,7 @@ def test_it_migrates_when_any_resource_is_short(changed: Pod) -> None:
 
 def test_of_several_nodes_with_room_the_strategy_takes_one() -> None:
     before = cluster().with_placement(pod("other", requests={"cpu": "1"}), 1)
-    assert settled(demand("3"), before).node == "n3"
+    assert decide_change(demand("3"), before).node == "n3"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_of_several_nodes_with_room_the_strategy_takes_one() -> None:
 def test_if_it_fits_nowhere_it_goes_where_the_most_is_left(
     n2_cores: float, n3_cores: float, expected: str
 ) -> None:
-    found = settled(demand("5"), cluster(n2_cores, n3_cores))
+    found = decide_change(demand("5"), cluster(n2_cores, n3_cores))
     assert (found.case, found.node) == ("most left", expected)
     at = found.view.table.index[expected]
     assert found.view.requested_of(CPU)[at] == (7000 if expected == "n1" else 5000)
@@ -105,5 +108,5 @@ def test_if_it_fits_nowhere_it_goes_where_the_most_is_left(
 
 def test_a_link_of_unknown_bandwidth_has_room_for_no_more_but_keeps_what_it_has() -> None:
     blind = view([node("n1")]).with_placement(demand("1"), 0)
-    assert settled(demand("2"), blind).case == "stay"
-    assert settled(demand("1", 1, 11), blind).case == "most left"
+    assert decide_change(demand("2"), blind).case == "stay"
+    assert decide_change(demand("1", 1, 11), blind).case == "most left"

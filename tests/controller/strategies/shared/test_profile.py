@@ -23,16 +23,16 @@ TABLE = NodeTable(
     [
         ({"n1": 10}, [10, NAN, NAN, NAN], [10, 10, 10, 10]),
         ({"pi4": 30, "pi5": 20}, [NAN, 30, 20, 30], [30, 30, 20, 30]),
-        # The name counts before the class, in whichever order they stand.
+        # The name takes precedence over the class, in any order.
         ({"n4": 1, "pi4": 30}, [NAN, 30, NAN, 1], [30, 30, 30, 1]),
         ({"pi4": 30, "n4": 1}, [NAN, 30, NAN, 1], [30, 30, 30, 1]),
         # A time of nothing at all is known.
         ({"pi5": 0, "n1": 4}, [4, NAN, 0, NAN], [4, 4, 0, 4]),
-        # Who is not here still says how slow a node may be.
+        # A profile's unknown nodes still count for the slowest time.
         ({"elsewhere": 70, "n1": 10}, [10, NAN, NAN, NAN], [10, 70, 70, 70]),
     ],
 )
-def test_by_name_else_by_class_else_unknown(
+def test_a_profile_applies_by_name_else_by_class(
     profile_ms: dict[str, float], known: list[float], with_slowest: list[float]
 ) -> None:
     np.testing.assert_array_equal(profiled_ms(TABLE, profile_ms), known)
@@ -52,7 +52,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
     classes=st.dictionaries(NAMES, st.none() | NAMES, min_size=1),
     profile_ms=st.dictionaries(NAMES, st.floats(0, 1e6)),
 )
-def test_the_columns_say_what_each_node_would(
+def test_the_columns_equal_the_values_of_each_node(
     classes: dict[str, str | None], profile_ms: dict[str, float]
 ) -> None:
     nodes = [
