@@ -137,7 +137,7 @@ def test_without_the_package_the_command_says_what_to_install(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "leadline_experiments.command", raising=False)
-    monkeypatch.setitem(sys.modules, "leadline_experiments", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "leadline_experiments", None)
     assert refused(capsys, 1, "fake") == (
         "leadline: experiments are a package of their own: "
         "install it with pip install 'leadline-controller[experiments]'\n"

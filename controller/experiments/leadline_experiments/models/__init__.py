@@ -1,1 +1,4 @@
-"""Simulation models that several experiments use: links, CPUs, registries, users, autoscalers."""
+"""Simulation models that the experiments share: links, CPUs, registries, users, autoscalers.
+
+What only one paper needs belongs to its experiment.
+"""
