@@ -17,11 +17,11 @@ def section(result: Result, folder: str = "") -> str:
 def _lines(result: Result, folder: str) -> Iterator[str]:
     yield f"## {result.experiment}"
     yield f"\n{result.paper}. **{tally(result)}.**\n"
-    rows = [
+    claims = [
         (c.table, c.case, c.says, c.paper, c.ours, "holds" if c.holds else "misses")
         for c in result.claims
     ]
-    yield from _table(("table", "case", "claim", "the paper", "here", ""), rows)
+    yield from _table(("table", "case", "claim", "the paper", "here", ""), claims)
     if result.misses:
         yield "\n### What misses, and why\n"
     for why in dict.fromkeys(claim.why for claim in result.misses):
