@@ -73,7 +73,7 @@ def test_status_tells_what_there_is(name: str, no_netem: None) -> None:
 
 def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
     labs.up(LabSpec(name, boards=BOARDS[:1]))
-    with pytest.raises(LabError, match=f"lab {name} is there already: end it with leadline lab"):
+    with pytest.raises(LabError, match=f"lab {name} exists already: end it with leadline lab"):
         labs.up(LabSpec(name))
     other = name + "b"
     try:
@@ -167,7 +167,7 @@ def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -
     inodes = namespace_inodes(network.namespaces(name))
     assert inodes
     if stage != "all is up":
-        with pytest.raises(LabError, match=f"lab {name} is not whole: end it with leadline lab"):
+        with pytest.raises(LabError, match=f"lab {name} is incomplete: end it with leadline lab"):
             labs.open_lab(name)
     labs.down(name)
     wait_until(lambda: _is_clean(name, inodes), "nothing is left")

@@ -1,4 +1,4 @@
-"""Simulation models that the experiments share: links, CPUs, registries, users, autoscalers.
+"""Simulation models: links, CPUs, registries, users, autoscalers.
 
-What only one paper needs belongs to its experiment.
+They use no strategy and no paper's numbers; an experiment brings these together.
 """
