@@ -21,7 +21,7 @@ from tests.rollout.nspawn_testbed import Yard
 from tests.support.certificates import Authority
 from tests.support.ports import wait_until
 
-CLIENT = Path(__file__).with_name("mqtt_try.py")
+CLIENT = Path(__file__).with_name("mqtt_attempt.py")
 ROOT = "leadline/v1/default"
 KEYS = "/etc/leadline/pki/agent"
 BROKER_LOG = "/var/log/mosquitto/mosquitto.log"
@@ -80,12 +80,14 @@ def broker_log(yard: Yard, since_bytes: int) -> str:
 
 
 @contextmanager
-def nothing_heard_of(ear: Listener, node: str, witness: str) -> Iterator[None]:
+def nothing_heard_of(messages: Listener, node: str, witness: str) -> Iterator[None]:
     """In the block, and until the witness has reported some more, the node says nothing."""
-    before = len(ear.heard(node, Kind.REPORT))
+    before = len(messages.received(node, Kind.REPORT))
     yield
-    ear.wait_for(witness, Kind.REPORT, len(ear.heard(witness, Kind.REPORT)) + 3, within_s=60)
-    assert len(ear.heard(node, Kind.REPORT)) == before
+    messages.wait_for(
+        witness, Kind.REPORT, len(messages.received(witness, Kind.REPORT)) + 3, within_s=60
+    )
+    assert len(messages.received(node, Kind.REPORT)) == before
 
 
 @pytest.fixture
@@ -94,10 +96,10 @@ def log_bytes(deployed: Yard) -> int:
 
 
 @pytest.fixture
-def ear(deployed: Yard) -> Iterator[Listener]:
-    with listener(deployed) as ear:
-        ear.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
-        yield ear
+def messages(deployed: Yard) -> Iterator[Listener]:
+    with listener(deployed) as messages:
+        messages.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
+        yield messages
 
 
 def pair(yard: Yard, host: str) -> list[Path]:
@@ -106,36 +108,40 @@ def pair(yard: Yard, host: str) -> list[Path]:
 
 
 def test_a_board_with_anothers_certificate_is_refused_and_both_are_named(
-    deployed: Yard, ear: Listener, log_bytes: int, evidence: Evidence
+    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence
 ) -> None:
     board = deployed.boards["pi-1"]
     with other_keys(deployed, board, pair(deployed, "pi-2")) as since:
         why = "this node's certificate is pi-2's, but its settings say node = pi-1"
         said = refused(board, since, why)
-        with nothing_heard_of(ear, "pi-1", "pi-2"):
+        with nothing_heard_of(messages, "pi-1", "pi-2"):
             log = broker_log(deployed, log_bytes)
     # Its address and, after u, the name in its certificate.
     named = [line for line in log.splitlines() if board.address in line and "u'pi-2'" in line]
     assert named
     evidence.say("refused-another.txt", said + named[0])
-    ear.wait_for("pi-1", Kind.REPORT, len(ear.heard("pi-1", Kind.REPORT)) + 1, within_s=120)
+    messages.wait_for(
+        "pi-1", Kind.REPORT, len(messages.received("pi-1", Kind.REPORT)) + 1, within_s=120
+    )
 
 
 def test_a_board_of_an_unknown_authority_is_refused(
-    deployed: Yard, ear: Listener, log_bytes: int, evidence: Evidence
+    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence
 ) -> None:
     board = deployed.boards["pi-1"]
     strange = Authority(deployed.folder / "strange", "Leadline mqtt CA").client("pi-1")
     with other_keys(deployed, board, [strange.cert_file, strange.key_file]) as since:
         said = refused(board, since, "does not know the authority that signed this node's")
-        with nothing_heard_of(ear, "pi-1", "pi-2"):
+        with nothing_heard_of(messages, "pi-1", "pi-2"):
             log = broker_log(deployed, log_bytes)
     evidence.say("refused-unknown.txt", said + names_the_failed(log, board))
-    ear.wait_for("pi-1", Kind.REPORT, len(ear.heard("pi-1", Kind.REPORT)) + 1, within_s=120)
+    messages.wait_for(
+        "pi-1", Kind.REPORT, len(messages.received("pi-1", Kind.REPORT)) + 1, within_s=120
+    )
 
 
 def test_a_board_whose_certificate_has_expired_is_refused(
-    deployed: Yard, ear: Listener, log_bytes: int, evidence: Evidence, tmp_path: Path
+    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence, tmp_path: Path
 ) -> None:
     board = deployed.boards["pi-1"]
     sign(deployed, "agent", "pi-1", -1, tmp_path / "expired.pem")
@@ -143,10 +149,12 @@ def test_a_board_whose_certificate_has_expired_is_refused(
         deployed, board, [tmp_path / "expired.pem", pair(deployed, "pi-1")[1]]
     ) as since:
         said = refused(board, since, "this node's certificate expired on")
-        with nothing_heard_of(ear, "pi-1", "pi-2"):
+        with nothing_heard_of(messages, "pi-1", "pi-2"):
             log = broker_log(deployed, log_bytes)
     evidence.say("refused-expired.txt", said + names_the_failed(log, board))
-    ear.wait_for("pi-1", Kind.REPORT, len(ear.heard("pi-1", Kind.REPORT)) + 1, within_s=120)
+    messages.wait_for(
+        "pi-1", Kind.REPORT, len(messages.received("pi-1", Kind.REPORT)) + 1, within_s=120
+    )
 
 
 def names_the_failed(log: str, board: Machine) -> str:
@@ -168,7 +176,7 @@ def test_without_a_certificate_or_without_tls_nobody_gets_in(deployed: Yard) -> 
 
 
 def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
-    deployed: Yard, ear: Listener
+    deployed: Yard, messages: Listener
 ) -> None:
     denied = [f"{ROOT}/pi-2/{kind}" for kind in Kind]
     denied += [f"{ROOT}/pi-1/{Kind.LEASE}", f"{ROOT}/pi-1/else", "leadline/v1/other/pi-1/report"]
@@ -180,22 +188,22 @@ def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
         told = attempt(board, deployed, publish=[*denied, allowed], retain=True, id="x")
     assert {told["answers"][topic] for topic in denied} == {"Not authorized"}
     assert told["answers"][allowed] in ("Success", "No matching subscribers")
-    wait_for_an_empty_one(ear, "pi-1")  # it was sent last, so all has come
-    assert not [each for each in ear.heard("pi-2") if each.is_empty]
+    wait_for_an_empty_one(messages, "pi-1")  # it was sent last, so all has come
+    assert not [each for each in messages.received("pi-2") if each.is_empty]
 
 
-def test_a_board_cannot_leave_anothers_will(deployed: Yard, ear: Listener) -> None:
+def test_a_board_cannot_leave_anothers_will(deployed: Yard, messages: Listener) -> None:
     board = deployed.boards["pi-1"]
     with without_agent(board):
         for node in ("pi-2", "pi-1"):
             attempt(board, deployed, will=f"{ROOT}/{node}/{Kind.BANDWIDTH}")
-    wait_for_an_empty_one(ear, "pi-1")  # its own will, left after the other
-    assert not [each for each in ear.heard("pi-2") if each.is_empty]
+    wait_for_an_empty_one(messages, "pi-1")  # its own will, left after the other
+    assert not [each for each in messages.received("pi-2") if each.is_empty]
 
 
-def wait_for_an_empty_one(ear: Listener, node: str) -> None:
+def wait_for_an_empty_one(messages: Listener, node: str) -> None:
     wait_until(
-        lambda: any(each.is_empty for each in ear.heard(node, Kind.BANDWIDTH)),
+        lambda: any(each.is_empty for each in messages.received(node, Kind.BANDWIDTH)),
         f"an empty message of {node}",
         timeout_s=60,
     )
