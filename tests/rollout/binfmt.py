@@ -27,7 +27,7 @@ def around(command: list[str]) -> list[str]:
 
 
 def enable(spaces: Namespaces) -> None:
-    """Let machines run arm64 programs until `spaces` end."""
+    """Let machines run arm64 programs until their namespaces end."""
     spaces.must("sh", "-c", MOUNTED)
     if spaces.run("test", "-e", ENTRY, mounts=True).returncode:
         spaces.at_the_end(DISABLE.split())

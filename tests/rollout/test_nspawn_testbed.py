@@ -19,9 +19,9 @@ from pathlib import Path
 from tests.rollout.namespaces import Namespaces
 
 folder = Path(sys.argv[1])
-spaces = Namespaces(folder, "10.77.0.1/24")
-spaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
-while spaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
+namespaces = Namespaces(folder, "10.77.0.1/24")
+namespaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
+while namespaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
     time.sleep(0.05)
 print("ready", flush=True)
 time.sleep(600)
