@@ -64,7 +64,7 @@ def test_the_load_is_drawn_with_its_mean_and_spread_and_a_seed_repeats_it() -> N
     assert np.std(counts) == pytest.approx(0.2 * 3584 / 950, abs=0.1)
 
 
-def test_k8s_takes_an_edge_node_wherever_one_fits_and_spreads() -> None:
+def test_k8s_prefers_edge_nodes_and_spreads() -> None:
     pods = [make_pod("A", number) for number in range(15)]
     turns = decide_in_turn(empty_cluster(), pods, FILTERS, EdgePreferred(), Random(0))
     nodes = [decision.node for decision, _ in turns]
@@ -78,7 +78,7 @@ def counts(scenario_run: ScenarioRun) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("as_replica_set", [True, False])
-def test_scaling_asks_for_what_is_missing_and_takes_away_what_is_too_much(
+def test_scaling_adds_missing_pods_and_removes_surplus_pods(
     as_replica_set: bool,
 ) -> None:
     scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=as_replica_set)
@@ -92,7 +92,7 @@ def test_scaling_asks_for_what_is_missing_and_takes_away_what_is_too_much(
     assert scenario_run.view.assigned_pods.node.size == 5
 
 
-def test_a_replica_set_gives_up_the_newest_on_the_node_with_most_of_them() -> None:
+def test_a_replica_set_removes_the_newest_pod_on_the_node_with_most_of_them() -> None:
     scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=True)
     for number, node in enumerate([0, 3, 3, 1]):
         pod = make_pod("A", number)
@@ -115,7 +115,7 @@ def test_shares_are_those_of_the_pods_on_the_edge_and_not_just_moving() -> None:
     assert scenario_run.edge_shares(frozenset({"default/b-2"})).tolist() == [0.5, 0.0, 0.0, 0.0]
 
 
-def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_is_asked_for_again() -> None:
+def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_stays_pending() -> None:
     scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0)
     # Of 950 MiB the edge holds 5 + 4 + 5 and the cloud 18.
     wanted = {"A": 35, "B": 1, "C": 1, "D": 1}
@@ -166,24 +166,24 @@ def test_a_seed_repeats_a_run_to_the_last_bit() -> None:
 
 @pytest.mark.experiment
 def test_the_whole_experiment() -> None:
-    told: list[float] = []
-    result = run(0, told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    progress: list[float] = []
+    result = run(0, progress.append)
+    assert progress == sorted(progress)
+    assert progress[-1] == 1.0
     assert all(claim.why for claim in result.misses)
-    said = {(claim.table, claim.says): claim for claim in result.claims}
+    claims = {(claim.table, claim.says): claim for claim in result.claims}
     for table in ("Fig. 4", "Fig. 5"):
         for says in (
             "KubeDSM's edge ratio",
             "KubeDSM has the highest edge ratio in every workload",
             "CF has the lowest edge ratio in every workload",
         ):
-            assert said[table, says].holds, (table, says)
+            assert claims[table, says].holds, (table, says)
     gains = [claim for claim in result.claims if claim.compare == "gain"]
     assert len(gains) == 8
     assert all(claim.holds for claim in gains)
     for says in ("NoMig over kube-default", "Original over NoMig", "MidMig over Original"):
-        assert said["Fig. 10", says].holds, says
+        assert claims["Fig. 10", says].holds, says
     assert_rows(result)
 
 

@@ -81,7 +81,7 @@ def test_the_default_begins_and_ends_where_there_is_most_room(seed: int) -> None
     assert deployment.removed[0].node == "w1", "it has the least left"
 
 
-def test_of_equally_full_nodes_the_newest_replica_goes() -> None:
+def test_of_equally_full_nodes_the_newest_replica_is_removed() -> None:
     view = cluster(WORKERS)
     replicas = [Replica(make_pod(DETECTION, n), node) for n, node in [(1, "w2"), (2, "w3")]]
     for pod, node in replicas:
@@ -90,14 +90,14 @@ def test_of_equally_full_nodes_the_newest_replica_goes() -> None:
     assert on_the_fullest(view, replicas[::-1]).node == "w2"
 
 
-def test_a_replica_that_no_node_takes_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_fits_no_node_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leadline_experiments.response_time.testbed.THRESHOLD_MS", 100)
     deployment = Deployment(DETECTION, PROPOSED, Random(0))
     deployment.scale(2)
     assert deployment.nodes == ()
 
 
-def test_a_request_waits_for_the_way_and_for_the_work() -> None:
+def test_a_request_takes_the_round_trip_and_the_processing() -> None:
     outcome = run_trial(DETECTION, PROPOSED, 1)
     # w1: 50 ms there and back, 60 ms of work on its one core, and never less.
     assert min(outcome.response_s[0]) == pytest.approx(0.11)
@@ -116,9 +116,9 @@ def test_no_placement_answers_sooner_than_its_bound(service: Service) -> None:
     """With one replica at all times, because the bound is for a fixed number."""
     alone = replace(service, step_s=service.step_s / 20)
     for worker in WORKERS:
-        shown = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
+        measured_ms = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
         bound = least_response_ms(alone, (worker.name,))
-        assert alone.predicted_ms[worker.name] <= bound * 1.001 <= shown * 1.01
+        assert alone.predicted_ms[worker.name] <= bound * 1.001 <= measured_ms * 1.01
 
 
 def test_the_bound_knows_how_busy_a_worker_can_be() -> None:
@@ -185,7 +185,7 @@ def result() -> Result:
 
 
 @pytest.mark.experiment
-def test_what_the_paper_says_of_its_figures_comes_out(result: Result) -> None:
+def test_all_claims_hold(result: Result) -> None:
     assert [f"{miss.table}, {miss.case}: {miss.says}" for miss in result.misses] == []
     assert {claim.table for claim in result.claims} == {f"Fig. {n}" for n in range(3, 9)}
 
@@ -205,7 +205,7 @@ def test_no_row_beats_its_optimum(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_most_of_it_stands_whatever_the_lost_numbers_were(result: Result) -> None:
+def test_most_claims_hold_with_other_numbers_too(result: Result) -> None:
     (table,) = [each for each in tables(result) if each.title.startswith(ROBUSTNESS)]
     assert table.columns == ["case", "ours"]
     *shaky, (others, testbeds) = table.rows
@@ -217,7 +217,7 @@ def test_most_of_it_stands_whatever_the_lost_numbers_were(result: Result) -> Non
 
 
 @pytest.mark.experiment
-def test_it_says_that_its_numbers_were_fitted_to_the_text(result: Result) -> None:
+def test_the_calibration_states_that_its_numbers_were_fitted(result: Result) -> None:
     first, *_ = result.calibration.values()
     assert "adjusted while watching the outcome" in first
     assert ROBUSTNESS in first
