@@ -1,4 +1,4 @@
-"""The real network of a lab, measured with the tools that the agents use."""
+"""The network of a lab, measured with the tools of the agents."""
 
 import json
 import subprocess
@@ -41,7 +41,7 @@ def _received_mbps(lab: Lab, board: str, *options: str) -> float:
     test = ("iperf3", "-J", "-t", "2", "-c", lab.address(), *options)
     for _ in range(ATTEMPTS):
         said = json.loads(_in(lab, board, *test))
-        # A server whose client is far away still takes leave of the one before.
+        # The server may still be busy with the end of the previous test.
         if "busy" not in said.get("error", ""):
             break
         time.sleep(0.1)
