@@ -24,7 +24,7 @@ AS_REPLICA_SET = " as a ReplicaSet"
 
 class Runs:
     """Results by scenario and method: a name of METHODS, VARIANTS or SETTINGS, or a name of METHODS
-    followed by AS_REPLICA_SET. Without more said, a value is the mean over the runs."""
+    followed by AS_REPLICA_SET. Values are means over the runs unless the method says otherwise."""
 
     def __init__(self, seed: int, progress: Progress) -> None:
         methods = {
