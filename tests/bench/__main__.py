@@ -23,7 +23,7 @@ PARTS = (
 
 
 def main(names: list[str]) -> None:
-    """Run the parts named, or all."""
+    """Run the named benchmarks, or all."""
     print(f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}")
     for name in names or PARTS:
         print(f"\n== {name}", flush=True)

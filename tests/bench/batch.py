@@ -22,7 +22,7 @@ SERVICES = ((1000, 950), (1000, 1900), (1000, 950), (2000, 1900))  # the paper's
 
 
 def cluster(edges: int) -> tuple[ClusterView, list[Running]]:
-    """The paper's edge nodes over and over, each half full, and one cloud node."""
+    """Copies of the paper's edge nodes, each half full, and one cloud node."""
     sizes = [(5, 5), (4, 4), (7, 5)]
     nodes = [_node(f"e{i}", *sizes[i % 3]) for i in range(edges)]
     table = NodeTable([*nodes, _node("cloud", 1000, 1000, "cloud")])
@@ -57,14 +57,14 @@ def pod(name: str, service: int) -> Pod:
     return Pod("default", name, requests=requests, labels={"app": str(service)})
 
 
-def stranger(name: str, random: Random) -> Pod:
-    """A pod like no other, a service of its own."""
+def distinct_pod(name: str, random: Random) -> Pod:
+    """A pod with random requests, as a service of its own."""
     requests = {CPU: random.randint(500, 2000), MEMORY: random.randint(500, 2000) * MIB, PODS: 1}
     return Pod("default", name, requests=requests, labels={"app": name})
 
 
 def milliseconds(batch: Callable[[], BatchPlan]) -> tuple[float, str]:
-    """The median time of a batch, and how its plan was searched for."""
+    """The median time of a batch, and the search method of its plan."""
     times = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -98,7 +98,7 @@ def main() -> None:
     random = Random(0)
     batches = {
         "4 services": [pod(f"p{i}", i % 4) for i in range(BATCH)],
-        "all different": [stranger(f"s{i}", random) for i in range(BATCH)],
+        "all different": [distinct_pod(f"s{i}", random) for i in range(BATCH)],
     }
     print(f"{'edge nodes':>10}  {'pods':14}{'immediate':>11}{'+ suggest':>11}{'enumerated':>14}")
     for edges in EDGE_NODES:

@@ -1,5 +1,5 @@
-"""Thousands of boards that report as agents do, from one process, so that a controller decides
-by measurements and takes new ones in at the same time."""
+"""Thousands of simulated boards that report from one process, so that a controller decides by
+measurements while it receives new ones."""
 
 import math
 import os
@@ -33,7 +33,7 @@ _CONTEXT = get_context("spawn")
 
 
 def report(boot_ms: int) -> sample.Report:
-    """What an agent on a board with two interfaces reports."""
+    """A report of an agent on a board with two interfaces."""
     names = ("cpu", "memory", "disk", "network", "temperature")
     return sample.Report(
         measured_boot_ms=boot_ms,
@@ -57,9 +57,9 @@ def report(boot_ms: int) -> sample.Report:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How boards report. report_s: seconds between two reports of a board. life_s: None is a
-    board that reports and says nothing else; else each board announces itself, goes offline
-    after that many seconds, and comes back `away_s` later as another session of its agent."""
+    """How boards report. report_s: seconds between two reports of a board. life_s: None for boards
+    that only report; otherwise each board announces itself, goes offline after `life_s`, and
+    returns `away_s` later with another session of its agent."""
 
     report_s: float = REPORT_EVERY_S
     life_s: float | None = None
@@ -70,11 +70,11 @@ class Pace:
 def reporting(
     broker: Broker, nodes: Sequence[str], pace: Pace | None = None
 ) -> Iterator[Callable[[], int]]:
-    """Every node reports (every 10 s, unless `pace` says otherwise), and every sixth time its
-    round trips to four others as well, while this lasts. Yields how many reports were sent."""
+    """Reports of all nodes during a block, by default every 10 s, and with every sixth report the
+    round trips to four other nodes. Yields a function that counts the sent reports."""
     sent = _CONTEXT.Value("Q", 0)
     arguments = (broker, tuple(nodes), pace or Pace(), sent)
-    process = _CONTEXT.Process(target=_report_for_ever, args=arguments, daemon=True)
+    process = _CONTEXT.Process(target=_report_forever, args=arguments, daemon=True)
     process.start()
     try:
         yield lambda: sent.value
@@ -84,7 +84,7 @@ def reporting(
 
 
 class _Board:
-    """One node's agent, as the broker sees it."""
+    """The MQTT messages of one node's agent."""
 
     def __init__(self, client: Client, node: str, at: int, ends_s: float) -> None:
         self._client, self._node, self._at = client, node, at
@@ -95,7 +95,7 @@ class _Board:
         self.changes_s = ends_s
 
     def announce(self) -> None:
-        """Say what this board is and that it is online."""
+        """Publish the birth and the status online."""
         last = self._at + 1
         address = f"10.99.{last // 250}.{last % 250}"
         board = sample.Board(
@@ -106,7 +106,7 @@ class _Board:
         _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=True))
 
     def change(self, pace: Pace, now_s: float) -> None:
-        """Go away, or come back as another session."""
+        """Go offline, or return with another session."""
         assert pace.life_s is not None
         self.is_away = not self.is_away
         self.changes_s = now_s + (pace.away_s if self.is_away else pace.life_s)
@@ -118,17 +118,17 @@ class _Board:
         self.announce()
 
     def report(self, nodes: tuple[str, ...], turn: int) -> None:
-        """Send what is due in this turn."""
+        """Publish the messages of a turn."""
         _publish(self._client, topics.Kind.REPORT, self._encoder.sample(report(_now_ms())))
         if turn % RTT_EVERY_TURNS == 0:
-            round_trips = self._encoder.sample(_round(nodes, self._at))
+            round_trips = self._encoder.sample(_rtt_round(nodes, self._at))
             _publish(self._client, topics.Kind.RTT, round_trips)
 
 
-def _report_for_ever(
+def _report_forever(
     broker: Broker, nodes: tuple[str, ...], pace: Pace, sent: "Synchronized[int]"
 ) -> None:
-    os.nice(19)  # they are to take nothing from what is measured
+    os.nice(19)  # must not slow down what is measured
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
     client.reconnect_delay_set(1, 1)
     connected = Event()
@@ -138,14 +138,14 @@ def _report_for_ever(
     connected.wait()
     begin_s, turn = time.monotonic(), 0
     life_s = math.inf if pace.life_s is None else pace.life_s
-    # They end one after the other and not all at once.
+    # Their ends are spread over time.
     boards = [
         _Board(client, node, at, begin_s + life_s * (1 + at / len(nodes)))
         for at, node in enumerate(nodes)
     ]
     while True:
         for at, board in enumerate(boards):
-            # Spread over the interval, as boards that were switched on one by one are.
+            # Spread over the interval, like boards that were started one by one.
             due_s = begin_s + pace.report_s * (turn + at / len(nodes))
             time.sleep(max(0.0, due_s - time.monotonic()))
             if pace.life_s is not None:
@@ -162,7 +162,7 @@ def _report_for_ever(
         turn += 1
 
 
-def _round(nodes: Sequence[str], at: int) -> sample.RttRound:
+def _rtt_round(nodes: Sequence[str], at: int) -> sample.RttRound:
     peers = (nodes[(at + step) % len(nodes)] for step in range(1, PEERS + 1))
     return sample.RttRound(
         _now_ms(),

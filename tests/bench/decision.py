@@ -46,8 +46,8 @@ IMAGES = [
 
 
 def cluster(size: int) -> ClusterView:
-    """Boards and a few servers: zones, a tainted tenth, five measured links each, every
-    fiftieth board not heard of lately."""
+    """Boards and a few servers with zones and five measured links each. A tenth is tainted, and
+    every fiftieth has no recent report."""
     random = Random(size)
     table = NodeTable([_node(random, i) for i in range(size)])
     draw = np.random.default_rng(size)
@@ -133,7 +133,7 @@ def milliseconds(decision: Callable[[ClusterView, Pod], object], size: int) -> f
 
 
 def rows() -> Iterator[tuple[str, list[float]]]:
-    """What is measured, and its milliseconds at each of SIZES."""
+    """The name of a measurement, and its milliseconds for each of SIZES."""
     for name, type_ in STRATEGIES.items():
         strategy: Strategy = build(type_, {})
         for what, filters in (("alone", {}), ("with filters", FILTERS)):

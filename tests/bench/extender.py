@@ -1,4 +1,4 @@
-"""What a pod waits longer for when kube-scheduler asks Leadline about it.
+"""The waiting time that Leadline's extender adds to a pod of kube-scheduler.
 
 One API server and 1,000 nodes; kube-scheduler alone and with the extender in turn, its client
 limits lifted, so that nothing else is waited for. Pods come one at a time: what is timed is
@@ -53,8 +53,8 @@ WAYS = {
 
 
 @contextmanager
-def scene() -> Iterator[tuple[ControlPlane, Extending]]:
-    """An API server with the nodes, and a controller that answers."""
+def extender_cluster() -> Iterator[tuple[ControlPlane, Extending]]:
+    """An API server with nodes, and a controller with the extender."""
     with tempfile.TemporaryDirectory(prefix="leadline-bench-") as folder, control_plane() as plane:
         api = BulkApi(plane.kubeconfig)
         labels = {"leadline.dev/bandwidth-mbps": "1000"}
@@ -66,7 +66,7 @@ def scene() -> Iterator[tuple[ControlPlane, Extending]]:
 
 @asynccontextmanager
 async def bindings(plane: ControlPlane) -> AsyncIterator["asyncio.Queue[tuple[str, float]]"]:
-    """The name of each pod and when the watch showed it on a node."""
+    """The name of each bound pod, and the time of the watch event."""
     seen: asyncio.Queue[tuple[str, float]] = asyncio.Queue()
     listed = asyncio.Event()
 
@@ -87,7 +87,7 @@ async def bindings(plane: ControlPlane) -> AsyncIterator["asyncio.Queue[tuple[st
 
 
 async def waits_ms(plane: ControlPlane, running: Running, prefix: str) -> list[float]:
-    """How long each of the pods waited, under what `running` starts."""
+    """The waiting time of each pod under the scheduler that `running` starts."""
     api = BulkApi(plane.kubeconfig)
     waits = []
     async with bindings(plane) as seen:
@@ -106,14 +106,14 @@ async def waits_ms(plane: ControlPlane, running: Running, prefix: str) -> list[f
 
 
 def row(what: str, waits: Sequence[float], alone: Sequence[float]) -> str:
-    """p50 and p99, and what was added to them."""
+    """p50 and p99, and their increase."""
     cuts, base = quantiles(waits, n=100), quantiles(alone, n=100)
     added = "" if waits is alone else f"{cuts[49] - base[49]:+9.1f}{cuts[98] - base[98]:+9.1f}"
     return f"{what:32}{cuts[49]:9.1f}{cuts[98]:9.1f}{added}"
 
 
 def answers_ms(extended: Extending) -> dict[str, list[float]]:
-    """How long each answer takes on a quiet machine, asked as kube-scheduler does."""
+    """The duration of each answer on an idle machine, for kube-scheduler's requests."""
     assert extended.caller is not None
     shown = ssl.create_default_context(cafile=extended.caller.ca_file)
     shown.load_cert_chain(extended.caller.cert_file, extended.caller.key_file)
@@ -135,9 +135,9 @@ def answers_ms(extended: Extending) -> dict[str, list[float]]:
 
 
 async def measure() -> dict[str, list[float]]:
-    """Every way in turn, and all of them again, so that a busy moment hits no single one."""
+    """Measure all schedulers in turn, in rounds, so that a load peak does not affect only one."""
     found: dict[str, list[float]] = {}
-    with scene() as (plane, extended):
+    with extender_cluster() as (plane, extended):
         found |= answers_ms(extended)
         limits = {"qps": LIFTED, "burst": LIFTED}
         ways: dict[str, Running] = {

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _with_layers(view: ClusterView) -> ClusterView:
-    """Each node has half of the layers and waits for one."""
+    """A view in which each node has half of the layers and one queued layer."""
     random, images = Random(1), stand_in_images()
     layers = sorted({layer.digest for image in images for layer in image.layers})
     nodes = [

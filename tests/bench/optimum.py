@@ -55,13 +55,13 @@ _PROGRAMMES: dict[str, Callable[[int, int, int], Optimum]] = {
 
 
 def main() -> None:
-    """Seconds for each seed, and how it ended."""
+    """Print the seconds and the status for each seed."""
     for name, solve in _PROGRAMMES.items():
         for nodes, pods in SIZES:
-            told = []
+            results = []
             for seed in SEEDS:
                 began = time.perf_counter()
                 found = solve(nodes, pods, seed)
                 took_s = time.perf_counter() - began
-                told.append(f"{took_s:.2f} s {found.status}, gap {found.gap:.2%}")
-            print(f"{name:26} {nodes:3} nodes {pods:3} pods: {'; '.join(told)}", flush=True)
+                results.append(f"{took_s:.2f} s {found.status}, gap {found.gap:.2%}")
+            print(f"{name:26} {nodes:3} nodes {pods:3} pods: {'; '.join(results)}", flush=True)

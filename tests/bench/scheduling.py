@@ -1,12 +1,12 @@
 """Leadline beside the stock kube-scheduler: pods bound a second, and what a pod waits.
 
-One API server, KWOK's nodes, boards that report all the while. Each scheduler has two loads of as
-many pods: a backlog that is there when it starts, which shows how many it binds a second, and
-pods that come steadily and slower than any of them binds, which shows what one waits. When a pod
-was made and when it was bound is what the API server's audit log says. The backlogs come in
-rounds, and the one who begins changes, because a machine that does all this at once has moods.
-KWOK stands still while a backlog is worked off: kubelets have machines of their own, and how many
-pods one process starts for all of them meanwhile is up to chance.
+There are one API server, KWOK's nodes, and boards that report all the time. Each scheduler has two
+loads with the same number of pods: a backlog that exists when it starts, for the binding rate, and
+pods that are created steadily, slower than any scheduler binds, for the waiting time. The API
+server's audit log has the times of creation and binding. The backlogs run in rounds, and each round
+starts with another scheduler, as the machine's speed varies. KWOK is frozen during a backlog,
+because kubelets have their own machines, and the number of pods that it would start meanwhile is
+random.
 """
 
 import gc
@@ -36,21 +36,21 @@ from tests.system.daemons import Daemon, eventually
 NODES = (100, 1000, 5000)
 PODS = 1000
 STEADY_PER_S = 40
-LIFTED = 10_000
+NO_LIMIT_PER_S = 10_000
 PATH = "/api/v1/namespaces/default/pods"
 ROUNDS = 5
-# KWOK and the garbage collectors have work left over when the last pod is gone.
+# KWOK and the garbage collectors still have work after the last pod is deleted.
 SETTLE_S = 3.0
-PATIENCE_S = 300.0
-# Kubelets, boards and the broker have machines of their own; here they take what is left.
-PLAYED = 19
-# A run of a scheduler: yields the process that it is.
+TIMEOUT_S = 300.0
+# Kubelets, boards and the broker have their own machines; here they have the lowest priority.
+BACKGROUND_NICE = 19
+# Runs a scheduler and yields its process id.
 Running = Callable[[], AbstractContextManager[int]]
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A scheduler, and the name by which pods ask for it."""
+class BenchedScheduler:
+    """A scheduler and its schedulerName."""
 
     name: str
     scheduler_name: str
@@ -60,7 +60,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Backlog:
-    """How fast all of it was bound, and what that took from the first binding to the last."""
+    """The binding rate of a backlog, and the CPU time from the first binding to the last."""
 
     bound_per_s: float
     scheduler_cpu_s: float
@@ -68,7 +68,7 @@ class Backlog:
 
 
 def row(size: int, name: str, rounds: Sequence[Backlog], waits_ms: Sequence[float]) -> str:
-    """Of one scheduler over `size` nodes: the median round, the slowest and the quickest."""
+    """One scheduler with `size` nodes: the median round, the slowest and the fastest."""
     cuts = quantiles(waits_ms, n=100)
     speeds = [each.bound_per_s for each in rounds]
     scheduler, server = (
@@ -83,8 +83,8 @@ def row(size: int, name: str, rounds: Sequence[Backlog], waits_ms: Sequence[floa
 
 
 @dataclass
-class Scene:
-    """What all of them run on."""
+class SchedulerBench:
+    """The cluster that all schedulers use in turn."""
 
     folder: Path
     plane: ControlPlane
@@ -94,7 +94,7 @@ class Scene:
 
     @contextmanager
     def stock(self, limit_per_s: int | None = None) -> Iterator[int]:
-        """kube-scheduler, with its own limits to what it asks of the server, or with another."""
+        """kube-scheduler with its default limit of requests to the server, or with another."""
         with kube_scheduler(self.plane, qps=limit_per_s, burst=limit_per_s) as running:
             yield running.pid
 
@@ -117,14 +117,14 @@ class Scene:
             daemon.stop()
 
     def create(self, name: str, scheduler: str, user_node: str) -> None:
-        """Make one pod."""
+        """Create a pod."""
         hints = {"leadline.dev/user-node": user_node, "leadline.dev/bandwidth-mbps": "1"}
         self._api.create(PATH, pod(name, cpu="10m", scheduler=scheduler, annotations=hints))
 
     def wait_bound(self, prefix: str) -> dict[str, tuple[float, float]]:
-        """Pod -> when it was made and when it was bound, seconds by the API server's clock."""
+        """Pod -> times of its creation and of its binding, by the API server's clock, seconds."""
         self.wait_bindings(prefix, PODS)
-        made = self.audit.made(prefix)
+        made = self.audit.created(prefix)
         return {
             write.name: (made[write.name], write.done_s)
             for write in self.audit.bindings(prefix)
@@ -132,12 +132,12 @@ class Scene:
         }
 
     def wait_bindings(self, prefix: str, wanted: int) -> None:
-        """Wait until so many of the pods are bound."""
+        """Wait until at least `wanted` pods are bound."""
         eventually(
             lambda: sum(write.worked for write in self.audit.bindings(prefix)),
             lambda count: count >= wanted,
             f"{wanted} pods {prefix}* are bound",
-            PATIENCE_S,
+            TIMEOUT_S,
         )
 
     def clear(self) -> None:
@@ -147,7 +147,7 @@ class Scene:
         time.sleep(SETTLE_S)
 
     def cpu_s(self, pid: int) -> float:
-        """What a process and its children have used."""
+        """The CPU time of a process and its children."""
         process = psutil.Process(pid)
         return sum(
             sum(each.cpu_times()[:2]) for each in (process, *process.children(recursive=True))
@@ -158,84 +158,88 @@ class Scene:
 
 
 @contextmanager
-def scene() -> Iterator[Scene]:
-    """An API server that says what it was asked, KWOK and a broker."""
+def scheduler_bench() -> Iterator[SchedulerBench]:
+    """An API server with an audit log, KWOK and a broker."""
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="leadline-bench-")))
         plane, audit = cleanup.enter_context(audited_plane(folder))
         player = cleanup.enter_context(kwok(plane, lease_s=400))
         broker = cleanup.enter_context(mosquitto())
         for played in (player.process.pid, broker.pid):
-            psutil.Process(played).nice(PLAYED)
-        yield Scene(folder, plane, audit, broker, player)
+            psutil.Process(played).nice(BACKGROUND_NICE)
+        yield SchedulerBench(folder, plane, audit, broker, player)
 
 
-def backlog(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: str) -> Backlog:
-    """A scheduler finds all the pods there when it starts."""
+def backlog(
+    bench: SchedulerBench, nodes: Sequence[str], scheduler: BenchedScheduler, prefix: str
+) -> Backlog:
+    """Bind pods that exist when the scheduler starts."""
 
     def create(at: int) -> None:
-        scene.create(f"{prefix}-{at:04}", contender.scheduler_name, nodes[at % len(nodes)])
+        bench.create(f"{prefix}-{at:04}", scheduler.scheduler_name, nodes[at % len(nodes)])
 
     side_by_side(create, range(PODS))
-    server = scene.plane.pid
+    server = bench.plane.pid
     assert server is not None
-    with frozen(scene.kwok.process), contender.running() as pid:
-        scene.wait_bindings(prefix, 1)
-        before = scene.cpu_s(pid), scene.cpu_s(server)
-        bound = sorted(done_s for _, done_s in scene.wait_bound(prefix).values())
-        after = scene.cpu_s(pid), scene.cpu_s(server)
-    scene.clear()
+    with frozen(bench.kwok.process), scheduler.running() as pid:
+        bench.wait_bindings(prefix, 1)
+        before = bench.cpu_s(pid), bench.cpu_s(server)
+        bound = sorted(done_s for _, done_s in bench.wait_bound(prefix).values())
+        after = bench.cpu_s(pid), bench.cpu_s(server)
+    bench.clear()
     return Backlog((PODS - 1) / (bound[-1] - bound[0]), after[0] - before[0], after[1] - before[1])
 
 
-def steady_ms(scene: Scene, nodes: Sequence[str], contender: Contender, prefix: str) -> list[float]:
-    """From creation to binding, of pods that come one by one."""
-    with contender.running() as _:
-        scene.create(f"first-{prefix}", contender.scheduler_name, nodes[0])
-        scene.wait_bindings(f"first-{prefix}", 1)
+def steady_ms(
+    bench: SchedulerBench, nodes: Sequence[str], scheduler: BenchedScheduler, prefix: str
+) -> list[float]:
+    """The times from creation to binding, of pods that are created one by one."""
+    with scheduler.running() as _:
+        bench.create(f"first-{prefix}", scheduler.scheduler_name, nodes[0])
+        bench.wait_bindings(f"first-{prefix}", 1)
         begin_s = time.monotonic()
         for at in range(PODS):
             time.sleep(max(0.0, begin_s + at / STEADY_PER_S - time.monotonic()))
-            scene.create(f"{prefix}-{at:04}", contender.scheduler_name, nodes[at % len(nodes)])
-        waits = scene.wait_bound(f"{prefix}-").values()
-    scene.clear()
+            bench.create(f"{prefix}-{at:04}", scheduler.scheduler_name, nodes[at % len(nodes)])
+        waits = bench.wait_bound(f"{prefix}-").values()
+    bench.clear()
     return [(bound_s - made_s) * 1000 for made_s, bound_s in waits]
 
 
 def rows(sizes: Sequence[int] = NODES) -> Iterator[str]:
     """All schedulers over clusters that grow."""
-    with scene() as stage:
-        contenders = (
+    with scheduler_bench() as bench:
+        schedulers = (
             # It waits for its own limit, so one round is as good as many.
-            Contender("kube-scheduler, default limits", "default-scheduler", stage.stock, 1),
-            Contender(
+            BenchedScheduler("kube-scheduler, default limits", "default-scheduler", bench.stock, 1),
+            BenchedScheduler(
                 "kube-scheduler, limits lifted",
                 "default-scheduler",
-                partial(stage.stock, LIFTED),
+                partial(bench.stock, NO_LIMIT_PER_S),
             ),
-            Contender("leadline, dacs, all filters", "leadline", stage.leadline),
+            BenchedScheduler("leadline, dacs, all filters", "leadline", bench.leadline),
         )
         nodes: list[str] = []
         for size in sizes:
             labels = {"leadline.dev/bandwidth-mbps": "1000"}
             more = many_nodes(size - len(nodes), f"n{size}", pods=1100, labels=labels)
-            stage.kwok.add_nodes(more)
+            bench.kwok.add_nodes(more)
             nodes += [each["metadata"]["name"] for each in more]
-            with reporting(stage.broker, nodes):
-                rounds: dict[str, list[Backlog]] = {each.name: [] for each in contenders}
+            with reporting(bench.broker, nodes):
+                rounds: dict[str, list[Backlog]] = {each.name: [] for each in schedulers}
                 for number in range(ROUNDS):
-                    due = [each for each in contenders if number < each.rounds]
+                    due = [each for each in schedulers if number < each.rounds]
                     first = number % len(due)
                     for at, each in enumerate(due[first:] + due[:first]):
                         prefix = f"backlog-{size}-{number}-{at}"
-                        rounds[each.name].append(backlog(stage, nodes, each, prefix))
-                for at, each in enumerate(contenders):
-                    waits_ms = steady_ms(stage, nodes, each, f"steady-{size}-{at}")
+                        rounds[each.name].append(backlog(bench, nodes, each, prefix))
+                for at, each in enumerate(schedulers):
+                    waits_ms = steady_ms(bench, nodes, each, f"steady-{size}-{at}")
                     yield row(size, each.name, rounds[each.name], waits_ms)
 
 
 def main() -> None:
-    """Print the table, the rows of a cluster as soon as they are there."""
+    """Print the table, row by row."""
     gc.freeze()
     print(f"{ROUNDS} times a backlog of {PODS:,} pods, then {PODS:,} at {STEADY_PER_S} a second")
     print(f"{'':39}{'bound a second':>17}{'waited ms':>14}{'CPU ms a pod':>16}")

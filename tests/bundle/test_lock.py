@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from leadline_bundle.errors import BundleError
-from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
 from leadline_bundle.targets import TARGETS, Target
 
 REPOSITORY = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ numpy==2.4.6 ; python_full_version < '3.12' \\
     --hash=sha256:{A}
 """
     first, second = read_lock(lock(tmp_path, text))
-    assert first == Locked("paho-mqtt", "2.2.0", frozenset({A, B}))
+    assert first == LockedDistribution("paho-mqtt", "2.2.0", frozenset({A, B}))
     assert (second.name, second.hashes) == ("numpy", frozenset({A}))
     assert (second.is_for(OLD), second.is_for(NEW)) == (True, False)
 
@@ -39,8 +39,8 @@ numpy==2.4.6 ; python_full_version < '3.12' \\
 def test_what_is_written_reads_the_same(tmp_path: Path) -> None:
     marker = 'python_full_version < "3.12"'
     written = (
-        Locked("numpy", "2.4.6", frozenset({A, B}), marker),
-        Locked("six", "1", frozenset({A})),
+        LockedDistribution("numpy", "2.4.6", frozenset({A, B}), marker),
+        LockedDistribution("six", "1", frozenset({A})),
     )
     assert read_lock(lock(tmp_path, "".join(each.line() for each in written))) == written
 
@@ -68,9 +68,9 @@ def test_a_lock_that_is_not_there_says_what_makes_it(tmp_path: Path) -> None:
 
 def test_each_target_gets_its_own_numpy() -> None:
     both = (
-        Locked("numpy", "2.4.6", frozenset({A}), "python_full_version < '3.12'"),
-        Locked("numpy", "2.5.5", frozenset({B}), "python_full_version >= '3.12'"),
-        Locked("colorama", "0.4.6", frozenset({B}), "sys_platform == 'win32'"),
+        LockedDistribution("numpy", "2.4.6", frozenset({A}), "python_full_version < '3.12'"),
+        LockedDistribution("numpy", "2.5.5", frozenset({B}), "python_full_version >= '3.12'"),
+        LockedDistribution("colorama", "0.4.6", frozenset({B}), "sys_platform == 'win32'"),
     )
     assert [each.version for each in for_target(both, OLD)] == ["2.4.6"]
     assert [each.version for each in for_target(both, NEW)] == ["2.5.5"]
@@ -99,9 +99,12 @@ def test_a_wheel_goes_to_whom_it_runs_on(wheel: str, takers: set[str]) -> None:
 
 
 def test_a_wheels_name_tells_whose_it_is() -> None:
-    assert whose(Path("wheels/paho_mqtt-2.2.0-py3-none-any.whl")) == ("paho-mqtt", "2.2.0")
+    assert name_and_version(Path("wheels/paho_mqtt-2.2.0-py3-none-any.whl")) == (
+        "paho-mqtt",
+        "2.2.0",
+    )
     with pytest.raises(BundleError, match=r"notes\.txt"):
-        whose(Path("wheels/notes.txt"))
+        name_and_version(Path("wheels/notes.txt"))
 
 
 def test_a_files_hash_is_its_contents(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One that is slower than the other fake, and comes first."""
+"""A fake experiment that is slower than the other one, and is listed first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leadline_experiments.result import Progress, Result, count_claim
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Nothing but a claim on the seed."""
+    """Return a claim on the seed."""
     for step in range(3):
         progress(step / 3)
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""One that fails."""
+"""A fake experiment that fails."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from leadline_experiments.result import Progress, Result
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Fail."""
+    """Raise ValueError."""
     raise ValueError("no such load")

@@ -1,4 +1,4 @@
-"""One that goes on until somebody ends it; its process writes who it is."""
+"""A fake experiment that runs until it is killed; it writes its process id to a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leadline_experiments.result import Progress, Result
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Never come back."""
+    """Write the process id and never return."""
     with Path(os.environ["ENDLESS_PIDS"]).open("a") as file:
         file.write(f"{os.getpid()}\n")
     while True:

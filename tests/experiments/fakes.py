@@ -1,4 +1,4 @@
-"""Two experiments that take no time, for what runs and shows any of them."""
+"""A fake experiment with rows, claims and a figure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIGURE = Figure(
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """A value that comes out, one that does not, and one that the paper has no number for."""
+    """Return values that match, that differ, and that the paper does not have."""
     progress(0.5)
     drawn = Random(seed).random()
     return Result(

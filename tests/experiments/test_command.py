@@ -1,4 +1,4 @@
-"""`leadline experiment` as users call it, with experiments that take no time."""
+"""`leadline experiment` from the command line, with fake experiments."""
 
 import json
 import subprocess
@@ -14,18 +14,18 @@ from leadline_experiments import EXPERIMENTS
 from leadline_experiments import command as module
 
 HERE = "tests.experiments"
-FAKES = {"another": f"{HERE}.another", "fake": f"{HERE}.fakes"}
+FAKE_EXPERIMENTS = {"another": f"{HERE}.another", "fake": f"{HERE}.fakes"}
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EXPERIMENTS", FAKES)
+    monkeypatch.setattr(module, "EXPERIMENTS", FAKE_EXPERIMENTS)
     names = module.experiment.params[0]
-    monkeypatch.setattr(names, "type", click.Choice([*FAKES, module.ALL]))
+    monkeypatch.setattr(names, "type", click.Choice([*FAKE_EXPERIMENTS, module.ALL]))
 
 
-def told(capsys: Capture, *arguments: str) -> str:
+def stdout_of(capsys: Capture, *arguments: str) -> str:
     assert run(["experiment", *arguments]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
@@ -34,7 +34,7 @@ def told(capsys: Capture, *arguments: str) -> str:
 
 @pytest.mark.usefixtures("fakes")
 def test_json_has_rows_claims_and_calibration(capsys: Capture) -> None:
-    found: dict[str, Any] = json.loads(told(capsys, "fake", "-o", "json"))
+    found: dict[str, Any] = json.loads(stdout_of(capsys, "fake", "-o", "json"))
     assert found["experiment"] == "fake"
     assert found["rows"][1] == {
         "table": "Fig. 1",
@@ -63,17 +63,17 @@ def test_json_has_rows_claims_and_calibration(capsys: Capture) -> None:
 
 @pytest.mark.usefixtures("fakes")
 def test_all_is_a_list_in_a_fixed_order(capsys: Capture) -> None:
-    found = json.loads(told(capsys, "all", "-o", "json", "--seed", "4"))
-    assert [each["experiment"] for each in found["experiments"]] == list(FAKES)
-    alone = json.loads(told(capsys, "fake", "-o", "json", "--seed", "4"))
+    found = json.loads(stdout_of(capsys, "all", "-o", "json", "--seed", "4"))
+    assert [each["experiment"] for each in found["experiments"]] == list(FAKE_EXPERIMENTS)
+    alone = json.loads(stdout_of(capsys, "fake", "-o", "json", "--seed", "4"))
     assert found["experiments"][1] == alone
-    assert yaml.safe_load(told(capsys, "all", "-o", "yaml", "--seed", "4")) == found
+    assert yaml.safe_load(stdout_of(capsys, "all", "-o", "yaml", "--seed", "4")) == found
 
 
 @pytest.mark.usefixtures("fakes")
 def test_the_seed_is_passed_on(capsys: Capture) -> None:
     one, again, other = (
-        told(capsys, "fake", "-o", "json", "--seed", seed) for seed in ("1", "1", "2")
+        stdout_of(capsys, "fake", "-o", "json", "--seed", seed) for seed in ("1", "1", "2")
     )
     assert one == again != other
 
@@ -84,7 +84,7 @@ def test_tables_claims_and_reasons_fit_80_columns(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     monkeypatch.setattr("leadline_controller.cli.output._UNBOUNDED", 80)
-    text = told(capsys, "fake", "-o", output)
+    text = stdout_of(capsys, "fake", "-o", output)
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
     assert ["netsched", "2", "3", "+1"] in [line.split() for line in lines]
@@ -102,14 +102,14 @@ def test_tables_claims_and_reasons_fit_80_columns(
 @pytest.mark.usefixtures("fakes")
 def test_plot_writes_figures_and_tables(capsys: Capture, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "plots"
-    told(capsys, "all", "--plot", str(folder))
+    stdout_of(capsys, "all", "--plot", str(folder))
     assert sorted(file.name for file in folder.iterdir()) == [
         *("another.md", "fake-fig1.png", "fake-fig1.svg", "fake.md"),
     ]
     assert "![Seconds to wait](fake-fig1.svg)" in (folder / "fake.md").read_text()
 
 
-def refused(capsys: Capture, code: int, *arguments: str) -> str:
+def error_of(capsys: Capture, code: int, *arguments: str) -> str:
     assert run(["experiment", *arguments]) == code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -119,17 +119,15 @@ def refused(capsys: Capture, code: int, *arguments: str) -> str:
 
 @pytest.mark.usefixtures("fakes")
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_a_folder_that_cannot_be_written_is_bad_usage(
-    capsys: Capture, tmp_path: Path, place: str
-) -> None:
+def test_an_unwritable_folder_is_bad_usage(capsys: Capture, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    said = refused(capsys, 2, "fake", "--plot", str(tmp_path / place))
-    assert said.startswith(f"leadline: --plot {tmp_path / place}: ")
+    error = error_of(capsys, 2, "fake", "--plot", str(tmp_path / place))
+    assert error.startswith(f"leadline: --plot {tmp_path / place}: ")
 
 
 @pytest.mark.parametrize("arguments", [["guess"], [], ["netsched", "--seed", "x"]])
 def test_bad_usage_is_one_line(capsys: Capture, arguments: list[str]) -> None:
-    assert refused(capsys, 2, *arguments).startswith("leadline: ")
+    assert error_of(capsys, 2, *arguments).startswith("leadline: ")
 
 
 @pytest.mark.usefixtures("fakes")
@@ -138,7 +136,7 @@ def test_without_the_package_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.delitem(sys.modules, "leadline_experiments.command", raising=False)
     monkeypatch.setitem(sys.modules, "leadline_experiments", None)
-    assert refused(capsys, 1, "fake") == (
+    assert error_of(capsys, 1, "fake") == (
         "leadline: experiments are a package of their own: "
         "install it with pip install 'leadline-controller[experiments]'\n"
     )

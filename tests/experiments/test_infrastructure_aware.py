@@ -24,14 +24,14 @@ KUBE, IMAGE, LAYER, INFRA = (
 
 def test_the_network_has_the_papers_size_and_only_the_nodes_own_links_are_narrow() -> None:
     topology = draw_topology(Random(1))
-    assert (len(POINTS), len(topology.sites)) == (28, 168)
-    assert sum(site.is_server for site in topology.sites) == 28
-    for site in topology.sites:
-        own_mbps = topology.capacity_mbps[site.path[-1]]
-        assert own_mbps == SERVER_MBPS if site.is_server else 10 <= own_mbps <= 60
+    assert (len(POINTS), len(topology.nodes)) == (28, 168)
+    assert sum(node.is_server for node in topology.nodes) == 28
+    for node in topology.nodes:
+        own_mbps = topology.capacity_mbps[node.links[-1]]
+        assert own_mbps == SERVER_MBPS if node.is_server else 10 <= own_mbps <= 60
     for link, capacity_mbps in topology.capacity_mbps.items():
-        beyond = [site for site in topology.sites if link in site.path[:-1]]
-        demand_mbps = sum(topology.capacity_mbps[site.path[-1]] for site in beyond)
+        beyond = [node for node in topology.nodes if link in node.links[:-1]]
+        demand_mbps = sum(topology.capacity_mbps[node.links[-1]] for node in beyond)
         assert demand_mbps <= capacity_mbps, f"{link} would be a bottleneck"
 
 

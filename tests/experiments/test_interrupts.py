@@ -1,4 +1,4 @@
-"""Whatever ends `leadline experiment all` leaves none of its processes behind."""
+"""`leadline experiment all` leaves no processes behind, however it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """The command with two endless experiments at work, and the processes of these."""
+    """The command with two endless experiments, and their process ids."""
     file, script = folder / "pids", folder / "both.py"
     file.touch()
     script.write_text(CODE)
@@ -54,7 +54,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_ctrl_c_ends_all_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_without_output(tmp_path: Path) -> None:
     with running(tmp_path) as (process, workers):
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=20)
@@ -62,7 +62,7 @@ def test_ctrl_c_ends_all_without_a_word(tmp_path: Path) -> None:
         wait_until(lambda: not any(map(alive, workers)), "the workers are gone")
 
 
-def test_killed_alone_it_takes_its_workers_with_it(tmp_path: Path) -> None:
+def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     with running(tmp_path) as (process, workers):
         process.kill()
         process.wait(20)

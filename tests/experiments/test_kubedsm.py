@@ -8,9 +8,9 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import decide, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY
-from leadline_experiments.kubedsm import moments, run
+from leadline_experiments.kubedsm import run
 from leadline_experiments.kubedsm.methods import METHODS, EdgePreferred, kubedsm
-from leadline_experiments.kubedsm.scenario_run import ScenarioRun, run_through, start
+from leadline_experiments.kubedsm.scenario_run import ScenarioRun, simulate
 from leadline_experiments.kubedsm.setting import (
     BY_LOAD,
     CYCLES,
@@ -64,7 +64,7 @@ def test_the_load_is_drawn_with_its_mean_and_spread_and_a_seed_repeats_it() -> N
     assert np.std(counts) == pytest.approx(0.2 * 3584 / 950, abs=0.1)
 
 
-def test_k8s_takes_an_edge_node_wherever_one_fits_and_spreads() -> None:
+def test_k8s_prefers_edge_nodes_and_spreads() -> None:
     pods = [make_pod("A", number) for number in range(15)]
     turns = decide_in_turn(empty_cluster(), pods, FILTERS, EdgePreferred(), Random(0))
     nodes = [decision.node for decision, _ in turns]
@@ -73,33 +73,33 @@ def test_k8s_takes_an_edge_node_wherever_one_fits_and_spreads() -> None:
     assert [nodes.count(name) for name in ("N2", "N3", "N4", "N5")] == [5, 4, 5, 1]
 
 
-def counts(course: ScenarioRun) -> dict[str, int]:
-    return {s: sum(pod.labels["app"] == s for pod, _ in course.running) for s in SERVICES}
+def counts(scenario_run: ScenarioRun) -> dict[str, int]:
+    return {s: sum(pod.labels["app"] == s for pod, _ in scenario_run.running) for s in SERVICES}
 
 
 @pytest.mark.parametrize("as_replica_set", [True, False])
-def test_scaling_asks_for_what_is_missing_and_takes_away_what_is_too_much(
+def test_scaling_adds_missing_pods_and_removes_surplus_pods(
     as_replica_set: bool,
 ) -> None:
-    course = start(STEADY, METHODS["bef"], 0, as_replica_set=as_replica_set)
-    moment = course.scale({"A": 3, "B": 1, "C": 1, "D": 2})
-    assert [pod.labels["app"] for pod in moment.pending] == ["A", "A", "A", "B", "C", "D", "D"]
-    course.place(moment.pending)
-    assert counts(course) == {"A": 3, "B": 1, "C": 1, "D": 2}
-    assert course.scale({"A": 1, "B": 1, "C": 1, "D": 2}).pending == []
-    assert counts(course) == {"A": 1, "B": 1, "C": 1, "D": 2}
-    assert course.view.requested_of(CPU).sum() == 7000
-    assert course.view.assigned_pods.node.size == 5
+    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=as_replica_set)
+    pending = scenario_run.scale({"A": 3, "B": 1, "C": 1, "D": 2})
+    assert [pod.labels["app"] for pod in pending] == ["A", "A", "A", "B", "C", "D", "D"]
+    scenario_run.place(pending)
+    assert counts(scenario_run) == {"A": 3, "B": 1, "C": 1, "D": 2}
+    assert scenario_run.scale({"A": 1, "B": 1, "C": 1, "D": 2}) == []
+    assert counts(scenario_run) == {"A": 1, "B": 1, "C": 1, "D": 2}
+    assert scenario_run.view.requested_of(CPU).sum() == 7000
+    assert scenario_run.view.assigned_pods.node.size == 5
 
 
-def test_a_replica_set_gives_up_the_newest_on_the_node_with_most_of_them() -> None:
-    course = start(STEADY, METHODS["bef"], 0, as_replica_set=True)
+def test_a_replica_set_removes_the_newest_pod_on_the_node_with_most_of_them() -> None:
+    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=True)
     for number, node in enumerate([0, 3, 3, 1]):
         pod = make_pod("A", number)
-        course.view = course.view.with_placement(pod, node)
-        course.running.append((pod, node))
-    course.scale({"A": 3})
-    assert [(pod.name, node) for pod, node in course.running] == [
+        scenario_run.view = scenario_run.view.with_placement(pod, node)
+        scenario_run.running.append((pod, node))
+    scenario_run.scale({"A": 3})
+    assert [(pod.name, node) for pod, node in scenario_run.running] == [
         ("a-0", 0),
         ("a-1", 3),
         ("a-3", 1),
@@ -107,80 +107,83 @@ def test_a_replica_set_gives_up_the_newest_on_the_node_with_most_of_them() -> No
 
 
 def test_shares_are_those_of_the_pods_on_the_edge_and_not_just_moving() -> None:
-    course = start(STEADY, METHODS["bef"], 0)
+    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0)
     for number, (service, node) in enumerate([("A", 0), ("A", 3), ("B", 1), ("D", 3)]):
-        course.running.append((make_pod(service, number), node))
-    course.wanted = {"A": 2, "B": 1, "C": 1, "D": 1}
-    assert course.edge_shares().tolist() == [0.5, 1.0, 0.0, 0.0]
-    assert course.edge_shares(frozenset({"default/b-2"})).tolist() == [0.5, 0.0, 0.0, 0.0]
+        scenario_run.running.append((make_pod(service, number), node))
+    scenario_run.wanted = {"A": 2, "B": 1, "C": 1, "D": 1}
+    assert scenario_run.edge_shares().tolist() == [0.5, 1.0, 0.0, 0.0]
+    assert scenario_run.edge_shares(frozenset({"default/b-2"})).tolist() == [0.5, 0.0, 0.0, 0.0]
 
 
-def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_is_asked_for_again() -> None:
-    course = start(STEADY, METHODS["bef"], 0)
+def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_stays_pending() -> None:
+    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0)
     # Of 950 MiB the edge holds 5 + 4 + 5 and the cloud 18.
     wanted = {"A": 35, "B": 1, "C": 1, "D": 1}
-    course.place(course.scale(wanted).pending)
-    assert counts(course) == {"A": 32, "B": 0, "C": 0, "D": 0}
-    assert course.edge_shares().tolist() == [14 / 35, 0.0, 0.0, 0.0]
-    assert [pod.labels["app"] for pod in course.scale(wanted).pending] == list("AAABCD")
+    scenario_run.place(scenario_run.scale(wanted))
+    assert counts(scenario_run) == {"A": 32, "B": 0, "C": 0, "D": 0}
+    assert scenario_run.edge_shares().tolist() == [14 / 35, 0.0, 0.0, 0.0]
+    assert [pod.labels["app"] for pod in scenario_run.scale(wanted)] == list("AAABCD")
 
 
 def test_what_fits_the_edge_is_all_on_the_edge() -> None:
     for name in ("kubedsm", "bef", "sef", "kube-default"):
-        assert run_through(STEADY, METHODS[name], 0).shares.tolist() == [1.0] * 4, name
-    assert run_through(STEADY, METHODS["cloud-first"], 0).shares.tolist() == [0.0] * 4
+        assert simulate(STEADY, METHODS[name], 0).shares.tolist() == [1.0] * 4, name
+    assert simulate(STEADY, METHODS["cloud-first"], 0).shares.tolist() == [0.0] * 4
 
 
 def test_a_suggestion_brings_pods_back_when_the_load_has_fallen() -> None:
-    course = start(BY_LOAD[-1], kubedsm(), 0)
+    scenario_run = ScenarioRun.of(BY_LOAD[-1], kubedsm(), 0)
     for wanted in ({"A": 9, "B": 4, "C": 9, "D": 4}, {"A": 3, "B": 1, "C": 3, "D": 1}):
-        course.place(course.scale(wanted).pending)
-    while course.suggest():
+        scenario_run.place(scenario_run.scale(wanted))
+    while scenario_run.suggest():
         pass
-    assert course.edge_shares().tolist() == [1.0] * 4
+    assert scenario_run.edge_shares().tolist() == [1.0] * 4
 
 
-def test_a_moment_is_what_the_method_meets() -> None:
-    found = list(moments(BY_LOAD[0], kubedsm(), 0))
-    assert len(found) == CYCLES + 1
-    for moment, wanted in zip(found, replicas(BY_LOAD[0], 0), strict=True):
-        pods = [*moment.pending, *(pod for pod, _ in moment.running)]
+def test_before_a_cycle_is_placed_view_and_pods_are_those_of_the_scenario() -> None:
+    scenario_run = ScenarioRun.of(BY_LOAD[0], kubedsm(), 0)
+    cycles = replicas(BY_LOAD[0], 0)
+    assert len(cycles) == CYCLES + 1
+    for wanted in cycles:
+        pending = scenario_run.scale(wanted)
+        view, running = scenario_run.view, scenario_run.running
+        pods = [*pending, *(pod for pod, _ in running)]
         assert {s: sum(pod.labels["app"] == s for pod in pods) for s in SERVICES} == wanted
-        requested = sum(pod.requests[CPU] for pod, _ in moment.running)
-        assert moment.view.requested_of(CPU).sum() == requested
-        assert all(
-            decide(moment.view, pod, FILTERS, EdgePreferred(), Random(0)).node
-            for pod in moment.pending
-        )
+        requested = sum(pod.requests[CPU] for pod, _ in running)
+        assert view.requested_of(CPU).sum() == requested
+        assert all(decide(view, pod, FILTERS, EdgePreferred(), Random(0)).node for pod in pending)
+        scenario_run.place(pending)
+        for _ in range(scenario_run.method.rounds):
+            scenario_run.suggest()
 
 
 def test_a_seed_repeats_a_run_to_the_last_bit() -> None:
-    one, two = (run_through(BY_LOAD[0], METHODS["kubedsm"], 3) for _ in range(2))
+    one, two = (simulate(BY_LOAD[0], METHODS["kubedsm"], 3) for _ in range(2))
     assert (one.shares.tolist(), one.migrations) == (two.shares.tolist(), two.migrations)
-    other = run_through(BY_LOAD[0], METHODS["kubedsm"], 4)
+    other = simulate(BY_LOAD[0], METHODS["kubedsm"], 4)
     assert one.shares.tolist() != other.shares.tolist()
 
 
 @pytest.mark.experiment
 def test_the_whole_experiment() -> None:
-    told: list[float] = []
-    result = run(0, told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    progress: list[float] = []
+    result = run(0, progress.append)
+    assert progress == sorted(progress)
+    assert progress[-1] == 1.0
     assert all(claim.why for claim in result.misses)
-    said = {(claim.table, claim.says): claim for claim in result.claims}
+    claims = {(claim.table, claim.says): claim for claim in result.claims}
     for table in ("Fig. 4", "Fig. 5"):
         for says in (
             "KubeDSM's edge ratio",
             "KubeDSM has the highest edge ratio in every workload",
             "CF has the lowest edge ratio in every workload",
         ):
-            assert said[table, says].holds, (table, says)
+            assert claims[table, says].holds, (table, says)
     gains = [claim for claim in result.claims if claim.compare == "gain"]
     assert len(gains) == 8
     assert all(claim.holds for claim in gains)
     for says in ("NoMig over kube-default", "Original over NoMig", "MidMig over Original"):
-        assert said["Fig. 10", says].holds, says
+        assert claims["Fig. 10", says].holds, says
     assert_rows(result)
 
 

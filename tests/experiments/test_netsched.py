@@ -22,7 +22,7 @@ def test_the_papers_counts(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_what_misses_is_one_and_has_its_reason(result: Result) -> None:
+def test_one_claim_misses_and_has_a_reason(result: Result) -> None:
     (miss,) = result.misses
     assert (miss.case, miss.ours) == ("5 pods, 500 MB, kube-default", "0/2/1/2")
     assert "ratio of 2.5" in miss.why
@@ -39,7 +39,7 @@ def test_times_are_assigning_plus_sending(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
+def test_the_seed_does_not_change_the_claims(result: Result) -> None:
     other = netsched.run(1, lambda _: None)
     assert [(c.case, c.ours, c.holds) for c in other.claims] == [
         (c.case, c.ours, c.holds) for c in result.claims
@@ -47,7 +47,7 @@ def test_chance_plays_no_part_in_what_holds(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_with_whole_points_chance_gives_the_papers_counts_now_and_then(result: Result) -> None:
+def test_with_whole_points_some_draws_have_the_papers_counts(result: Result) -> None:
     drawn = {row.case: row.ours for row in result.rows if row.option == "rounding=whole"}
     assert drawn.keys() == {"90 pods", "5 pods, 500 MB", "10 pods, 1 GB"}
     assert 0 < drawn["5 pods, 500 MB"] < 50

@@ -33,7 +33,9 @@ def test_svg_and_png_are_the_same_each_time(plots: ModuleType, tmp_path: Path) -
     assert sorted(file.name for file in folders[0].iterdir()) == ["fake-fig1.png", "fake-fig1.svg"]
 
 
-def test_what_the_user_set_plays_no_part_and_stays(plots: ModuleType, tmp_path: Path) -> None:
+def test_the_users_matplotlib_settings_have_no_effect_and_stay(
+    plots: ModuleType, tmp_path: Path
+) -> None:
     mpl = import_module("matplotlib")
     (tmp_path / "plain").mkdir()
     (tmp_path / "set").mkdir()

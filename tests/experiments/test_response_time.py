@@ -10,10 +10,10 @@ import pytest
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
 from leadline_experiments import response_time
-from leadline_experiments.response_time import FIRMNESS
-from leadline_experiments.response_time.claims import DEFAULT, OURS, Shown
+from leadline_experiments.response_time import ROBUSTNESS
+from leadline_experiments.response_time.claims import DEFAULT, OURS, MethodResult
 from leadline_experiments.response_time.optimum import (
-    Best,
+    BestValues,
     Plan,
     best_of_all,
     least_response_ms,
@@ -26,8 +26,8 @@ from leadline_experiments.response_time.testbed import (
     WORKERS,
     Service,
     cluster,
-    drawn,
-    replica,
+    draw_workers,
+    make_pod,
 )
 from leadline_experiments.response_time.trial import (
     Deployment,
@@ -67,7 +67,7 @@ def test_scaled_by_hand_the_newest_goes_first(seed: int) -> None:
         "object-detection-2",
     ]
     deployment.scale(2)
-    assert deployment.replicas[-1] == Replica(replica(DETECTION, 5), "w2")
+    assert deployment.replicas[-1] == Replica(make_pod(DETECTION, 5), "w2")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,23 +81,23 @@ def test_the_default_begins_and_ends_where_there_is_most_room(seed: int) -> None
     assert deployment.removed[0].node == "w1", "it has the least left"
 
 
-def test_of_equally_full_nodes_the_newest_replica_goes() -> None:
+def test_of_equally_full_nodes_the_newest_replica_is_removed() -> None:
     view = cluster(WORKERS)
-    replicas = [Replica(replica(DETECTION, n), node) for n, node in [(1, "w2"), (2, "w3")]]
+    replicas = [Replica(make_pod(DETECTION, n), node) for n, node in [(1, "w2"), (2, "w3")]]
     for pod, node in replicas:
         view = view.with_placement(pod, view.table.index[node])
     assert on_the_fullest(view, replicas).node == "w3"
     assert on_the_fullest(view, replicas[::-1]).node == "w2"
 
 
-def test_a_replica_that_no_node_takes_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_fits_no_node_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leadline_experiments.response_time.testbed.THRESHOLD_MS", 100)
     deployment = Deployment(DETECTION, PROPOSED, Random(0))
     deployment.scale(2)
     assert deployment.nodes == ()
 
 
-def test_a_request_waits_for_the_way_and_for_the_work() -> None:
+def test_a_request_takes_the_round_trip_and_the_processing() -> None:
     outcome = run_trial(DETECTION, PROPOSED, 1)
     # w1: 50 ms there and back, 60 ms of work on its one core, and never less.
     assert min(outcome.response_s[0]) == pytest.approx(0.11)
@@ -113,12 +113,12 @@ def test_the_same_seed_gives_the_same_run() -> None:
 
 @pytest.mark.parametrize("service", [WEB, DETECTION])
 def test_no_placement_answers_sooner_than_its_bound(service: Service) -> None:
-    """Of one replica, so that no other number of them is there at any time."""
+    """With one replica at all times, because the bound is for a fixed number."""
     alone = replace(service, step_s=service.step_s / 20)
     for worker in WORKERS:
-        shown = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
+        measured_ms = mean_ms(run_plan(alone, [(worker.name,)] * 4, 0).response_s[0])
         bound = least_response_ms(alone, (worker.name,))
-        assert alone.predicted_ms[worker.name] <= bound * 1.001 <= shown * 1.01
+        assert alone.predicted_ms[worker.name] <= bound * 1.001 <= measured_ms * 1.01
 
 
 def test_the_bound_knows_how_busy_a_worker_can_be() -> None:
@@ -131,8 +131,8 @@ def mean_ms(response_s: Sequence[float]) -> float:
     return fmean(response_s) * 1000
 
 
-def shown(response_ms: Sequence[float], throughput: float = 1.0) -> Shown:
-    return Shown(response_ms, (), (throughput,) * len(LEVELS), (), ())
+def method_result(response_ms: Sequence[float], throughput: float = 1.0) -> MethodResult:
+    return MethodResult(response_ms, (), (throughput,) * len(LEVELS), (), ())
 
 
 def test_the_best_is_searched_and_not_assumed() -> None:
@@ -142,11 +142,11 @@ def test_the_best_is_searched_and_not_assumed() -> None:
     def made_up_ms(nodes: Sequence[str]) -> float:
         return least_response_ms(DETECTION, nodes) + 100 * (nodes.count("w1") > 1)
 
-    def follow(plan: Plan) -> Shown:
+    def simulate(plan: Plan) -> MethodResult:
         tried.update(map(tuple, plan))
-        return shown([made_up_ms(plan[level - 1]) for level in LEVELS], throughput=2.0)
+        return method_result([made_up_ms(plan[level - 1]) for level in LEVELS], throughput=2.0)
 
-    best = best_of_all(DETECTION, follow, [shown([1e6] * len(LEVELS))])
+    best = best_of_all(DETECTION, simulate, [method_result([1e6] * len(LEVELS))])
     names = [worker.name for worker in WORKERS]
     for level, found_ms in zip(LEVELS, best.response_ms, strict=True):
         every = combinations_with_replacement(names, level)
@@ -157,13 +157,13 @@ def test_the_best_is_searched_and_not_assumed() -> None:
 
 
 def test_a_scheduler_that_does_better_is_the_best() -> None:
-    fast, slow = shown([1.0] * len(LEVELS), 5.0), shown([500.0] * len(LEVELS), 1.0)
+    fast, slow = method_result([1.0] * len(LEVELS), 5.0), method_result([500.0] * len(LEVELS), 1.0)
     best = best_of_all(DETECTION, lambda _: slow, [slow, fast])
-    assert best == Best(list(fast.response_ms), list(fast.throughput))
+    assert best == BestValues(list(fast.response_ms), list(fast.throughput))
 
 
 def test_drawn_workers_differ_but_not_by_more_than_was_asked_for() -> None:
-    web, detection = drawn((WEB, DETECTION), Random(1), 0.3)
+    web, detection = draw_workers((WEB, DETECTION), Random(1), 0.3)
     assert web.workers == detection.workers != WORKERS
     for worker, base in zip(web.workers, WORKERS, strict=True):
         assert 0.7 <= worker.ping_ms / base.ping_ms <= 1.3
@@ -185,7 +185,7 @@ def result() -> Result:
 
 
 @pytest.mark.experiment
-def test_what_the_paper_says_of_its_figures_comes_out(result: Result) -> None:
+def test_all_claims_hold(result: Result) -> None:
     assert [f"{miss.table}, {miss.case}: {miss.says}" for miss in result.misses] == []
     assert {claim.table for claim in result.claims} == {f"Fig. {n}" for n in range(3, 9)}
 
@@ -205,8 +205,8 @@ def test_no_row_beats_its_optimum(result: Result) -> None:
 
 
 @pytest.mark.experiment
-def test_most_of_it_stands_whatever_the_lost_numbers_were(result: Result) -> None:
-    (table,) = [each for each in tables(result) if each.title.startswith(FIRMNESS)]
+def test_most_claims_hold_with_other_numbers_too(result: Result) -> None:
+    (table,) = [each for each in tables(result) if each.title.startswith(ROBUSTNESS)]
     assert table.columns == ["case", "ours"]
     *shaky, (others, testbeds) = table.rows
     always = len(result.claims) - len(shaky)
@@ -217,15 +217,15 @@ def test_most_of_it_stands_whatever_the_lost_numbers_were(result: Result) -> Non
 
 
 @pytest.mark.experiment
-def test_it_says_that_its_numbers_were_fitted_to_the_text(result: Result) -> None:
+def test_the_calibration_states_that_its_numbers_were_fitted(result: Result) -> None:
     first, *_ = result.calibration.values()
     assert "adjusted while watching the outcome" in first
-    assert FIRMNESS in first
+    assert ROBUSTNESS in first
 
 
 @pytest.mark.experiment
 def test_rows_and_figures_are_of_every_step(result: Result) -> None:
-    assert len([row for row in result.rows if row.table != FIRMNESS]) == 2 * len(LEVELS) * 2 * 4
+    assert len([row for row in result.rows if row.table != ROBUSTNESS]) == 2 * len(LEVELS) * 2 * 4
     assert [figure.name for figure in result.figures] == [
         f"response-time-fig{number}" for number in (5, 6, 7, 8)
     ]

@@ -1,4 +1,4 @@
-"""Experiments side by side: the same results in the same order, however many at once."""
+"""Experiments in worker processes: equal results in the same order for any number of workers."""
 
 import multiprocessing
 
@@ -12,7 +12,7 @@ BOTH = {"another": f"{HERE}.another", "fake": f"{HERE}.fakes"}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_all_come_back_in_order_and_alike(workers: int) -> None:
+def test_results_have_the_same_order_and_values_with_any_number_of_workers(workers: int) -> None:
     reported: list[float] = []
     found = run_all(BOTH, 3, reported.append, workers)
     assert found == [run(module, 3) for module in BOTH.values()]
@@ -20,7 +20,7 @@ def test_all_come_back_in_order_and_alike(workers: int) -> None:
     assert reported == sorted(reported)
 
 
-def test_one_that_fails_ends_the_others() -> None:
+def test_a_failing_experiment_ends_the_others() -> None:
     with pytest.raises(ValueError, match="no such load"):
         run_all({**BOTH, "broken": f"{HERE}.broken"}, 0, lambda _: None)
     wait_until(lambda: not multiprocessing.active_children(), "no worker is left")

@@ -1,4 +1,4 @@
-"""A result as text: what is shown, and what is left out because it says nothing."""
+"""A result as tables of text, without empty or constant columns."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from tests.experiments import fakes
 RESULT = fakes.run(0, lambda _: None)
 
 
-def test_rows_are_grouped_and_say_nothing_twice() -> None:
+def test_rows_are_grouped_and_shared_labels_are_in_the_title() -> None:
     first, second = tables(RESULT)
     assert first.title == "Fig. 1: 5 pods: pods_n1"
     assert first.columns == ["strategy", "option", "paper", "ours", "diff"]
@@ -22,7 +22,7 @@ def test_rows_are_grouped_and_say_nothing_twice() -> None:
     assert second.rows[1] == ["netsched", "", "4", "", "", ""]
 
 
-def test_what_differs_is_a_column() -> None:
+def test_labels_that_differ_are_columns() -> None:
     rows = [RESULT.rows[0], replace(RESULT.rows[1], case="10 pods", metric="wait_s")]
     (table,) = tables(replace(RESULT, rows=rows))
     assert table.title == "Fig. 1"
@@ -30,7 +30,7 @@ def test_what_differs_is_a_column() -> None:
     assert "metric" in table.columns
 
 
-def test_a_table_whose_rows_come_apart_is_one_table() -> None:
+def test_rows_of_a_table_that_are_not_adjacent_form_one_table() -> None:
     rows = RESULT.rows
     mixed = replace(RESULT, rows=[rows[0], rows[2], rows[1]])
     assert [len(table.rows) for table in tables(mixed)] == [2, 1]
@@ -48,23 +48,23 @@ def test_the_gap_is_in_percent_of_the_optimum() -> None:
     row = Row("T", "", "s", "", "m", None, 3.0, optimum=2.0)
     assert gap_percent(row) == 50.0
     assert gap_percent(replace(row, optimum=None)) is None
-    assert gap_percent(replace(row, optimum=0.0)) is None, "of nothing there is no share"
+    assert gap_percent(replace(row, optimum=0.0)) is None, "the gap in percent of 0 is undefined"
 
 
 def test_markdown_has_tables_claims_reasons_and_figures() -> None:
-    told = markdown.section(RESULT, "experiments/")
-    assert told.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
-    assert "### Fig. 1: 5 pods: pods_n1\n" in told
-    assert "| netsched |  | 2 | 3 | +1 |" in told
-    assert "| Fig. 1 | 5 pods | All on n1. | 5 | 5 | holds |" in told
+    page = markdown.section(RESULT, "experiments/")
+    assert page.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
+    assert "### Fig. 1: 5 pods: pods_n1\n" in page
+    assert "| netsched |  | 2 | 3 | +1 |" in page
+    assert "| Fig. 1 | 5 pods | All on n1. | 5 | 5 | holds |" in page
     assert (
         "- The load differs.\n  - Table 2, low load: DACS waits less. Paper 50.0 %, here 37.5 %.\n"
-    ) in told
-    assert "![Seconds to wait](experiments/fake-fig1.svg)" in told
-    assert "- link: 1 Mbit/s (the paper: a minimum)" in told
+    ) in page
+    assert "![Seconds to wait](experiments/fake-fig1.svg)" in page
+    assert "- link: 1 Mbit/s (the paper: a minimum)" in page
     assert tally(RESULT) == "1 of 2 claims hold"
 
 
 def test_a_long_table_is_folded() -> None:
-    told = markdown.section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
-    assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in told
+    page = markdown.section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
+    assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in page

@@ -1,4 +1,4 @@
-"""Labs that no test leaves behind, whatever happens in between."""
+"""Fixtures of labs, which are removed after the tests in any case."""
 
 from collections.abc import Iterator
 
@@ -12,15 +12,15 @@ from tests.lab.inventory import fresh_name
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A name whose lab, if a test builds one, is gone afterwards."""
-    chosen = fresh_name()
-    yield chosen
-    labs.down(chosen)
+    """A lab name; a lab of this name is removed after the test."""
+    lab_name = fresh_name()
+    yield lab_name
+    labs.down(lab_name)
 
 
 @pytest.fixture(scope="session")
 def shaped_lab() -> Iterator[Lab]:
-    """One lab for all tests that only measure: a throttled, a delayed and an unshaped link."""
+    """A lab for all tests that only measure: a throttled, a delayed and an unshaped link."""
     boards = (BoardSpec("n1", rate_mbps=4), BoardSpec("n2", 20, delay_ms=30), BoardSpec("n3"))
     spec = LabSpec(fresh_name(), boards=boards)
     try:

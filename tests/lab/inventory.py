@@ -1,4 +1,4 @@
-"""What is on this machine: which processes live in which network namespaces."""
+"""The processes of network namespaces on this machine."""
 
 from contextlib import suppress
 from itertools import count
@@ -14,12 +14,12 @@ def fresh_name() -> str:
 
 
 def namespace_inodes(namespaces: list[str]) -> set[int]:
-    """What identifies named namespaces in /proc, also once their names are gone."""
+    """The inodes of named namespaces; /proc shows these also after the names are removed."""
     return {Path("/run/netns", one).stat().st_ino for one in namespaces}
 
 
 def processes_inside(inodes: set[int]) -> set[int]:
-    """Pids of the processes whose network namespace is one of these."""
+    """The pids of the processes in these network namespaces."""
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

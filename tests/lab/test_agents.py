@@ -1,4 +1,4 @@
-"""Agents of the lab: files that the agent itself accepts, and nothing else that it listens to."""
+"""Agents of the lab: their configuration files are valid, and environment settings are unset."""
 
 import subprocess
 from pathlib import Path
@@ -31,16 +31,16 @@ def test_a_real_agent_reports_from_its_board(
     host, port = start_broker(shaped_lab, port=1885)
     settings = AgentSettings("attic", host, port, interval_s=1)
     (agent,) = start_agents(shaped_lab, settings, ["n1"])
-    words = ["mosquitto_sub", "-h", host, "-p", str(port), "-V", "mqttv5", "-W", "20"]
+    command = ["mosquitto_sub", "-h", host, "-p", str(port), "-V", "mqttv5", "-W", "20"]
     topics = ["-t", "leadline/v1/attic/n1/report", "-C", "1", "-F", "%t"]
-    heard = subprocess.run(
-        shaped_lab.command("server", words + topics),
+    received = subprocess.run(
+        shaped_lab.command("server", command + topics),
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert heard.stdout == "leadline/v1/attic/n1/report\n", agent.last_line()
+    assert received.stdout == "leadline/v1/attic/n1/report\n", agent.last_line()
     environment = Path(f"/proc/{agent.pid}/environ").read_bytes()
     assert b"LEADLINE_NODE" not in environment
     assert b"NOTIFY_SOCKET" not in environment

@@ -1,4 +1,4 @@
-"""The embedded broker with a real client: what Leadline's wire asks of any broker."""
+"""The embedded broker with a real client: the features that Leadline needs of a broker."""
 
 import socket
 import subprocess
@@ -32,7 +32,7 @@ client.loop_forever()
 
 
 class Listener:
-    """A client that keeps what it receives."""
+    """A client that stores the received messages."""
 
     def __init__(self, broker: tuple[str, int], topic: str) -> None:
         self.messages: list[mqtt.MQTTMessage] = []
@@ -142,7 +142,7 @@ def test_the_broker_ends_when_its_owner_is_killed() -> None:
     assert not listens("127.0.0.1", port)
 
 
-def test_a_taken_port_is_said_in_one_line(broker: tuple[str, int]) -> None:
+def test_a_port_in_use_is_an_error_of_one_line(broker: tuple[str, int]) -> None:
     with (
         pytest.raises(LabError, match=f"did not start on 127.0.0.1:{broker[1]}"),
         embedded_broker(port=broker[1]),

@@ -1,4 +1,4 @@
-"""Building and ending labs: whole ones, half-built ones, and ones whose builder was killed."""
+"""Building and ending labs: complete ones, incomplete ones, and ones whose builder was killed."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ BOARDS = (BoardSpec("n1", rate_mbps=8, delay_ms=20), BoardSpec("n2", delay_ms=10
 
 @pytest.fixture
 def no_netem(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delays come from relays, also where the kernel could do better."""
+    """Use relays for delays, also if the kernel has netem."""
     monkeypatch.setattr(network, "has_netem", lambda _namespace: False)
 
 
@@ -34,14 +34,14 @@ def _is_clean(name: str, inodes: set[int]) -> bool:
     return nothing_on_record and not network.namespaces(name) and not processes_inside(inodes)
 
 
-def _built(name: str) -> tuple[Lab, set[int]]:
+def _build_lab(name: str) -> tuple[Lab, set[int]]:
     lab = labs.up(LabSpec(name, boards=BOARDS))
     return lab, namespace_inodes(network.namespaces(name))
 
 
 def test_down_leaves_nothing(name: str, no_netem: None) -> None:
     links_before = run("ip", "-o", "-br", "link")
-    lab, inodes = _built(name)
+    lab, inodes = _build_lab(name)
     lab.start("server", "idle", ["sleep", "600"])
     assert len(network.namespaces(name)) == 4
     # Two relays and idle, which enters its namespace a moment after its start.
@@ -52,8 +52,8 @@ def test_down_leaves_nothing(name: str, no_netem: None) -> None:
     labs.down(name)
 
 
-def test_status_tells_what_there_is(name: str, no_netem: None) -> None:
-    lab, _ = _built(name)
+def test_status_lists_hosts_and_processes(name: str, no_netem: None) -> None:
+    lab, _ = _build_lab(name)
     lab.start("n2", "brief", ["sh", "-c", "echo spoke; exit 3"])
     status = labs.status(name)
     assert status is not None
@@ -73,7 +73,7 @@ def test_status_tells_what_there_is(name: str, no_netem: None) -> None:
 
 def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
     labs.up(LabSpec(name, boards=BOARDS[:1]))
-    with pytest.raises(LabError, match=f"lab {name} is there already: end it with leadline lab"):
+    with pytest.raises(LabError, match=f"lab {name} exists already: end it with leadline lab"):
         labs.up(LabSpec(name))
     other = name + "b"
     try:
@@ -85,8 +85,8 @@ def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
         labs.down(other)
 
 
-def test_a_process_is_ended_with_all_that_it_left_behind(name: str) -> None:
-    lab, inodes = _built(name)
+def test_a_process_is_ended_with_its_children(name: str) -> None:
+    lab, inodes = _build_lab(name)
     idle = len(processes_inside(inodes))
     parent = lab.start("n1", "family", ["sh", "-c", "sleep 600 & sleep 601 & wait"])
     wait_until(lambda: len(processes_inside(inodes)) == idle + 3, "the family is complete")
@@ -99,7 +99,7 @@ def test_a_process_is_ended_with_all_that_it_left_behind(name: str) -> None:
 
 
 def test_a_process_that_ignores_sigterm_is_killed(name: str) -> None:
-    lab, _ = _built(name)
+    lab, _ = _build_lab(name)
     deaf = lab.start(
         "n1", "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
     )
@@ -110,8 +110,8 @@ def test_a_process_that_ignores_sigterm_is_killed(name: str) -> None:
     assert not deaf.running
 
 
-def test_a_pid_that_now_belongs_to_another_is_left_alone(name: str) -> None:
-    lab, _ = _built(name)
+def test_a_reused_pid_is_not_killed(name: str) -> None:
+    lab, _ = _build_lab(name)
     with subprocess.Popen(["sleep", "600"]) as bystander:
         try:
             ticks = start_ticks(bystander.pid)
@@ -127,7 +127,7 @@ def test_a_pid_that_now_belongs_to_another_is_left_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("stage", ["n2: unshaped", "server: unshaped", "n2: delay by relay"])
-def test_an_interrupted_up_takes_back_what_it_made(name: str, stage: str, no_netem: None) -> None:
+def test_an_interrupted_up_removes_everything(name: str, stage: str, no_netem: None) -> None:
     inodes: set[int] = set()
 
     def interrupt(step: str) -> None:
@@ -141,7 +141,7 @@ def test_an_interrupted_up_takes_back_what_it_made(name: str, stage: str, no_net
     assert _is_clean(name, inodes)
 
 
-def test_an_up_that_the_system_refuses_says_so_and_cleans(name: str) -> None:
+def test_a_failed_up_reports_the_error_and_removes_everything(name: str) -> None:
     run("ip", "netns", "add", f"leadline-{name}-n2")
     with pytest.raises(CommandError, match=f"ip netns add leadline-{name}-n2: exit 1: .*exists"):
         labs.up(LabSpec(name, boards=BOARDS))
@@ -167,15 +167,15 @@ def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -
     inodes = namespace_inodes(network.namespaces(name))
     assert inodes
     if stage != "all is up":
-        with pytest.raises(LabError, match=f"lab {name} is not whole: end it with leadline lab"):
+        with pytest.raises(LabError, match=f"lab {name} is incomplete: end it with leadline lab"):
             labs.open_lab(name)
     labs.down(name)
     wait_until(lambda: _is_clean(name, inodes), "nothing is left")
     assert _is_clean(name, inodes)
 
 
-def test_after_a_reboot_recorded_pids_mean_nothing(name: str) -> None:
-    lab, _ = _built(name)
+def test_after_a_reboot_recorded_pids_are_ignored(name: str) -> None:
+    lab, _ = _build_lab(name)
     path = lab.directory / "state.json"
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     original = path.read_text()
@@ -198,7 +198,7 @@ def test_a_record_that_cannot_be_read_is_named(name: str) -> None:
 
 
 def test_a_relay_delays_and_ends_when_its_link_vanishes(name: str, no_netem: None) -> None:
-    lab, _ = _built(name)
+    lab, _ = _build_lab(name)
     relays = {process.name: process for process in lab.processes()}
     argv = lab.command("n1", ["ping", "-q", "-c", "5", "-i", "0.1", lab.address("n2")])
     said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -221,9 +221,7 @@ def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert labs.can_build() == "the lab needs ip: install iproute2"
 
 
-def test_a_folder_that_may_not_be_written_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unwritable_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(state, "RUN_DIR", tmp_path / "file/lab")
     with pytest.raises(LabError, match="file/lab: Not a directory: labs belong to root; use sudo"):

@@ -1,4 +1,4 @@
-"""The real network of a lab, measured with the tools that the agents use."""
+"""The network of a lab, measured with the tools of the agents."""
 
 import json
 import subprocess
@@ -41,8 +41,7 @@ def _received_mbps(lab: Lab, board: str, *options: str) -> float:
     test = ("iperf3", "-J", "-t", "2", "-c", lab.address(), *options)
     for _ in range(ATTEMPTS):
         said = json.loads(_in(lab, board, *test))
-        # A server whose client is far away still takes leave of the one before: it is busy, or it
-        # hangs up.
+        # The server may still be busy with the end of the previous test, or hang up for it.
         if "error" not in said:
             break
         time.sleep(0.1)
@@ -92,7 +91,7 @@ def test_nothing_shows_in_the_machines_own_network(shaped_lab: Lab) -> None:
 
 def test_waiting_for_a_listener_is_bounded(shaped_lab: Lab) -> None:
     process = shaped_lab.start("n1", "deaf", ["sleep", "60"])
-    with pytest.raises(LabError, match=r"deaf: no port 9 \(waited 0.2 s\); it said: nothing"):
+    with pytest.raises(LabError, match=r"deaf: no port 9 \(waited 0.2 s\); last output: nothing"):
         wait_listening(process, 9, limit_s=0.2)
     shaped_lab.stop("deaf")
     assert not process.running
@@ -100,5 +99,7 @@ def test_waiting_for_a_listener_is_bounded(shaped_lab: Lab) -> None:
 
 def test_a_process_that_ends_at_once_is_quoted(shaped_lab: Lab) -> None:
     process = shaped_lab.start("n1", "hasty", ["sh", "-c", "echo no such thing >&2; exit 1"])
-    with pytest.raises(LabError, match=r"hasty: no port 9 \(it ended\); it said: no such thing"):
+    with pytest.raises(
+        LabError, match=r"hasty: no port 9 \(it ended\); last output: no such thing"
+    ):
         wait_listening(process, 9, WAIT_S)

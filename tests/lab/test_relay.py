@@ -1,4 +1,4 @@
-"""The relay's two halves on a pair of datagram sockets: held, in order, bounded."""
+"""The relay between datagram sockets: delay, order and a bounded queue."""
 
 import socket
 from collections.abc import Iterator
@@ -13,52 +13,52 @@ Ends = tuple[socket.socket, socket.socket, Direction]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Where frames come from, where they go to, and a direction of 10 ms between the two."""
+    """Sockets to send and to receive frames, and a direction of 10 ms between them."""
     left, source = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    sink, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    for one in (source, sink, right):
-        one.setblocking(False)
-    yield left, right, Direction(source, sink, delay_s=0.010)
-    for one in (left, source, sink, right):
-        one.close()
+    destination, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for end in (source, destination, right):
+        end.setblocking(False)
+    yield left, right, Direction(source, destination, delay_s=0.010)
+    for end in (left, source, destination, right):
+        end.close()
 
 
 def test_frames_are_held_for_the_delay_and_keep_their_order(ends: Ends) -> None:
-    left, right, way = ends
+    left, right, direction = ends
     left.send(b"first")
-    way.take(now_s=1.000)
+    direction.receive(now_s=1.000)
     left.send(b"second")
-    way.take(now_s=1.004)
-    way.give(now_s=1.009)
+    direction.receive(now_s=1.004)
+    direction.send_due(now_s=1.009)
     with pytest.raises(BlockingIOError):
         right.recv(100)
-    assert way.wait_s(1.009) == pytest.approx(0.001)
-    way.give(now_s=1.0101)
+    assert direction.wait_s(1.009) == pytest.approx(0.001)
+    direction.send_due(now_s=1.0101)
     assert right.recv(100) == b"first"
-    assert way.wait_s(1.010) == pytest.approx(0.004)
-    way.give(now_s=1.5)
+    assert direction.wait_s(1.010) == pytest.approx(0.004)
+    direction.send_due(now_s=1.5)
     assert right.recv(100) == b"second"
-    assert way.wait_s(1.5) is None
+    assert direction.wait_s(1.5) is None
 
 
 def test_a_full_queue_drops_the_newest(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "MAX_QUEUED_FRAMES", 2)
-    left, right, way = ends
+    left, right, direction = ends
     for frame in (b"1", b"2", b"3"):
         left.send(frame)
-    way.take(now_s=0.0)
-    assert (len(way.queue), way.dropped) == (2, 1)
-    way.give(now_s=1.0)
+    direction.receive(now_s=0.0)
+    assert (len(direction.queue), direction.dropped) == (2, 1)
+    direction.send_due(now_s=1.0)
     assert [right.recv(10), right.recv(10)] == [b"1", b"2"]
 
 
-def test_a_sink_that_is_full_loses_frames_and_goes_on(ends: Ends) -> None:
-    _, right, way = ends
+def test_a_full_destination_loses_frames_and_the_relay_continues(ends: Ends) -> None:
+    _, right, direction = ends
     frames = 2000
-    way.queue.extend((0.0, b"x" * 1000) for _ in range(frames))
-    way.give(now_s=1.0)
-    assert way.dropped > 0
-    assert _drain(right) + way.dropped == frames
+    direction.queue.extend((0.0, b"x" * 1000) for _ in range(frames))
+    direction.send_due(now_s=1.0)
+    assert direction.dropped > 0
+    assert _drain(right) + direction.dropped == frames
 
 
 def _drain(end: socket.socket) -> int:
@@ -69,7 +69,7 @@ def _drain(end: socket.socket) -> int:
     return received
 
 
-def test_an_interface_that_is_not_there_ends_it_with_a_line(
+def test_a_missing_interface_ends_the_relay_with_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level("INFO"):

@@ -1,4 +1,4 @@
-"""Descriptions of labs: the default story, users' files, and every way to get one wrong."""
+"""Specifications of labs: the default, users' files, and every invalid value."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from leadline_controller.lab.errors import SpecError
 from leadline_controller.lab.spec import BoardSpec, LabSpec, load_spec, parse_spec
 
 
-def test_default_is_netscheds_story() -> None:
+def test_the_default_is_netscheds_test_bed() -> None:
     spec = LabSpec()
     assert [board.rate_mbps for board in spec.boards] == [4, 4, 4, 100]
     assert [host.name for host in spec.hosts] == ["n1", "n2", "n3", "n4", "server"]
@@ -74,7 +74,7 @@ def test_the_plain_form_round_trips_through_json() -> None:
         ({"boards": [{"name": "a", "delay_ms": float("inf")}]}, "delay_ms: expected"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_value_is_named(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SpecError, match=complaint) as caught:
         parse_spec(given, "lab.toml")
     assert str(caught.value).startswith("lab.toml: ")

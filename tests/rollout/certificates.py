@@ -1,4 +1,4 @@
-"""Certificates as they should not be: for the yard's refusals and renewals."""
+"""Certificates for the tests of refusals and renewals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.rollout.nspawn_testbed import Yard
 
 
 def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
-    """Sign a host's certificate anew with the yard's authority, to end in `days` (or to have
-    ended, if they are negative): the same key, the same names."""
+    """Sign a host's certificate again with the testbed's authority, with the same key and names. It
+    expires in `days`; with a negative number it has expired."""
     folder = yard.folder / "pki"
     old = folder / purpose / f"{host}.pem"
     key = old.with_suffix(".key")
@@ -31,7 +31,7 @@ def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
 
 
 def sign_client(yard: Yard, name: str, out: Path, key: Path) -> None:
-    """Sign a certificate for a client of the broker with the yard's authority, and make its key."""
+    """Create a key, and sign a certificate of a broker's client with the testbed's authority."""
     folder, request = yard.folder / "pki", out.with_suffix(".csr")
     extensions = out.with_suffix(".ext")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
@@ -49,7 +49,7 @@ def sign_client(yard: Yard, name: str, out: Path, key: Path) -> None:
 
 
 def days_left(pem: str) -> int:
-    """How many whole days from now a certificate in PEM ends: found by halves, 0 to 16384."""
+    """The whole days until a certificate in PEM expires: by bisection, 0 to 16384."""
     low, high = 0, 1 << 14
     while high - low > 1:
         middle = (low + high) // 2

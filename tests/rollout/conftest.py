@@ -1,5 +1,5 @@
-"""One yard for all the chapters of the rollout, which are told in order: each finds the yard as
-the one before it left it."""
+"""One testbed for all modules of the rollout. They run in order, and each continues with the state
+that the one before it left."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.rollout import bundles
+from tests.rollout.broker_outage import BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
-from tests.rollout.machines import Extras
+from tests.rollout.machines import MachineExtras
 from tests.rollout.nspawn_testbed import ADDRESSES, KINDS, SERVER, Yard
 from tests.rollout.nspawn_testbed import yard as booted
-from tests.rollout.outage import Outage
 
 HERE = Path(__file__).parent
-# qemu translates programs while they run, so it has to write what is then executed, and takes three
-# times the memory; on a board of its own architecture the unit forbids both.
-QEMU = Extras(
+# qemu translates programs at run time: it executes memory that it has written, and needs three
+# times as much. On a board of its own architecture the unit forbids both.
+QEMU = MachineExtras(
     files={
         "/etc/systemd/system/leadline-agent.service.d/qemu.conf": (
             "[Service]\nMemoryDenyWriteExecute=no\nMemoryHigh=512M\nMemoryMax=512M\n",
@@ -27,9 +27,9 @@ QEMU = Extras(
         )
     }
 )
-# The first boot of a new checkout waits for its images; a play on four machines takes minutes.
-CHAPTER_S = 1800
-CHAPTERS = (
+# The first run builds the images, and a play on four machines takes minutes.
+MODULE_TIMEOUT_S = 1800
+MODULES = (
     "test_nspawn_testbed",
     "test_fresh",
     "test_site",
@@ -51,14 +51,14 @@ CHAPTERS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell the chapters in order, and give them time."""
-    ours = [item for item in items if item.path.parent == HERE]
-    for item in ours:
+    """Run the modules in order, with enough time."""
+    items_here = [item for item in items if item.path.parent == HERE]
+    for item in items_here:
         item.add_marker(pytest.mark.rollout)
         if not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(CHAPTER_S))
-    ours.sort(key=lambda item: CHAPTERS.index(item.path.stem))
-    items[:] = [item for item in items if item.path.parent != HERE] + ours
+            item.add_marker(pytest.mark.timeout(MODULE_TIMEOUT_S))
+    items_here.sort(key=lambda item: MODULES.index(item.path.stem))
+    items[:] = [item for item in items if item.path.parent != HERE] + items_here
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +69,7 @@ def evidence() -> Evidence:
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Yard]:
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
-    folder = tmp_path_factory.mktemp("yard")
+    folder = tmp_path_factory.mktemp("testbed")
     bundles.build(folder / "bundle")
     with booted(folder, {SERVER: k3s_server(nodes), "pi-3": QEMU}) as running:
         yield running
@@ -79,18 +79,18 @@ def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterat
 
 @pytest.fixture(scope="session")
 def deployed(yard: Yard, evidence: Evidence) -> Yard:
-    """The yard after `site`, which runs now unless a chapter before has run it."""
+    """The testbed after `site`, which runs now unless it has run already."""
     yard.deploy(evidence)
     return yard
 
 
 @pytest.fixture(scope="session")
-def outage(deployed: Yard) -> Iterator[Outage]:
-    """Ten minutes without a broker, from the first test that asks for it on; the last one that
-    does waits for their end."""
-    began = Outage(deployed)
+def outage(deployed: Yard) -> Iterator[BrokerOutage]:
+    """Ten minutes without a broker, from the first test that requests it; the last one waits for
+    the end."""
+    outage = BrokerOutage(deployed)
     try:
-        yield began
+        yield outage
     finally:
-        if not began.is_over:
-            began.bring_back()
+        if not outage.is_over:
+            outage.bring_back()

@@ -1,6 +1,6 @@
-"""What a run of the rollout's tests showed, in files that stay: recaps, seconds, differences.
+"""The evidence of a run of the rollout, in files: recaps, durations, differences.
 
-They go to the folder that LEADLINE_EVIDENCE names, else to `.rollout` beside the Makefile.
+The folder is LEADLINE_EVIDENCE, and `.rollout` beside the Makefile by default.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Evidence:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def keep(self, name: str, text: str) -> None:
-        """Write a file, in place of an earlier run's."""
+        """Write a file; it replaces that of an earlier run."""
         (self.folder / name).write_text(text if text.endswith("\n") else text + "\n")
 
     def say(self, name: str, text: str) -> None:
-        """Keep it and print it."""
+        """Write a file and print it."""
         self.keep(name, text)
         print(f"\n{name}:\n{text}")
 
 
 def difference(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """A line for each path that came, went or is another: `+ path`, `- path`, `~ path`."""
+    """A line for each path that was added, removed or changed: `+ path`, `- path`, `~ path`."""
     lines = []
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)

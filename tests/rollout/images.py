@@ -1,8 +1,8 @@
-"""The file systems that boards are booted from, made once and kept for every later run.
+"""The images of the boards, built once and cached for later runs.
 
-They are like Raspberry Pi OS Lite: Python, SSH, sudo and systemd, and neither pip nor venv nor
-anything that the roles install. The Debian packages that the roles ask for are fetched with an
-image and kept beside it, for a board has no way to the internet. No key is in an image.
+They resemble Raspberry Pi OS Lite: they have Python, SSH, sudo and systemd, but neither pip nor
+venv nor anything that the roles install. The Debian packages for the roles are downloaded with an
+image and stored beside it, because the boards have no internet access. An image has no keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGES = (
     "iputils-ping",
     "procps",
 )
-# What a role installs on a board: fetched, not installed.
+# The packages that the roles install: downloaded, not installed.
 WANTED = ("mosquitto", "iperf3")
 PREPARE = """
 set -eu
@@ -47,7 +47,7 @@ cp "$1"/var/cache/apt/archives/*.deb "$1/../debs/"
 
 
 class ImageError(Exception):
-    """An image could not be made; str() says why and what to do."""
+    """An image could not be built; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """As the folders of Debian packages are called: `bookworm-arm64`."""
+        """The name of its folder of Debian packages, such as `bookworm-arm64`."""
         return f"{self.codename}-{self.architecture}"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image in the cache: its root, and the folder of packages that it may be given."""
+    """A cached image: its root, and the folder of its Debian packages."""
 
     kind: Kind
     root: Path
@@ -76,9 +76,9 @@ class Image:
 
 DEBIAN_12 = Kind("bookworm", "amd64")
 DEBIAN_13 = Kind("trixie", "amd64")
-# Under qemu-user a systemd of the board's own architecture cannot give credentials, for the
-# namespaces that it needs are refused there, and a set-uid sudo stays a plain user. So what gets
-# a command started is this machine's own, and what it starts is the board's.
+# Under qemu-user, systemd cannot create the namespaces for credentials, and sudo's set-uid bit has
+# no effect. So the programs that start commands have this machine's architecture, and the commands
+# have the board's.
 DEBIAN_12_ARM64 = Kind(
     "bookworm",
     "arm64",
@@ -94,7 +94,7 @@ DEBIAN_12_ARM64 = Kind(
 
 
 def image(kind: Kind) -> Image:
-    """The image from the cache, made now unless it is there. Raises ImageError."""
+    """The cached image; it is built if it is missing. Raises ImageError."""
     home = _cache() / f"board-{kind.name}-{_fingerprint(kind)}"
     if not home.is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -133,7 +133,7 @@ def _command(kind: Kind, root: Path) -> list[str]:
         "--variant=minbase",
         f"--architectures={','.join((kind.architecture, *kind.foreign))}",
         f"--include={','.join((*kind.init, *own))}",
-        # Documentation stays out, as it does on the Lite image's small cousins.
+        # Without documentation, to save space.
         "--dpkgopt=path-exclude=/usr/share/doc/*",
         "--dpkgopt=path-exclude=/usr/share/locale/*",
         f"--customize-hook={prepare}",

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.kube.daemon import program
-from tests.rollout.machines import Extras
+from tests.rollout.machines import MachineExtras
 
 _UNIT = """\
 [Unit]
@@ -44,13 +44,13 @@ exec /usr/local/bin/k3s kubectl "$@"
 """
 
 
-def k3s_server(nodes: Mapping[str, tuple[str, str]]) -> Extras:
+def k3s_server(nodes: Mapping[str, tuple[str, str]]) -> MachineExtras:
     """What the server has besides its image; `nodes` are the (address, architecture), such as
     ("10.77.0.11", "arm64"), of the machines that Kubernetes knows, by name.
 
     Builds the program if need be. Raises ControlPlaneError where there is no Go that could.
     """
-    return Extras(
+    return MachineExtras(
         binds={"/usr/local/bin/k3s": program()},
         files={
             "/etc/systemd/system/k3s.service": (k3s_unit(nodes), 0o644),

@@ -1,10 +1,10 @@
-"""Listens at the yard's broker as a controller may: to every node.
+"""A subscriber at the testbed's broker with a controller's rights: it receives from every node.
 
-The broker lets in one client of a name, so it has a certificate of its own, with the name that
-controllers had before each of them got its own.
+The broker accepts one client of a name, so the listener has its own certificate, with the name that
+controllers had before each had its own.
 
-It runs as a process of its own inside the yard (`python -m tests.rollout.listener`), since a
-test is outside of that network, and writes a line for each message: when, topic, sequence.
+It runs as a process in the testbed's network (`python -m tests.rollout.listener`), as the tests
+are outside of it, and prints a line for each message: time, topic, sequence.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ NUMBERED: Mapping[str, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthRe
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A message: when it came (seconds of the monotonic clock), what of whom, how it is numbered.
+class ReceivedMessage:
+    """A received message. at_s: when it arrived, by the monotonic clock.
 
-    `session` counts the starts of an agent; `sequence` its messages. Both are 0 where a message
-    has none, and `is_empty` for one that takes a retained message away.
+    `session` counts the starts of an agent, `sequence` its messages; both are 0 in a message
+    without numbers. An `is_empty` message removes a retained one.
     """
 
     at_s: float
@@ -58,33 +58,35 @@ class Heard:
 
 
 class Listener:
-    """A listener at work; `heard` are the messages since it began."""
+    """A running listener."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._waiting = b""
-        self._heard: list[Heard] = []
+        self._received: list[ReceivedMessage] = []
         self._is_subscribed = False
 
     def wait_until_subscribed(self) -> None:
-        """Wait for the broker's answer; what it keeps may come before that."""
+        """Wait for the broker's acknowledgement; retained messages may arrive before it."""
         deadline_s = time.monotonic() + READY_S
         while not self._is_subscribed:
             left_s = deadline_s - time.monotonic()
             assert left_s > 0, f"the listener was not subscribed within {READY_S:g} s"
             self._read(left_s)
 
-    def heard(self, node: str | None = None, kind: str | None = None) -> list[Heard]:
-        """What came until now, of a node or all, of a kind or all."""
+    def received(self, node: str | None = None, kind: str | None = None) -> list[ReceivedMessage]:
+        """The messages so far, of one node or all, of one kind or all."""
         self._read(0.0)
         return [
-            each for each in self._heard if node in (None, each.node) and kind in (None, each.kind)
+            each
+            for each in self._received
+            if node in (None, each.node) and kind in (None, each.kind)
         ]
 
-    def wait_for(self, node: str, kind: str, count: int, within_s: float) -> list[Heard]:
-        """Wait until so many messages of a kind came from a node."""
+    def wait_for(self, node: str, kind: str, count: int, within_s: float) -> list[ReceivedMessage]:
+        """Wait until `count` messages of a kind have arrived from a node."""
         deadline_s = time.monotonic() + within_s
-        while len(found := self.heard(node, kind)) < count:
+        while len(found := self.received(node, kind)) < count:
             left_s = deadline_s - time.monotonic()
             assert left_s > 0, f"{node}: {len(found)} of {count} {kind}s within {within_s:g} s"
             self._read(left_s)
@@ -97,13 +99,15 @@ class Listener:
             assert read, f"the listener ended with {self._process.wait(5)}"
             *lines, self._waiting = (self._waiting + read).split(b"\n")
             self._is_subscribed = self._is_subscribed or READY in lines
-            self._heard += [Heard(*json.loads(line)) for line in lines if line != READY]
+            self._received += [
+                ReceivedMessage(*json.loads(line)) for line in lines if line != READY
+            ]
             within_s = 0.0
 
 
 @contextmanager
 def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
-    """A listener, subscribed, for the time of a block."""
+    """A subscribed listener for the duration of a block."""
     keys = yard.folder / "listener"
     keys.mkdir(mode=0o700, exist_ok=True)
     (keys / "ca.pem").write_text(yard.server.run(f"cat {KEYS}/ca.pem").stdout)
@@ -112,9 +116,9 @@ def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
     command = yard.spaces.command(*program, yard.server.address, keys, cluster)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:
-        ears = Listener(process)
-        ears.wait_until_subscribed()
-        yield ears
+        messages = Listener(process)
+        messages.wait_until_subscribed()
+        yield messages
     finally:
         process.kill()
         process.wait()
@@ -122,21 +126,21 @@ def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
         process.stdout.close()
 
 
-def _say(message: MQTTMessage) -> None:
+def _print(message: MQTTMessage) -> None:
     topic = topics.parse(message.topic)
     session = sequence = 0
     if topic.kind in NUMBERED and message.payload:
         origin = NUMBERED[topic.kind].FromString(bytes(message.payload)).origin
         session, sequence = origin.session, origin.sequence
-    told = (
+    fields = (
         *(time.monotonic(), topic.node, str(topic.kind), session, sequence),
         *(bool(message.retain), not message.payload),
     )
-    print(json.dumps(told), flush=True)
+    print(json.dumps(fields), flush=True)
 
 
 def main(host: str, keys: Path, cluster: str) -> None:
-    """Print what comes until somebody ends this process."""
+    """Print messages until this process is killed."""
     client = Client(CallbackAPIVersion.VERSION2, client_id="listener", protocol=MQTTv5)
     context = ssl.create_default_context(cafile=str(keys / "ca.pem"))
     context.load_cert_chain(keys / "cert.pem", keys / "key.pem")
@@ -147,7 +151,7 @@ def main(host: str, keys: Path, cluster: str) -> None:
 
     client.on_connect = connected
     client.on_subscribe = lambda *_: print(READY.decode(), flush=True)
-    client.on_message = lambda _client, _data, message: _say(message)
+    client.on_message = lambda _client, _data, message: _print(message)
     client.connect(host, PORT)
     client.loop_forever()
 

@@ -1,7 +1,7 @@
-"""Everything that stands on a machine's disk, so that two moments can be held to each other.
+"""A listing of a machine's disk, to compare its state at two times.
 
-It runs as a plain script on this machine's own Python, which reads the disk of a machine from
-outside: `listing.py ROOT` prints a JSON object of paths and what each is.
+It runs as a plain script on this machine's own Python and reads a machine's disk from outside:
+`listing.py ROOT` prints a JSON object of paths with their descriptions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# What is no part of the disk, or is there to be forgotten; logs, which are meant to stay; what
-# k3s writes all the time and kubectl remembers of it; and the folder that Ansible itself keeps
-# wherever it has been; caches, apt's and the linker's among them.
-ELSEWHERE = (
+# Other file systems, temporary files, logs and caches; the state of k3s and kubectl; and the
+# folder that Ansible leaves on its hosts.
+IGNORED = (
     *("/proc", "/sys", "/run", "/tmp", "/dev", "/var/tmp", "/var/cache", "/var/lib/apt/lists"),
     *("/var/log", "/var/lib/rancher", "/root/.kube", "/home/pi/.ansible"),
 )
-# What Debian's own tools keep of a file as it was before they changed it last.
+# Backups that Debian's tools make of the files that they change.
 BACKUPS = (
     *("/etc/passwd-", "/etc/shadow-", "/etc/group-", "/etc/gshadow-", "/etc/subuid-"),
     *("/etc/subgid-", "/var/lib/dpkg/status-old", "/var/lib/dpkg/diversions-old"),
@@ -36,7 +35,7 @@ def listing(root: Path) -> dict[str, str]:
 def _entries(root: Path) -> Iterator[tuple[str, str]]:
     for folder, folders, files in os.walk(root):
         here = folder.removeprefix(str(root)) or "/"
-        folders[:] = [name for name in folders if os.path.join(here, name) not in ELSEWHERE]  # noqa: PTH118 - ten thousand paths
+        folders[:] = [name for name in folders if os.path.join(here, name) not in IGNORED]  # noqa: PTH118 - ten thousand paths
         for name in (*folders, *files):
             path = os.path.join(here, name)  # noqa: PTH118 - as above
             if path not in BACKUPS:

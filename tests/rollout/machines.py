@@ -1,7 +1,7 @@
 """A booted machine with systemd and SSH: a board, or the server.
 
-It is systemd-nspawn over a copy-on-write layer of an image. To Ansible and to the tests it is
-a host with an address, a user `pi` who may use sudo, and a host key that is known.
+It is systemd-nspawn on a copy-on-write layer of an image. For Ansible and the tests it is a host
+with an address, a user `pi` with sudo, and a known host key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rollout.images import Image
-from tests.rollout.spaces import BRIDGE, Spaces
+from tests.rollout.namespaces import BRIDGE, Namespaces
 
 LISTING = Path(__file__).with_name("listing.py")
 BOOT_S = 90.0
@@ -38,7 +38,7 @@ done
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class MachineExtras:
     """What a machine has besides its image: folders or programs of this machine by their path
     there (read-only), files by their path there with text and mode, and units to enable."""
 
@@ -48,7 +48,7 @@ class Extras:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class SshAccess:
     """How SSH gets in: the key of the user `pi`, and the file that host keys are known by."""
 
     key: Path
@@ -72,33 +72,33 @@ class Access:
 
 
 class Machine:
-    """One machine of a yard; `address` is its address, `name` its host name."""
+    """A machine of the testbed. name: its host name."""
 
     def __init__(
         self,
-        spaces: Spaces,
-        access: Access,
+        spaces: Namespaces,
+        access: SshAccess,
         image: Image,
         *,
         name: str,
         address: str,
-        extras: Extras,
+        extras: MachineExtras,
         log: Path,
     ) -> None:
-        """Lay out its disk; it does not run yet."""
+        """Prepare its disk; it does not run yet."""
         self.name, self.address, self.image, self.log = name, address, image, log
-        self._spaces, self._access, self._extras = spaces, access, extras
+        self._namespaces, self._ssh, self._extras = spaces, access, extras
         self.root = spaces.disks / name / "root"
-        self._lay_out()
+        self._prepare_disk()
 
     def run(
         self, command: str, *, check: bool = True, timeout_s: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as root, over SSH. With `check` it must end with 0."""
+        """Run a shell command as root, over SSH. With `check` it must succeed."""
         target = f"pi@{self.address}"
-        options = [*self._access.options(), *self._access.shared()]
+        options = [*self._ssh.options(), *self._ssh.shared()]
         quoted = command.replace("'", "'\\''")
-        done = self._spaces.run(
+        done = self._namespaces.run(
             "ssh", *options, target, f"sudo -n sh -c '{quoted}'", timeout_s=timeout_s
         )
         if check:
@@ -109,7 +109,7 @@ class Machine:
         return done
 
     def wait_for(self, command: str, within_s: float) -> subprocess.CompletedProcess[str]:
-        """Run a command again and again until it ends with 0, and return that run."""
+        """Run a command until it succeeds, and return that run."""
         deadline_s = time.monotonic() + within_s
         while True:
             try:
@@ -125,61 +125,61 @@ class Machine:
             time.sleep(POLL_S)
 
     def start(self) -> None:
-        """Switch it on; `wait_until_up` says when it has booted."""
+        """Start it; `wait_until_up` waits for the end of its boot."""
         binds = [f"--bind-ro={source}:{there}" for there, source in self._extras.binds.items()]
         nspawn = ["systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--boot"]
         apart = ["--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
         place = ["-D", str(self.root), "--machine", self.name, f"--network-bridge={BRIDGE}"]
-        self._spaces.start(self.name, self.log, [*nspawn, *apart, *place, *binds])
+        self._namespaces.start(self.name, self.log, [*nspawn, *apart, *place, *binds])
 
     def wait_until_up(self, within_s: float = BOOT_S) -> None:
-        """Wait until it has booted, all its units are started or have failed."""
+        """Wait until it has booted: all its units have started or failed."""
         self.wait_for("systemctl is-system-running --wait | grep -E 'running|degraded'", within_s)
 
     def cut_power(self) -> None:
-        """End it at once, as when its plug is pulled. What was written stays."""
-        self._spaces.cut(self.name)
-        self._hang_up()
+        """End it at once, like a power cut. Its disk stays as it is."""
+        self._namespaces.cut(self.name)
+        self._close_ssh()
 
     def reboot(self, within_s: float = BOOT_S) -> None:
-        """Have it shut down, boot again, and be up."""
+        """Shut it down, boot it again, and wait until it is up."""
         before = self._boot_id()
         self.run("systemctl --no-block reboot")
-        self._hang_up()
+        self._close_ssh()
         self.wait_for(f"test $(cat /proc/sys/kernel/random/boot_id) != {before}", within_s)
         self.wait_until_up(within_s)
 
     def listing(self) -> dict[str, str]:
         """Every file on its disk but logs, and its unit files, users, groups, packages, sysctls."""
-        read = self._spaces.must(sys.executable, LISTING, self.root, timeout_s=120)
+        read = self._namespaces.must(sys.executable, LISTING, self.root, timeout_s=120)
         found: dict[str, str] = json.loads(read)
         facts = [line.partition(" ") for line in self.run(FACTS).stdout.splitlines()]
         return found | {name: value for name, _, value in facts}
 
     def journal(self, *matches: str) -> str:
-        """What its journal holds since it was made, all of it or what matches."""
+        """Its journal, all of it or the lines that match."""
         options = " ".join(("--no-pager", "--output", "short-iso-precise", *matches))
         return self.run(f"journalctl {options}").stdout
 
     def console(self) -> str:
-        """What it wrote to its console since it was made."""
+        """The output on its console."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def _boot_id(self) -> str:
         return self.run("cat /proc/sys/kernel/random/boot_id").stdout.strip()
 
-    def _hang_up(self) -> None:
-        shared = self._access.shared()
-        self._spaces.run("ssh", *shared, "-O", "exit", f"pi@{self.address}", timeout_s=20)
+    def _close_ssh(self) -> None:
+        shared = self._ssh.shared()
+        self._namespaces.run("ssh", *shared, "-O", "exit", f"pi@{self.address}", timeout_s=20)
 
-    def _lay_out(self) -> None:
+    def _prepare_disk(self) -> None:
         home = self.root.parent
         upper, work = home / "upper", home / "work"
-        self._spaces.must("mkdir", "-p", upper, work, self.root)
+        self._namespaces.must("mkdir", "-p", upper, work, self.root)
         layers = f"lowerdir={self.image.root},upperdir={upper},workdir={work}"
-        self._spaces.must("mount", "-t", "overlay", "overlay", "-o", layers, self.root)
+        self._namespaces.must("mount", "-t", "overlay", "overlay", "-o", layers, self.root)
         host_key, public = _host_key(self.log.parent / f"{self.name}.host_key")
-        with self._access.known_hosts.open("a") as known:
+        with self._ssh.known_hosts.open("a") as known:
             known.write(f"{self.address} {public}\n")
         self._write("/etc/hostname", f"{self.name}\n")
         self._write("/etc/machine-id", f"{uuid.uuid4().hex}\n", 0o444)
@@ -189,19 +189,19 @@ class Machine:
         link = f"[Match]\nName=host0\n[Network]\nAddress={self.address}/24\n"
         self._write("/etc/systemd/network/10-host0.network", link)
         pi = self.root / "home" / "pi" / ".ssh"
-        keys = self._access.key.with_suffix(".pub").read_text()
+        keys = self._ssh.key.with_suffix(".pub").read_text()
         self._write("/home/pi/.ssh/authorized_keys", keys, 0o600)
-        self._spaces.must("chown", "--reference", pi, pi / "authorized_keys")
+        self._namespaces.must("chown", "--reference", pi, pi / "authorized_keys")
         for path, (text, mode) in self._extras.files.items():
             self._write(path, text, mode)
         for unit in self._extras.enabled:
-            self._spaces.must("systemctl", "--root", self.root, "enable", unit)
+            self._namespaces.must("systemctl", "--root", self.root, "enable", unit)
 
     def _write(self, path: str, text: str, mode: int = 0o644) -> None:
         staged = self.log.parent / f"{self.name}.staged"
         staged.write_text(text)
         place = f"{self.root}{path}"
-        self._spaces.must("install", "-D", "-m", f"{mode:o}", staged, place)
+        self._namespaces.must("install", "-D", "-m", f"{mode:o}", staged, place)
         staged.unlink()
 
 

@@ -1,7 +1,7 @@
-"""The yard: a server and three boards on a bridge of their own, and Ansible that reaches them.
+"""The testbed: a server and three boards in systemd-nspawn on one bridge, and Ansible for them.
 
-The control machine is this machine inside the yard's network. Everything that a run makes
-stands in `folder`: the inventory, the authority, keys and logs.
+The control machine is this machine, in the testbed's network. `folder` has all files of a run: the
+inventory, the certificate authority, keys and logs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ import yaml
 
 from tests.rollout import binfmt, images
 from tests.rollout.evidence import Evidence
-from tests.rollout.machines import Access, Extras, Machine
-from tests.rollout.spaces import Spaces
+from tests.rollout.machines import Machine, MachineExtras, SshAccess
+from tests.rollout.namespaces import Namespaces
 
 REPOSITORY = Path(__file__).parents[2]
 NETWORK = "10.77.0"
@@ -41,13 +41,13 @@ _RECAP = re.compile(
     r"\s+rescued=(\d+)",
     re.MULTILINE,
 )
-# As ansible.posix.profile_tasks writes it below a task's name: how long all of it has run.
+# The total time that ansible.posix.profile_tasks prints below a task's name.
 _CLOCK = re.compile(r"\(\d+:\d+:[\d.]+\) +(\d+):(\d+):([\d.]+) \*")
 
 
 @dataclass(frozen=True, slots=True)
 class Recap:
-    """A host's line of PLAY RECAP: how many tasks went how."""
+    """A host's line of PLAY RECAP: numbers of tasks."""
 
     ok: int
     changed: int
@@ -59,7 +59,7 @@ class Recap:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of ansible-playbook that is over."""
+    """The result of a run of ansible-playbook."""
 
     code: int
     output: str
@@ -67,12 +67,12 @@ class Run:
     recap: Mapping[str, Recap]
 
     def recap_lines(self) -> str:
-        """The lines of PLAY RECAP as they were printed."""
-        told = self.output.rpartition("PLAY RECAP")[2].partition("\n")[2]
-        return told.partition("\n\n")[0].strip()
+        """The printed lines of PLAY RECAP."""
+        recap = self.output.rpartition("PLAY RECAP")[2].partition("\n")[2]
+        return recap.partition("\n\n")[0].strip()
 
     def plays(self) -> list[tuple[str, float]]:
-        """Each play's name and how long it took, in seconds; a batch of hosts is a play."""
+        """Name and seconds of each play; a batch of hosts is a play."""
         names: list[str] = []
         began_s: list[float] = []
         for line in self.output.splitlines():
@@ -87,22 +87,22 @@ class Run:
 
 
 class Yard:
-    """Machines that run until `close`; `bare` is how each of their disks was after the first
-    boot. Raises ImageError, RuntimeError."""
+    """Machines that run until `close`. bare: the listing of each disk after the first boot. Raises
+    ImageError, RuntimeError."""
 
     def __init__(
-        self, folder: Path, extras: Mapping[str, Extras], kinds: Mapping[str, images.Kind]
+        self, folder: Path, extras: Mapping[str, MachineExtras], kinds: Mapping[str, images.Kind]
     ) -> None:
-        """Boot them all, and wait until they are up."""
+        """Boot all machines and wait until they are up."""
         self.folder = folder
         self._deployed: Run | None = None
-        self.spaces = Spaces(folder, f"{NETWORK}.1/24")
+        self.spaces = Namespaces(folder, f"{NETWORK}.1/24")
         try:
-            self._access = _access(folder)
+            self._ssh = _ssh_access(folder)
             if any(kind.architecture == "arm64" for kind in kinds.values()):
                 binfmt.enable(self.spaces)
             self.machines = {
-                name: self._machine(name, kind, extras.get(name, Extras()))
+                name: self._machine(name, kind, extras.get(name, MachineExtras()))
                 for name, kind in kinds.items()
             }
             self.inventory = folder / "inventory.yml"
@@ -118,7 +118,7 @@ class Yard:
 
     @property
     def server(self) -> Machine:
-        """Where the broker, k3s and the controller run."""
+        """The machine of the broker, k3s and the controller."""
         return self.machines[SERVER]
 
     @property
@@ -127,7 +127,7 @@ class Yard:
         return {name: each for name, each in self.machines.items() if name != SERVER}
 
     def close(self) -> None:
-        """End every machine; nothing of the yard is left but `folder`."""
+        """End every machine; only `folder` remains."""
         self.spaces.close()
 
     def ansible(
@@ -141,7 +141,7 @@ class Yard:
     ) -> Run:
         """Run a playbook of the collection (`site`, or a file) on the inventory.
 
-        With `check` it must end with 0. `extra` are variables that win over the inventory's.
+        With `check` it must succeed. `extra` are variables that override the inventory's.
         """
         name = playbook if playbook.endswith(".yml") else f"leadline.edge.{playbook}"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), name, *args]
@@ -152,26 +152,26 @@ class Yard:
         )
         begin_s = time.monotonic()
         done = self.spaces.run(*command, timeout_s=timeout_s, environ=self._environ())
-        run = finished(done, time.monotonic() - begin_s)
+        run = parse_run(done, time.monotonic() - begin_s)
         if check:
             assert run.code == 0, run.output
         return run
 
     def deploy(self, evidence: Evidence) -> Run:
-        """Run `site` on all machines, once; whoever asks again gets that run."""
+        """Run `site` on all machines once; later calls return the result of that run."""
         if self._deployed is None:
             self._deployed = self.ansible("site")
             evidence.keep("site.txt", self._deployed.output)
         return self._deployed
 
     def set_bundle(self, folder: Path) -> None:
-        """Have the inventory name another bundle."""
+        """Name another bundle in the inventory."""
         inventory = yaml.safe_load(self.inventory.read_text())
         inventory["all"]["vars"]["leadline_bundle_dir"] = str(folder)
         self.inventory.write_text(yaml.safe_dump(inventory))
 
     def vary(self, host: str, **variables: object) -> None:
-        """Give a host other variables in the inventory; None takes one away."""
+        """Change a host's variables in the inventory; None removes one."""
         inventory = yaml.safe_load(self.inventory.read_text())
         own = inventory["all"]["hosts"][host]
         own.update(variables)
@@ -188,14 +188,14 @@ class Yard:
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_FORKS": "4",
-            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._access.sockets),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self._ssh.sockets),
             "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
         }
 
-    def _machine(self, name: str, kind: images.Kind, extras: Extras) -> Machine:
+    def _machine(self, name: str, kind: images.Kind, extras: MachineExtras) -> Machine:
         return Machine(
             self.spaces,
-            self._access,
+            self._ssh,
             images.image(kind),
             name=name,
             address=ADDRESSES[name],
@@ -204,7 +204,7 @@ class Yard:
         )
 
     def _lay_out_ansible(self) -> None:
-        # A copy, so that nobody who works in the checkout changes it between two plays.
+        # A copy, so that changes in the checkout do not affect a run.
         home = self.folder / "collections" / "ansible_collections" / "leadline" / "edge"
         shutil.copytree(REPOSITORY / "ansible", home, ignore=shutil.ignore_patterns("__pycache__"))
         debs = self.folder / "debs"
@@ -217,7 +217,7 @@ class Yard:
 
     def _inventory(self) -> dict[str, Any]:
         hosts = {name: {"ansible_host": each.address} for name, each in self.machines.items()}
-        common = " ".join(self._access.options())
+        common = " ".join(self._ssh.options())
         return {
             "all": {
                 "hosts": hosts,
@@ -229,7 +229,7 @@ class Yard:
                     "leadline_pki_dir": str(self.folder / "pki"),
                     "leadline_debs_dir": str(self.folder / "debs"),
                     "leadline_broker_address": self.server.address,
-                    # Often, so that a gap in the reports is seen.
+                    # A short interval, so that a gap in the reports is visible.
                     "agent_interval_s": 2,
                 },
                 "children": {
@@ -244,28 +244,25 @@ class Yard:
 @contextmanager
 def yard(
     folder: Path,
-    extras: Mapping[str, Extras] | None = None,
+    extras: Mapping[str, MachineExtras] | None = None,
     kinds: Mapping[str, images.Kind] = KINDS,
 ) -> Iterator[Yard]:
-    """A yard for the time of a block."""
-    made = Yard(folder, extras or {}, kinds)
-    try:
-        yield made
-    finally:
-        made.close()
+    """A testbed for the duration of a block."""
+    with closing(Yard(folder, extras or {}, kinds)) as running:
+        yield running
 
 
-def _access(folder: Path) -> Access:
+def _ssh_access(folder: Path) -> SshAccess:
     key, known, sockets = folder / "key", folder / "known_hosts", folder / "s"
     sockets.mkdir(mode=0o700)
     known.touch()
     keygen = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(key)]
     subprocess.run(keygen, check=True, capture_output=True, timeout=20)
-    return Access(key, known, sockets)
+    return SshAccess(key, known, sockets)
 
 
-def finished(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
-    """What a run of ansible-playbook says when it is over."""
+def parse_run(done: subprocess.CompletedProcess[str], seconds: float) -> Run:
+    """The result of a run of ansible-playbook from its output."""
     output = done.stdout + done.stderr
     lines = _RECAP.findall(output.rpartition("PLAY RECAP")[2])
     recap = {host: Recap(*map(int, numbers)) for host, *numbers in lines}

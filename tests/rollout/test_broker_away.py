@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
+from tests.rollout.broker_outage import AWAY_S, BrokerOutage
 from tests.rollout.evidence import Evidence
-from tests.rollout.listener import Heard
+from tests.rollout.listener import ReceivedMessage
 from tests.rollout.nspawn_testbed import Yard
-from tests.rollout.outage import AWAY_S, Outage
 from tests.rollout.test_watchdog import AGENT, CONTROLLER, present
 
 
-def numbers(heard: Iterable[Heard]) -> Mapping[tuple[str, int], set[int]]:
+def numbers(heard: Iterable[ReceivedMessage]) -> Mapping[tuple[str, int], set[int]]:
     """(board, session) -> the sequence numbers that came. What the broker had kept is older."""
     found: dict[tuple[str, int], set[int]] = defaultdict(set)
     for each in heard:
@@ -29,7 +29,9 @@ def gaps(found: set[int]) -> list[int]:
     return sorted(set(range(min(found), max(found) + 1)) - found)
 
 
-def test_no_report_of_an_outage_is_lost(deployed: Yard, outage: Outage, evidence: Evidence) -> None:
+def test_no_report_of_an_outage_is_lost(
+    deployed: Yard, outage: BrokerOutage, evidence: Evidence
+) -> None:
     after = outage.end()
     came = numbers((*outage.before, *after))
     reports = {
@@ -53,7 +55,7 @@ def test_no_report_of_an_outage_is_lost(deployed: Yard, outage: Outage, evidence
 
 @pytest.mark.parametrize(("name", "unit"), [("pi-1", AGENT), ("server", CONTROLLER)])
 def test_without_a_broker_the_watchdog_ended_nobody_that_worked(
-    deployed: Yard, outage: Outage, name: str, unit: str
+    deployed: Yard, outage: BrokerOutage, name: str, unit: str
 ) -> None:
     run = present(deployed.machines[name], unit)
     started_s = deployed.machines[name].run(

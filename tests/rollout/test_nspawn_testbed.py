@@ -1,4 +1,4 @@
-"""Whoever runs these tests, and however the run ends, nothing of a yard is left on the machine."""
+"""However a run of these tests ends, nothing of the testbed is left on this machine."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollout.nspawn_testbed import REPOSITORY, Recap, finished
+from tests.rollout.nspawn_testbed import REPOSITORY, Recap, parse_run
 from tests.support.ports import wait_until
 
-# A yard without its machines: a program that stands in for one, and a second one that it starts.
+# The testbed's namespaces with a program in place of a machine, and a child of it.
 OWNER = """
 import sys, time
 from pathlib import Path
-from tests.rollout.spaces import Spaces
+from tests.rollout.namespaces import Namespaces
 
 folder = Path(sys.argv[1])
-spaces = Spaces(folder, "10.77.0.1/24")
-spaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
-while spaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
+namespaces = Namespaces(folder, "10.77.0.1/24")
+namespaces.start("one", folder / "log", ["sh", "-c", "sleep 1234 & exec sleep 4321"])
+while namespaces.run("pgrep", "-c", "sleep", mounts=True).stdout.strip() != "2":
     time.sleep(0.05)
 print("ready", flush=True)
 time.sleep(600)
 """
 
 
-def of_the_yard(folder: Path) -> list[str]:
-    """What still belongs to a yard: processes that see its disks, and control groups."""
+def remaining_processes(folder: Path) -> list[str]:
+    """The processes that see the testbed's disks."""
     seen = []
     for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
         try:
@@ -41,7 +41,7 @@ def of_the_yard(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(60)
-def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
+def test_the_testbed_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -52,15 +52,15 @@ def test_a_yard_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
         try:
             assert owner.stdout is not None
             assert owner.stdout.readline() == "ready\n"
-            assert of_the_yard(tmp_path)
+            assert remaining_processes(tmp_path)
             assert list(Path("/sys/fs/cgroup").rglob(groups))
         finally:
             owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not of_the_yard(tmp_path), "every process of the yard ended")
+    wait_until(lambda: not remaining_processes(tmp_path), "every process of the testbed ended")
     assert not list(Path("/sys/fs/cgroup").rglob(groups))
 
 
-def test_a_recap_is_read_as_ansible_prints_it() -> None:
+def test_the_recap_of_ansible_is_parsed() -> None:
     clock = "TASK [x] ****\nMonday 2 March 2026  10:00:00 +0000 (0:00:00.1)    0:00:0%.1f ****\n"
     printed = (
         f"PLAY [Agents] ****\n{clock % 1.5}"
@@ -68,7 +68,7 @@ def test_a_recap_is_read_as_ansible_prints_it() -> None:
         "pi-1    : ok=12   changed=3    unreachable=0    failed=1    skipped=4    rescued=1    "
         "ignored=0   \n\n"
     )
-    run = finished(
+    run = parse_run(
         subprocess.CompletedProcess([], 2, f"PLAY [Look] ****\n{clock % 0}{printed}", ""), 2.0
     )
     assert (run.code, run.seconds) == (2, 2.0)

@@ -55,7 +55,7 @@ def wait_for_round_trips(server: Machine, boards: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def as_extender(deployed: Yard, evidence: Evidence) -> Iterator[Yard]:
-    """The yard with a kube-scheduler that asks Leadline; afterwards it is as it was."""
+    """The testbed with a kube-scheduler that asks Leadline; it is restored afterwards."""
     try:
         run = deployed.ansible("site", limit=SERVER, extra={"controller_mode": "extender"})
         evidence.keep("site-extender.txt", run.output)

@@ -70,11 +70,13 @@ def test_site_renews_what_ends_soon_and_changes_nothing_else(
     assert days_left(shown_by_the_broker(deployed)) < NEAR_DAYS
     files = {name: machine.listing() for name, machine in deployed.machines.items()}
     daemons = started(deployed)
-    with listener(deployed) as ear:
-        ear.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
+    with listener(deployed) as messages:
+        messages.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
         run = deployed.ansible("site", *(["--check"] if with_check else []))
         offline = [
-            each for each in ear.heard() if each.kind == Kind.STATUS and not each.is_retained
+            each
+            for each in messages.received()
+            if each.kind == Kind.STATUS and not each.is_retained
         ]
     changed = {host for host, recap in run.recap.items() if recap.changed}
     assert changed == {"pi-2", "server"}

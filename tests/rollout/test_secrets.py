@@ -1,8 +1,7 @@
-"""No key and no token is anywhere where somebody else could read it.
+"""Nobody else can read a key or a token.
 
-The very key material is looked for, on the disk of every machine and in what systemd, the
-journal, the processes and Ansible show. That the search finds anything at all is shown by
-where it must find it.
+The tests search for the key material on the disk of every machine and in the output of systemd, the
+journal, the processes and Ansible. The files that must have it show that the search works.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LINE = 64  # characters of a whole line in PEM; with a key on P-256 the first ho
 
 
 def secrets(yard: Yard) -> dict[str, str]:
-    """What must not be seen, by whose it is: a line of every key, and the controller's token."""
+    """A line of every key, and the controller's tokens, by owner."""
     found = {}
     for file in sorted((yard.folder / "pki").rglob("*.key")):
         lines = [line for line in file.read_text().splitlines() if len(line) == LINE]
@@ -49,13 +48,13 @@ def patterns(hidden: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
     path.unlink()
 
 
-def seen(text: str, hidden: Mapping[str, str]) -> list[str]:
-    """Whose secrets stand in a text; they themselves must not stand in a failure's message."""
+def owners_of_secrets_in(text: str, hidden: Mapping[str, str]) -> list[str]:
+    """The owners of the secrets in a text; a failure's message must not have the secrets."""
     return [whose for whose, secret in hidden.items() if secret in text]
 
 
-def holders(yard: Yard, machine: Machine, patterns: Path) -> list[str]:
-    """The files on a machine's disk in which any secret stands."""
+def files_with_secrets(yard: Yard, machine: Machine, patterns: Path) -> list[str]:
+    """The files with a secret on a machine's disk."""
     grep = ("grep", "-rlaF", "--devices=skip", "-f", patterns, ".")
     done = yard.spaces.run("env", "-C", machine.root, *grep, mounts=True, timeout_s=300)
     assert done.returncode in (0, 1), done.stderr
@@ -67,7 +66,7 @@ def test_only_root_and_mosquitto_can_read_a_file_with_a_secret(
 ) -> None:
     table = []
     for machine in deployed.machines.values():
-        files = holders(deployed, machine, patterns)
+        files = files_with_secrets(deployed, machine, patterns)
         part = "controller" if machine is deployed.server else "agent"
         assert f"/etc/leadline/pki/{part}/key.pem" in files  # the search does find
         assert not any("ca.key" in file for file in files)
@@ -84,7 +83,7 @@ def test_no_board_has_anothers_key_nor_the_authoritys(deployed: Yard, tmp_path: 
         for file, secret in secrets(deployed).items():
             if file != f"pki/agent/{name}.key":
                 (tmp_path / "one").write_text(secret + "\n")
-                assert holders(deployed, board, tmp_path / "one") == [], file
+                assert files_with_secrets(deployed, board, tmp_path / "one") == [], file
 
 
 def test_credentials_in_run_are_the_daemons_alone(deployed: Yard) -> None:
@@ -110,7 +109,7 @@ def test_neither_systemd_nor_the_journal_nor_a_process_shows_a_secret(
         assert "leadline" in journal
         logs = machine.run("cat /var/log/mosquitto/*.log /var/log/apt/*.log 2>/dev/null; true")
         for text in (shown, processes, journal, logs.stdout, machine.console()):
-            assert seen(text, hidden) == [], machine.name
+            assert owners_of_secrets_in(text, hidden) == [], machine.name
 
 
 def test_ansibles_output_shows_no_secret_however_much_it_says(
@@ -120,10 +119,12 @@ def test_ansibles_output_shows_no_secret_however_much_it_says(
     key.unlink()  # so that keys are made, signed for and installed while it talks
     run = deployed.ansible("site", "-vvv", "--diff", limit="pi-2,server")
     hidden = secrets(deployed)
-    assert seen(run.output, hidden) == []
-    assert seen(deployed.deploy(evidence).output, hidden) == []
-    assert seen(deployed.boards["pi-2"].journal(), hidden) == []
+    assert owners_of_secrets_in(run.output, hidden) == []
+    assert owners_of_secrets_in(deployed.deploy(evidence).output, hidden) == []
+    assert owners_of_secrets_in(deployed.boards["pi-2"].journal(), hidden) == []
     board = deployed.boards["pi-2"].run("cat /etc/leadline/pki/agent/key.pem").stdout
     assert board == key.read_text()
     left = [path for path in (deployed.folder / "ansible").rglob("*") if path.is_file()]
-    assert not [path for path in left if seen(path.read_text(errors="replace"), hidden)]
+    assert not [
+        path for path in left if owners_of_secrets_in(path.read_text(errors="replace"), hidden)
+    ]

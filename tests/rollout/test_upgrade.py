@@ -10,7 +10,7 @@ import yaml
 
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
-from tests.rollout.listener import Heard, listener
+from tests.rollout.listener import ReceivedMessage, listener
 from tests.rollout.nspawn_testbed import Run, Yard
 from tests.rollout.test_site import report
 
@@ -27,7 +27,7 @@ def releases(yard: Yard, link: str) -> dict[str, str]:
     }
 
 
-def longest_gap_s(reports: Sequence[Heard]) -> float:
+def longest_gap_s(reports: Sequence[ReceivedMessage]) -> float:
     """The longest time between two reports of a board, in seconds."""
     return max(after.at_s - before.at_s for before, after in pairwise(reports))
 
@@ -39,8 +39,8 @@ def with_gaps(yard: Yard, playbook: str) -> tuple[Run, list[str]]:
             heard.wait_for(name, "report", 2, within_s=60)
         run = yard.ansible(playbook)
         for name in yard.boards:
-            heard.wait_for(name, "report", len(heard.heard(name, "report")) + 2, within_s=60)
-        gaps_s = {name: longest_gap_s(heard.heard(name, "report")) for name in yard.boards}
+            heard.wait_for(name, "report", len(heard.received(name, "report")) + 2, within_s=60)
+        gaps_s = {name: longest_gap_s(heard.received(name, "report")) for name in yard.boards}
     return run, [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
 
 

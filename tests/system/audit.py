@@ -1,6 +1,6 @@
-"""What the API server itself says was asked of it: who bound which pod, and who held the Lease.
+"""The API server's audit log: who bound which pod, and who held the Lease.
 
-Its audit log is the one witness that neither of two controllers can deceive.
+The log does not depend on what the controllers report.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 @dataclass(frozen=True)
-class Write:
-    """A binding, or a look at the Lease or a write of it.
+class AuditedRequest:
+    """A request for a binding, or to read or write the Lease.
 
-    by: the credential with which it was asked. name: the pod, or empty for the Lease. to: the
-    node, or the holder. received_s, done_s: by the API server's clock.
+    by: the client's credential. name: the pod, empty for the Lease. to: the node, or the holder.
+    received_s, done_s: by the API server's clock.
     """
 
     name: str
@@ -54,42 +54,42 @@ class Write:
 
     @property
     def worked(self) -> bool:
-        """It took effect, and the server said so."""
+        """Whether the server answered with success."""
         return 200 <= self.code < 300
 
 
 class Audit:
-    """The log so far, read on from where it was read to."""
+    """The requests in the log so far; each call reads the new lines."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._offset = 0
-        self._bindings: list[Write] = []
-        self._leases: list[Write] = []
-        self._looks: list[Write] = []
-        self._made: dict[str, float] = {}
+        self._bindings: list[AuditedRequest] = []
+        self._lease_writes: list[AuditedRequest] = []
+        self._lease_reads: list[AuditedRequest] = []
+        self._created: dict[str, float] = {}
 
-    def made(self, prefix: str = "") -> dict[str, float]:
-        """Pod -> when it was made, of those whose names start so."""
-        self._read_on()
-        return {name: at_s for name, at_s in self._made.items() if name.startswith(prefix)}
+    def created(self, prefix: str = "") -> dict[str, float]:
+        """Pod -> time of its creation, of the pods with this prefix."""
+        self._read_new_lines()
+        return {name: at_s for name, at_s in self._created.items() if name.startswith(prefix)}
 
-    def bindings(self, prefix: str = "") -> list[Write]:
-        """All bindings asked for of pods whose names start so, in the order of their ends."""
-        self._read_on()
+    def bindings(self, prefix: str = "") -> list[AuditedRequest]:
+        """The requests to bind pods with this prefix, in the order of their ends."""
+        self._read_new_lines()
         return [write for write in self._bindings if write.name.startswith(prefix)]
 
-    def leases(self) -> list[Write]:
-        """All writes of the Lease, in the order of their ends."""
-        self._read_on()
-        return list(self._leases)
+    def lease_writes(self) -> list[AuditedRequest]:
+        """The writes of the Lease, in the order of their ends."""
+        self._read_new_lines()
+        return list(self._lease_writes)
 
-    def looks(self) -> list[Write]:
-        """All times that the Lease was read."""
-        self._read_on()
-        return list(self._looks)
+    def lease_reads(self) -> list[AuditedRequest]:
+        """The reads of the Lease."""
+        self._read_new_lines()
+        return list(self._lease_reads)
 
-    def _read_on(self) -> None:
+    def _read_new_lines(self) -> None:
         if not self._file.exists():
             return
         with self._file.open("rb") as log:
@@ -103,7 +103,7 @@ class Audit:
     def _take(self, event: dict[str, Any]) -> None:
         thing, body = event["objectRef"], event.get("requestObject") or {}
         if thing["resource"] == "pods" and "subresource" not in thing:
-            self._made[body["metadata"]["name"]] = _seconds(event["stageTimestamp"])
+            self._created[body["metadata"]["name"]] = _seconds(event["stageTimestamp"])
             return
         is_lease = thing["resource"] == "leases"
         if is_lease and thing["name"] != "leadline-controller":
@@ -113,7 +113,7 @@ class Audit:
         to = body.get("spec", {}).get("holderIdentity")
         if not is_lease:
             to = body.get("target", {}).get("name")
-        write = Write(
+        write = AuditedRequest(
             name="" if is_lease else thing["name"],
             to=to or "",
             by=credential[0],
@@ -122,24 +122,24 @@ class Audit:
             done_s=_seconds(event["stageTimestamp"]),
         )
         if event["verb"] == "get":
-            self._looks.append(write)
+            self._lease_reads.append(write)
         else:
-            (self._leases if is_lease else self._bindings).append(write)
+            (self._lease_writes if is_lease else self._bindings).append(write)
 
 
-def out_of_turn(
-    bindings: Iterable[Write], leases: Iterable[Write], duration_s: float
-) -> list[Write]:
-    """The bindings that were carried out for one who did not hold the Lease, or no longer.
+def bound_without_lease(
+    bindings: Iterable[AuditedRequest], leases: Iterable[AuditedRequest], duration_s: float
+) -> list[AuditedRequest]:
+    """The successful bindings of a client that did not hold the Lease.
 
-    A binding counts from when the server received it, and what ended a lease from when that was
-    done: so nothing is held against a controller that was right when it asked.
+    A binding counts from its arrival at the server, and the end of a lease from the end of the
+    request. So a controller that held the Lease when it sent the binding is never listed.
     """
     held = [write for write in leases if write.worked]
-    return [each for each in bindings if each.worked and not _in_turn(each, held, duration_s)]
+    return [each for each in bindings if each.worked and not _had_lease(each, held, duration_s)]
 
 
-def _in_turn(binding: Write, held: list[Write], duration_s: float) -> bool:
+def _had_lease(binding: AuditedRequest, held: list[AuditedRequest], duration_s: float) -> bool:
     at_s = binding.received_s
     own = [each for each in held if each.by == binding.by and each.to and each.received_s <= at_s]
     if not own:
@@ -158,8 +158,8 @@ def _seconds(text: str) -> float:
 
 @contextmanager
 def audited_plane(folder: Path, *more: str) -> Iterator[tuple[ControlPlane, Audit]]:
-    """A control plane of its own that keeps an audit log, with etcd as a process beside. more:
-    flags for the API server."""
+    """A control plane with an audit log, and etcd as a process of its own. more: flags for the API
+    server."""
     policy, log = folder / "policy.yaml", folder / "audit.log"
     policy.write_text(_POLICY)
     environ = {k: v for k, v in os.environ.items() if k != "LEADLINE_TEST_KUBECONFIG"}
@@ -170,7 +170,7 @@ def audited_plane(folder: Path, *more: str) -> Iterator[tuple[ControlPlane, Audi
     else:
         program = built(source.go, environ)
         etcd, apiserver = f'"{program}" etcd', f'"{program}" kube-apiserver'
-    # Else it is begun anew at 100 MB, which a reader takes for silence.
+    # The default rotates the log at 100 MB, and a reader would miss what follows.
     audit = f'--audit-policy-file="{policy}" --audit-log-path="{log}" --audit-log-maxsize=100000'
     flags = f"{audit} {' '.join(more)}"
     assets = folder / "assets"

@@ -1,4 +1,4 @@
-"""Processes under test as a system sees them: a command, a log, signals, an exit code."""
+"""Processes under test: a command, a log, signals and an exit code."""
 
 from __future__ import annotations
 
@@ -16,36 +16,40 @@ from tests.support.certificates import Certificate
 from tests.support.mosquitto import mosquitto
 from tests.support.ports import free_port
 
-Seen = TypeVar("Seen")
+Observed = TypeVar("Observed")
 STOP_S = 20.0
-PATIENCE_S = 40.0
-# What would win over the files of a test, or speak to another process than ours.
-FOREIGN = ("LEADLINE_", "KUBERNETES_", "NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_")
+TIMEOUT_S = 40.0
+# Variables that take precedence over a test's files, or point to another process.
+DAEMON_VARIABLES = ("LEADLINE_", "KUBERNETES_", "NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_")
 
 
 def clean_environ() -> dict[str, str]:
     """This process's environment without settings for daemons."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(DAEMON_VARIABLES)
+    }
 
 
 def eventually(
-    look: Callable[[], Seen],
-    right: Callable[[Seen], object],
+    observe: Callable[[], Observed],
+    is_right: Callable[[Observed], object],
     what: str,
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = TIMEOUT_S,
     every_s: float = 0.1,
-) -> Seen:
-    """Look until it is right. Raises AssertionError with what was seen last."""
+) -> Observed:
+    """Repeat an observation until `is_right` accepts it. Raises AssertionError with the last."""
     deadline_s = time.monotonic() + timeout_s
-    while not right(seen := look()):
+    while not is_right(observed := observe()):
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"waited {timeout_s:g} s in vain: {what}; last seen: {seen!r}")
+            raise AssertionError(
+                f"waited {timeout_s:g} s in vain: {what}; last observed: {observed!r}"
+            )
         time.sleep(every_s)
-    return seen
+    return observed
 
 
 class Daemon:
-    """One of our commands, restartable; its log is kept over restarts."""
+    """A daemon of Leadline that can be restarted; its log continues over restarts."""
 
     def __init__(self, module: str, config: Path, log: Path) -> None:
         self._argv = [sys.executable, "-m", module, "run", "--config", str(config)]
@@ -54,19 +58,19 @@ class Daemon:
         log.touch()
         state = log.with_suffix(".state")
         state.mkdir(exist_ok=True)
-        # What a controller decided is kept; one of a test must not read another's, nor a real one.
-        self._own = {"STATE_DIRECTORY": str(state)} if module == "leadline_controller" else {}
+        # A controller stores its decisions, so each test has its own folder for them.
+        self._environ = {"STATE_DIRECTORY": str(state)} if module == "leadline_controller" else {}
 
     def start(self) -> None:
-        """Start it; fine if it runs."""
+        """Start it; no effect if it runs."""
         if self._process is None:
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._argv, stdout=log, stderr=log, env=clean_environ() | self._own
+                    self._argv, stdout=log, stderr=log, env=clean_environ() | self._environ
                 )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int | None:
-        """Send it a signal and return its exit code; None if it did not run."""
+        """End it with a signal and return its exit code; None if it did not run."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -80,19 +84,19 @@ class Daemon:
 
     @property
     def pid(self) -> int | None:
-        """Its process, while it runs."""
+        """Its process id while it runs."""
         return self._process.pid if self._process else None
 
     def lines(self) -> list[str]:
-        """All that it ever said."""
+        """All lines of its log."""
         return self._log.read_text(errors="replace").splitlines()
 
     def said(self, text: str) -> int:
-        """How many lines of its log hold this."""
+        """The number of log lines that contain the text."""
         return sum(text in line for line in self.lines())
 
     def wait_said(self, text: str, times: int = 1) -> None:
-        """Wait until that many lines hold this."""
+        """Wait until at least `times` log lines contain the text."""
         eventually(
             self.lines,
             lambda lines: sum(text in line for line in lines) >= times,
@@ -101,8 +105,8 @@ class Daemon:
 
 
 class RestartableBroker:
-    """A mosquitto that comes back at the same place, and asks for client certificates where it is
-    given its own."""
+    """A mosquitto that restarts on the same port. With a certificate it requires client
+    certificates."""
 
     def __init__(self, certificate: Certificate | None) -> None:
         self._certificate = certificate
@@ -111,13 +115,13 @@ class RestartableBroker:
         self.port = free_port()
 
     def start(self) -> None:
-        """Start it; fine if it runs."""
+        """Start it; no effect if it runs."""
         if self._pid is None:
             broker = mosquitto(tls=self._certificate, port=self.port)
             self._pid = self._running.enter_context(broker).pid
 
     def kill(self) -> None:
-        """End it without a goodbye to anybody; fine if it does not run."""
+        """Kill it, without a DISCONNECT to its clients; no effect if it does not run."""
         pid, self._pid = self._pid, None
         if pid is not None:
             os.kill(pid, signal.SIGKILL)
@@ -133,7 +137,7 @@ def leadline(*arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedPr
 
 
 def unreachable_kubeconfig(folder: Path, ca_file: Path | str) -> Path:
-    """A kubeconfig of a cluster where nobody answers."""
+    """A kubeconfig of a cluster without a server."""
     file = folder / "kubeconfig"
     file.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\nusers: [{name: u, user: {token: t}}]\n"

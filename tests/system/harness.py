@@ -1,4 +1,4 @@
-"""The whole of Leadline on this machine: broker, agents, API server and controller, all real."""
+"""All of Leadline on this machine: real broker, agents, API server and controller."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 @dataclass
-class Stage:
-    """What a test acts on. `api` is the cluster as its administrator sees it."""
+class LeadlineSystem:
+    """A broker, control plane, controller and agents. address: of the controller's gRPC API."""
 
     plane: ControlPlane
     broker: RestartableBroker
     controller: Daemon
     agents: Mapping[str, Daemon]
     address: str
-    _made: list[str] = field(default_factory=list)
+    _created: list[str] = field(default_factory=list)
 
     @property
     def api(self) -> Api:
-        """The cluster as its administrator sees it."""
+        """The API with the rights of the administrator."""
         return Api(self.plane.kubeconfig)
 
     def add_node(self, manifest: Object) -> None:
         """Add a node until the end of the test."""
-        self._made.append(f"{NODES}/{manifest['metadata']['name']}")
+        self._created.append(f"{NODES}/{manifest['metadata']['name']}")
         self.api.add_node(manifest)
 
     def add_pod(self, manifest: Object) -> None:
         """Add a pod until the end of the test."""
-        self._made.append(f"{PODS}/{manifest['metadata']['name']}")
+        self._created.append(f"{PODS}/{manifest['metadata']['name']}")
         self.api.create(PODS, manifest)
 
     def clean(self) -> None:
-        """Remove what the test added."""
-        while self._made:
+        """Remove the nodes and pods that the test added."""
+        while self._created:
             with suppress(ApiError):
-                self.api.delete(self._made.pop())
+                self.api.delete(self._created.pop())
 
     def bindings(self, prefix: str = "") -> dict[str, str | None]:
-        """Pod -> its node, of the pods whose names start so."""
+        """Pod -> its node, of the pods with this prefix."""
         return {
             pod["metadata"]["name"]: pod["spec"].get("nodeName")
             for pod in self.api.get(PODS)["items"]
@@ -65,7 +65,7 @@ class Stage:
         }
 
     def wait_bound(self, prefix: str, count: int) -> dict[str, str | None]:
-        """Wait until so many pods are bound, all that there are."""
+        """Wait until there are `count` pods with this prefix and all are bound."""
         return eventually(
             lambda: self.bindings(prefix),
             lambda bound: len(bound) == count and all(bound.values()),
@@ -73,7 +73,7 @@ class Stage:
         )
 
     def events(self, pod: str, reason: str = "") -> list[Any]:
-        """Events of the pod with this name."""
+        """The events of a pod whose reason starts with `reason`."""
         return [
             event
             for event in self.api.get(EVENTS)["items"]
@@ -81,12 +81,12 @@ class Stage:
         ]
 
     def wait_event(
-        self, pod: str, reason: str, right: Callable[[str], object] = lambda note: True
+        self, pod: str, reason: str, matches: Callable[[str], object] = lambda note: True
     ) -> Any:
-        """Wait for an event on a pod whose text is right, and return it."""
+        """Wait for an event of a pod whose note matches, and return it."""
 
         def found() -> list[Any]:
-            return [event for event in self.events(pod, reason) if right(event["note"])]
+            return [event for event in self.events(pod, reason) if matches(event["note"])]
 
         return eventually(found, bool, f"event {reason} on {pod}")[-1]
 
@@ -98,9 +98,9 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[Stage]:
-    """Set it up in the worst order: the controller starts when there is neither an API server
-    nor a broker; both come later, then the agents."""
+def leadline_system(folder: Path) -> Iterator[LeadlineSystem]:
+    """Start all parts in the worst order: the controller without API server and broker, then
+    these, then the agents."""
     with ExitStack() as cleanup:
         authority = Authority(folder / "pki")
         broker = RestartableBroker(authority.server("127.0.0.1", "localhost"))
@@ -108,7 +108,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         (folder / "plane").mkdir()
         plane = cleanup.enter_context(control_plane(folder / "plane"))
         address = f"127.0.0.1:{free_port()}"
-        # The plane writes its own file anew at each start.
+        # The plane replaces its own file at each start.
         kubeconfig = Path(shutil.copy(plane.kubeconfig, folder / "kubeconfig"))
         plane.stop()
         config = folder / "controller.toml"
@@ -121,7 +121,7 @@ def stage(folder: Path) -> Iterator[Stage]:
         plane.start()
         broker.start()
         agents = {name: _agent(folder, name, broker, authority) for name in BOARDS}
-        built = Stage(plane, broker, controller, agents, address)
+        built = LeadlineSystem(plane, broker, controller, agents, address)
         for name, agent in agents.items():
             cleanup.callback(agent.stop)
             agent.start()

@@ -8,7 +8,7 @@ import pytest
 from leadline_wire.topics import Kind
 
 from tests.attack.telemetry import stolen_id
-from tests.rollout.mqtt_try import Attempt
+from tests.rollout.mqtt_attempt import MqttAttempt
 from tests.support.broker_role import CONTROLLER, controller_of, role_broker
 from tests.support.certificates import Authority, Certificate
 from tests.support.mosquitto import Broker
@@ -45,10 +45,10 @@ def keys(certificate: Certificate) -> str:
     return str(folder)
 
 
-def attempt(broker: Broker, authority: Authority, name: str, **asked: object) -> Attempt:
+def attempt(broker: Broker, authority: Authority, name: str, **asked: object) -> MqttAttempt:
     base = {"host": "localhost", "port": broker.port, "id": f"{name} tries {sorted(asked)}"}
     certificate = authority.client(name.replace(":", "-"), common_name=name)
-    made = Attempt(base | {"keys": keys(certificate)} | asked)
+    made = MqttAttempt(base | {"keys": keys(certificate)} | asked)
     made.run()
     return made
 
@@ -95,7 +95,7 @@ def test_a_strange_name_says_nothing_for_a_node(
     certificate = authority.client("strange", common_name=name)
     topics = [f"{ROOT}/pi-1/{kind}" for kind in Kind]
     asked = {"host": "localhost", "port": broker.port, "id": "s", "keys": keys(certificate)}
-    made = Attempt(asked | {"publish": topics})
+    made = MqttAttempt(asked | {"publish": topics})
     made.run()
     # mosquitto hangs up on a name that would be a wildcard.
     assert made.failure or set(made.answers) == set(topics)
@@ -119,7 +119,7 @@ def test_everybody_hears_what_is_for_them(
     """All is subscribed to; what comes until the last message is what may be heard."""
     ready = folder / f"ready-{name}"
     with ThreadPoolExecutor(1) as pool:
-        ear = pool.submit(
+        subscriber = pool.submit(
             lambda: attempt(
                 *(broker, authority, name),
                 subscribe=["#", "$SYS/#", f"{ROOT}/+/lease", f"{ROOT}/+/report"],
@@ -127,7 +127,7 @@ def test_everybody_hears_what_is_for_them(
                 ready=str(ready),
             )
         )
-        wait_until(ready.exists, "the ear has subscribed")
+        wait_until(ready.exists, "the subscriber is ready")
         attempt(
             *(broker, authority, controller_of("b")),
             publish=[f"{ROOT}/pi-2/lease", f"{ROOT}/pi-1/lease"],
@@ -135,7 +135,7 @@ def test_everybody_hears_what_is_for_them(
         )
         said = [f"{ROOT}/pi-1/{kind}" for kind in SAYINGS]
         attempt(broker, authority, "pi-1", publish=said, id="says the rest")
-        assert set(ear.result(60).heard) == heard
+        assert set(subscriber.result(60).heard) == heard
 
 
 def test_a_stolen_client_id_costs_neither_of_two_controllers_a_report(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from leadline_bundle.build import PARTS, fingerprint, is_bundle
-from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
 from leadline_bundle.targets import TARGETS, Target
 
 from tests.ansible.plugins import load
@@ -76,7 +76,7 @@ def files(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): sha256(file) for file in found}
 
 
-def requirements(bundle: Path, part: str) -> tuple[Locked, ...]:
+def requirements(bundle: Path, part: str) -> tuple[LockedDistribution, ...]:
     return read_lock(bundle / part / "requirements.txt")
 
 
@@ -105,7 +105,7 @@ def test_a_new_version_is_a_new_release_with_the_same_wheels_of_others(
     out, release = make(newer, *NO_NETWORK)
     assert release == f"9.8.7-{fingerprint(out)}"
     old, new = files(bundle / "wheels"), files(out / "wheels")
-    assert {whose(Path(name)) for name in new.keys() - old.keys()} == {
+    assert {name_and_version(Path(name)) for name in new.keys() - old.keys()} == {
         (f"leadline-{name}", "9.8.7") for name in ("agent", "controller", "wire")
     }
     assert {name: new[name] for name in new if name in old} == {
@@ -114,7 +114,7 @@ def test_a_new_version_is_a_new_release_with_the_same_wheels_of_others(
 
 
 def test_every_wheel_is_listed_with_its_hash_and_nothing_else_is(bundle: Path) -> None:
-    there = {(*whose(wheel), sha256(wheel)) for wheel in (bundle / "wheels").iterdir()}
+    there = {(*name_and_version(wheel), sha256(wheel)) for wheel in (bundle / "wheels").iterdir()}
     listed = {
         (each.name, each.version, digest)
         for part in PARTS
@@ -129,7 +129,7 @@ def test_every_wheel_is_listed_with_its_hash_and_nothing_else_is(bundle: Path) -
 def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target: Target) -> None:
     wanted = [(each.name, each.version) for each in for_target(requirements(bundle, part), target)]
     wheels = [wheel for wheel in (bundle / "wheels").iterdir() if target.takes(wheel)]
-    found = sorted(whose(wheel) for wheel in wheels if whose(wheel) in wanted)
+    found = sorted(name_and_version(wheel) for wheel in wheels if name_and_version(wheel) in wanted)
     assert found == wanted
     assert {f"leadline-{part}", "leadline-wire"} <= {name for name, _ in found}
 
@@ -139,7 +139,9 @@ def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target
 def test_the_rollout_finds_what_a_board_needs(bundle: Path, part: str, target: Target) -> None:
     platform = delivery.Platform(f"{target.python}.2", target.machine)
     packed = delivery.Bundle(bundle, part).files(platform)
-    wheels = sorted(whose(path) for name, path in packed.items() if name.startswith("wheels/"))
+    wheels = sorted(
+        name_and_version(path) for name, path in packed.items() if name.startswith("wheels/")
+    )
     wanted = for_target(requirements(bundle, part), target)
     assert wheels == [(each.name, each.version) for each in wanted]
     assert {"requirements.txt", f"units/leadline-{part}.service"} <= packed.keys()
@@ -149,7 +151,7 @@ def test_it_has_a_unit_for_each_part_and_one_pip(bundle: Path) -> None:
     units = {file.name: file.read_bytes() for file in (bundle / "units").iterdir()}
     names = {f"leadline-{part}.service" for part in PARTS}
     assert units == {name: (REPOSITORY / "systemd" / name).read_bytes() for name in names}
-    assert [whose(wheel)[0] for wheel in (bundle / "pip").iterdir()] == ["pip"]
+    assert [name_and_version(wheel)[0] for wheel in (bundle / "pip").iterdir()] == ["pip"]
 
 
 def test_without_a_unit_there_is_no_bundle(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_up_status_down(start: Runs, tmp_path: Path) -> None:
         assert f"leadline lab down {name}" in out
         code, _, err = lab("up", "--spec", str(spec))
         assert code == 1
-        assert "is there already" in err
+        assert "exists already" in err
         code, out, _ = lab("status", name, "-o", "json")
         status = json.loads(out)
         assert (code, status["lab"], status["complete"]) == (0, name, True)

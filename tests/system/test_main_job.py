@@ -16,7 +16,7 @@ from tests.kube.objects import condition, node, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 from tests.system.daemons import Daemon, eventually, leadline, unreachable_kubeconfig
-from tests.system.harness import BOARDS, NODES, PODS, Stage, stage
+from tests.system.harness import BOARDS, NODES, PODS, LeadlineSystem, leadline_system
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
@@ -25,33 +25,33 @@ CONNECTED = "connected"  # how agents and controller begin to tell of a session 
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("stage")) as running:
+def running_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeadlineSystem]:
+    with leadline_system(tmp_path_factory.mktemp("system")) as running:
         yield running
 
 
 @pytest.fixture
-def scene(whole: Stage) -> Iterator[Stage]:
+def system(running_system: LeadlineSystem) -> Iterator[LeadlineSystem]:
     try:
-        yield whole
+        yield running_system
     finally:
-        whole.clean()
+        running_system.clean()
 
 
 def metrics_of(answer: Any) -> dict[str, set[str]]:
     return {told["name"]: set(told["metrics"]) for told in answer["nodes"]}
 
 
-def test_started_before_everything_it_waits_and_says_so_once(scene: Stage) -> None:
-    scene.controller.wait_said("connected to the broker")
-    scene.controller.wait_said("answers again")
-    assert scene.controller.said("no broker at") == 1
-    assert scene.controller.said("can't be reached") == 1
+def test_started_before_everything_it_waits_and_says_so_once(system: LeadlineSystem) -> None:
+    system.controller.wait_said("connected to the broker")
+    system.controller.wait_said("answers again")
+    assert system.controller.said("no broker at") == 1
+    assert system.controller.said("can't be reached") == 1
 
 
-def test_the_agents_are_heard_and_sound_each_other(scene: Stage) -> None:
+def test_the_agents_are_heard_and_sound_each_other(system: LeadlineSystem) -> None:
     nodes = eventually(
-        lambda: scene.ask("nodes"),
+        lambda: system.ask("nodes"),
         lambda answer: all("bandwidth_mbps" in known for known in metrics_of(answer).values()),
         "each node's bandwidth is measured",
     )
@@ -61,7 +61,7 @@ def test_the_agents_are_heard_and_sound_each_other(scene: Stage) -> None:
         assert (told["agent"], told["in_cluster"], told["ready"]) == ("online", True, True)
         assert told["address"] == BOARDS[told["name"]]
     matrix = eventually(
-        lambda: scene.ask("matrix"),
+        lambda: system.ask("matrix"),
         lambda answer: len(answer["links"]) == 3 and all(x["rtt_ms"] for x in answer["links"]),
         "all round trips are measured",
     )
@@ -71,156 +71,158 @@ def test_the_agents_are_heard_and_sound_each_other(scene: Stage) -> None:
     assert any(link["bandwidth_mbps"] for link in matrix["links"])
 
 
-def test_pods_are_bound_and_say_why(scene: Stage) -> None:
-    scene.add_pod(pod("theirs", cpu="100m", scheduler="another-scheduler"))
+def test_pods_are_bound_and_say_why(system: LeadlineSystem) -> None:
+    system.add_pod(pod("theirs", cpu="100m", scheduler="another-scheduler"))
     for number in range(3):
-        scene.add_pod(pod(f"plain-{number}", cpu="100m", memory="64Mi"))
-    bound = scene.wait_bound("plain-", 3)
+        system.add_pod(pod(f"plain-{number}", cpu="100m", memory="64Mi"))
+    bound = system.wait_bound("plain-", 3)
     assert set(bound.values()) <= set(BOARDS)
     for name, node_name in bound.items():
-        event = scene.wait_event(name, "Scheduled")
+        event = system.wait_event(name, "Scheduled")
         assert event["type"] == "Normal"
         assert event["reportingController"] == "leadline"
         assert event["note"].startswith(f"Assigned default/{name} to {node_name} by dacs: ")
-        told = scene.ask("explain", name)
+        told = system.ask("explain", name)
         assert (told["node"], told["outcome"]) == (node_name, "bound")
         assert told["why"] in event["note"]
         assert set(told["scores"]) == set(BOARDS)
-    listed = {each["pod"]: each["node"] for each in scene.ask("placements")["placements"]}
+    listed = {each["pod"]: each["node"] for each in system.ask("placements")["placements"]}
     assert {f"default/{name}": node_name for name, node_name in bound.items()}.items() <= (
         listed.items()
     )
-    assert scene.bindings("theirs") == {"theirs": None}
-    assert scene.events("theirs") == []
+    assert system.bindings("theirs") == {"theirs": None}
+    assert system.events("theirs") == []
     assert "default/theirs" not in listed
 
 
-def test_an_annotation_that_cannot_be_read_is_named_and_the_pod_waits(scene: Stage) -> None:
-    scene.add_pod(pod("puzzle", annotations={BANDWIDTH: "plenty"}))
-    event = scene.wait_event("puzzle", "FailedScheduling")
+def test_an_annotation_that_cannot_be_read_is_named_and_the_pod_waits(
+    system: LeadlineSystem,
+) -> None:
+    system.add_pod(pod("puzzle", annotations={BANDWIDTH: "plenty"}))
+    event = system.wait_event("puzzle", "FailedScheduling")
     assert event["type"] == "Warning"
     assert f"annotation {BANDWIDTH}: expected a number" in event["note"]
     assert "'plenty'" in event["note"]
-    scene.add_pod(pod("after-puzzle"))
-    scene.wait_bound("after-puzzle", 1)
-    assert scene.bindings("puzzle") == {"puzzle": None}
-    assert scene.ask("explain", "puzzle")["outcome"] == "pending"
-    scene.api.patch(f"{PODS}/puzzle", {"metadata": {"annotations": {BANDWIDTH: "0.001"}}})
-    scene.wait_bound("puzzle", 1)
+    system.add_pod(pod("after-puzzle"))
+    system.wait_bound("after-puzzle", 1)
+    assert system.bindings("puzzle") == {"puzzle": None}
+    assert system.ask("explain", "puzzle")["outcome"] == "pending"
+    system.api.patch(f"{PODS}/puzzle", {"metadata": {"annotations": {BANDWIDTH: "0.001"}}})
+    system.wait_bound("puzzle", 1)
 
 
-def test_a_pod_that_fits_nowhere_is_bound_once_a_node_comes(scene: Stage) -> None:
-    scene.add_pod(pod("giant", cpu="16"))
-    event = scene.wait_event("giant", "FailedScheduling")
+def test_a_pod_that_fits_nowhere_is_bound_once_a_node_comes(system: LeadlineSystem) -> None:
+    system.add_pod(pod("giant", cpu="16"))
+    event = system.wait_event("giant", "FailedScheduling")
     assert "0 of 3 nodes fit: 3 NodeResourcesFit" in event["note"]
-    told = scene.ask("explain", "giant")
+    told = system.ask("explain", "giant")
     assert told["node"] is None
     assert told["rejected"]["edge-1"][0].startswith("NodeResourcesFit: insufficient cpu: needs 16")
-    scene.add_node(node("big", cpu="32"))
-    assert scene.wait_bound("giant", 1) == {"giant": "big"}
-    unknown = next(each for each in scene.ask("nodes")["nodes"] if each["name"] == "big")
+    system.add_node(node("big", cpu="32"))
+    assert system.wait_bound("giant", 1) == {"giant": "big"}
+    unknown = next(each for each in system.ask("nodes")["nodes"] if each["name"] == "big")
     assert unknown["metrics"] == {}
     assert unknown["agent"] != "online"
 
 
-def test_nodes_that_do_not_take_a_pod_do_not_get_it(scene: Stage) -> None:
+def test_nodes_that_do_not_take_a_pod_do_not_get_it(system: LeadlineSystem) -> None:
     taint = {"key": "camera", "value": "yes", "effect": "NoSchedule"}
-    scene.add_node(node("tainted", cpu="64", taints=[taint]))
-    scene.add_node(node("cordoned", cpu="64", unschedulable=True))
-    scene.add_node(node("unready", cpu="64", ready=False))
-    scene.add_node(node("chosen", cpu="64", labels={"disk": "ssd"}))
+    system.add_node(node("tainted", cpu="64", taints=[taint]))
+    system.add_node(node("cordoned", cpu="64", unschedulable=True))
+    system.add_node(node("unready", cpu="64", ready=False))
+    system.add_node(node("chosen", cpu="64", labels={"disk": "ssd"}))
     eventually(
-        lambda: {told["name"] for told in scene.ask("nodes")["nodes"]},
+        lambda: {told["name"] for told in system.ask("nodes")["nodes"]},
         {"tainted", "cordoned", "unready", "chosen"}.issubset,
         "the controller has seen the new nodes",
     )
     toleration = {"key": "camera", "operator": "Exists"}
     only = {"kubernetes.io/hostname": "tainted"}
-    scene.add_pod(pod("selects", node_selector={"disk": "ssd"}))
-    scene.add_pod(pod("tolerates", node_selector=only, tolerations=[toleration]))
-    scene.add_pod(pod("wishes", node_selector={"kubernetes.io/hostname": "cordoned"}))
+    system.add_pod(pod("selects", node_selector={"disk": "ssd"}))
+    system.add_pod(pod("tolerates", node_selector=only, tolerations=[toleration]))
+    system.add_pod(pod("wishes", node_selector={"kubernetes.io/hostname": "cordoned"}))
     for number in range(8):
-        scene.add_pod(pod(f"many-{number}", cpu="1"))
-    assert scene.wait_bound("selects", 1) == {"selects": "chosen"}
-    assert scene.wait_bound("tolerates", 1) == {"tolerates": "tainted"}
-    assert set(scene.wait_bound("many-", 8).values()) <= {*BOARDS, "chosen"}
-    scene.wait_event("wishes", "FailedScheduling")
-    rejected = scene.ask("explain", "wishes")["rejected"]
+        system.add_pod(pod(f"many-{number}", cpu="1"))
+    assert system.wait_bound("selects", 1) == {"selects": "chosen"}
+    assert system.wait_bound("tolerates", 1) == {"tolerates": "tainted"}
+    assert set(system.wait_bound("many-", 8).values()) <= {*BOARDS, "chosen"}
+    system.wait_event("wishes", "FailedScheduling")
+    rejected = system.ask("explain", "wishes")["rejected"]
     assert [reason.split(":")[0] for reason in rejected["cordoned"]] == ["NodeUnschedulable"]
     assert {reason.split(":")[0] for reason in rejected["unready"]} == {"NodeReady", "NodeAffinity"}
     assert "TaintToleration" in {reason.split(":")[0] for reason in rejected["tainted"]}
     # Uncordoned and ready, they are as good as any.
-    scene.api.patch(f"{NODES}/cordoned", {"spec": {"unschedulable": False}})
-    assert scene.wait_bound("wishes", 1) == {"wishes": "cordoned"}
-    scene.add_pod(pod("patient", node_selector={"kubernetes.io/hostname": "unready"}))
-    scene.wait_event("patient", "FailedScheduling")
+    system.api.patch(f"{NODES}/cordoned", {"spec": {"unschedulable": False}})
+    assert system.wait_bound("wishes", 1) == {"wishes": "cordoned"}
+    system.add_pod(pod("patient", node_selector={"kubernetes.io/hostname": "unready"}))
+    system.wait_event("patient", "FailedScheduling")
     ready = {"status": {"conditions": [condition("Ready", True)]}}
-    scene.api.patch(f"{NODES}/unready/status", ready)
-    assert scene.wait_bound("patient", 1) == {"patient": "unready"}
+    system.api.patch(f"{NODES}/unready/status", ready)
+    assert system.wait_bound("patient", 1) == {"patient": "unready"}
 
 
-def test_killed_in_the_middle_every_pod_is_bound_exactly_once(scene: Stage) -> None:
+def test_killed_in_the_middle_every_pod_is_bound_exactly_once(system: LeadlineSystem) -> None:
     # 60 pods fill 11.4 of 12 cores, so one that is counted twice would leave another without.
     def create() -> None:
         for number in range(60):
-            scene.add_pod(pod(f"crowd-{number}", cpu="190m"))
+            system.add_pod(pod(f"crowd-{number}", cpu="190m"))
 
     creating = Thread(target=create)
     creating.start()
     try:
         early = eventually(
-            lambda: scene.bindings("crowd-"),
+            lambda: system.bindings("crowd-"),
             lambda found: sum(map(bool, found.values())) >= 10,
             "ten pods are bound",
         )
-        scene.controller.stop(signal.SIGKILL)
+        system.controller.stop(signal.SIGKILL)
     finally:
         creating.join()
-        scene.controller.start()
+        system.controller.start()
     assert len(early) < 60
-    bound = scene.wait_bound("crowd-", 60)
+    bound = system.wait_bound("crowd-", 60)
     assert {name: on for name, on in early.items() if on}.items() <= bound.items()
     assert max(Counter(bound.values()).values()) <= 21
     for name in bound:
-        assert len(scene.events(name, "Scheduled")) <= 1
-    assert scene.controller.said(": 409: ") == 0
+        assert len(system.events(name, "Scheduled")) <= 1
+    assert system.controller.said(": 409: ") == 0
 
 
-def test_a_broker_that_dies_and_comes_back(scene: Stage) -> None:
-    daemons = (scene.controller, *scene.agents.values())
+def test_a_broker_that_dies_and_comes_back(system: LeadlineSystem) -> None:
+    daemons = (system.controller, *system.agents.values())
     connections = [daemon.said(CONNECTED) for daemon in daemons]
-    lost = scene.controller.said("no broker at")
-    scene.broker.kill()
-    scene.controller.wait_said("no broker at", lost + 1)
-    scene.add_pod(pod("unheard"))
-    scene.wait_bound("unheard", 1)
-    scene.broker.start()
+    lost = system.controller.said("no broker at")
+    system.broker.kill()
+    system.controller.wait_said("no broker at", lost + 1)
+    system.add_pod(pod("unheard"))
+    system.wait_bound("unheard", 1)
+    system.broker.start()
     for daemon, before in zip(daemons, connections, strict=True):
         daemon.wait_said(CONNECTED, before + 1)
     eventually(
-        lambda: scene.ask("nodes")["nodes"],
+        lambda: system.ask("nodes")["nodes"],
         lambda nodes: all(told["agent"] == "online" and told["report_age_s"] < 3 for told in nodes),
         "all agents report again",
     )
-    assert scene.controller.said("no broker at") == lost + 1
+    assert system.controller.said("no broker at") == lost + 1
 
 
-def test_an_api_server_that_restarts(scene: Stage) -> None:
-    lost, back = (scene.controller.said(text) for text in ("can't be reached", "answers again"))
-    scene.plane.stop()
-    scene.controller.wait_said("can't be reached", lost + 1)
-    nodes = scene.ask("nodes")["nodes"]
+def test_an_api_server_that_restarts(system: LeadlineSystem) -> None:
+    lost, back = (system.controller.said(text) for text in ("can't be reached", "answers again"))
+    system.plane.stop()
+    system.controller.wait_said("can't be reached", lost + 1)
+    nodes = system.ask("nodes")["nodes"]
     assert {told["name"] for told in nodes} == set(BOARDS)
-    scene.plane.start()
-    scene.controller.wait_said("answers again", back + 1)
-    scene.add_pod(pod("renewed"))
-    scene.wait_bound("renewed", 1)
-    assert scene.controller.said("can't be reached") == lost + 1
+    system.plane.start()
+    system.controller.wait_said("answers again", back + 1)
+    system.add_pod(pod("renewed"))
+    system.wait_bound("renewed", 1)
+    assert system.controller.said("can't be reached") == lost + 1
 
 
-def test_what_is_not_there_is_a_no(scene: Stage) -> None:
+def test_what_is_not_there_is_a_no(system: LeadlineSystem) -> None:
     for question in (["node", "nobody"], ["explain", "nothing"]):
-        answer = leadline(*question, "--address", scene.address)
+        answer = leadline(*question, "--address", system.address)
         assert (answer.returncode, answer.stdout) == (1, "")
         assert answer.stderr.count("\n") == 1
 
@@ -243,14 +245,14 @@ def test_a_controller_that_never_found_anything_ends_cleanly(tmp_path: Path) -> 
     assert controller.said("Traceback") == 0
 
 
-def test_sigterm_ends_everything_cleanly(scene: Stage) -> None:
+def test_sigterm_ends_everything_cleanly(system: LeadlineSystem) -> None:
     try:
-        assert scene.controller.stop() == 0
-        assert [agent.stop() for agent in scene.agents.values()] == [0, 0, 0]
+        assert system.controller.stop() == 0
+        assert [agent.stop() for agent in system.agents.values()] == [0, 0, 0]
     finally:
-        scene.controller.start()
-        for agent in scene.agents.values():
+        system.controller.start()
+        for agent in system.agents.values():
             agent.start()
-    for daemon in (scene.controller, *scene.agents.values()):
+    for daemon in (system.controller, *system.agents.values()):
         assert daemon.said("Traceback") == 0
         assert [line for line in daemon.lines() if line.startswith(("ERROR", "CRITICAL"))] == []

@@ -1,5 +1,5 @@
-"""Two controllers on one cluster, killed and robbed in every way: each pod is bound exactly once,
-none is forgotten, and only who holds the Lease binds. The API server's audit log is the witness.
+"""Two controllers on one cluster with all kinds of faults: each pod is bound exactly once, none is
+forgotten, and only the holder of the Lease binds, by the API server's audit log.
 """
 
 from __future__ import annotations
@@ -16,41 +16,49 @@ from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 
 from tests.controller.telemetry.board_builder import Board
 from tests.controller.telemetry.wire_client import connected
-from tests.system.audit import Write, out_of_turn
+from tests.system.audit import AuditedRequest, bound_without_lease
+from tests.system.controller_pair import (
+    CLUSTER,
+    LEASE,
+    LEASE_S,
+    NODES,
+    Candidate,
+    ControllerPair,
+    controller_pair,
+)
 from tests.system.daemons import eventually
-from tests.system.pair import CLUSTER, LEASE, LEASE_S, NODES, Candidate, Pair, pair
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
 ONCE = 1
 TAKE_OVER_S = 15.0
-_told: list[str] = []
+_report: list[str] = []
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with pair(tmp_path_factory.mktemp("pair")) as running:
+def running_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
+    with controller_pair(tmp_path_factory.mktemp("controllers")) as running:
         yield running
-    print("\n" + "\n".join(_told))
+    print("\n" + "\n".join(_report))
 
 
 @pytest.fixture
-def scene(whole: Pair) -> Iterator[Pair]:
+def pair(running_pair: ControllerPair) -> Iterator[ControllerPair]:
     try:
-        yield whole
+        yield running_pair
     finally:
-        whole.clean()
+        running_pair.clean()
 
 
-def check(scene: Pair, prefix: str, count: int) -> list[Write]:
-    """All are bound, each by one binding that worked. Returns those that were out of turn."""
-    where = scene.wait_all_bound(prefix, count)
-    tally = scene.tally(prefix, where)
-    bindings = scene.audit.bindings(prefix)
+def check(pair: ControllerPair, prefix: str, count: int) -> list[AuditedRequest]:
+    """Assert that all pods are bound once. Returns the bindings without the Lease."""
+    where = pair.wait_all_bound(prefix, count)
+    tally = pair.tally(prefix, where)
+    bindings = pair.audit.bindings(prefix)
     codes = Counter(write.code for write in bindings)
-    by = [sum(write.by == one.credential for write in bindings) for one in scene.candidates]
+    by = [sum(write.by == one.credential for write in bindings) for one in pair.candidates]
     forgotten = count - len([name for name, node in where.items() if node])
-    _told.append(
+    _report.append(
         f"{prefix}: {count} pods, bound exactly once {tally[ONCE]}, bound with the answer lost "
         f"{tally[0]}, more than once {count - tally[ONCE] - tally[0]}, forgotten {forgotten}; "
         f"answers {dict(codes)}, asked for by {by}"
@@ -59,21 +67,21 @@ def check(scene: Pair, prefix: str, count: int) -> list[Write]:
     # A binding may have been done although the answer was lost with the server that gave it.
     unanswered = {write.name for write in bindings if not write.worked}
     assert tally[0] <= len(unanswered)
-    return out_of_turn(bindings, scene.audit.leases(), LEASE_S)
+    return bound_without_lease(bindings, pair.audit.lease_writes(), LEASE_S)
 
 
-def took_over_s(scene: Pair, old: Candidate, new: Candidate) -> float:
-    """From when the old one's last renewal reached the server until the new one had the Lease."""
-    end_s = scene.renewals(old)[-1].received_s
-    return min(w.done_s for w in scene.renewals(new) if w.done_s > end_s) - end_s
+def took_over_s(pair: ControllerPair, old: Candidate, new: Candidate) -> float:
+    """The time from the old leader's last renewal until the new one has the Lease."""
+    end_s = pair.renewals(old)[-1].received_s
+    return min(w.done_s for w in pair.renewals(new) if w.done_s > end_s) - end_s
 
 
-def test_one_decides_and_the_other_is_ready(scene: Pair) -> None:
-    leader, standby = scene.both_run()
-    with scene.burst("first", 20):
+def test_one_decides_and_the_other_is_ready(pair: ControllerPair) -> None:
+    leader, standby = pair.both_run()
+    with pair.burst("first", 20):
         pass
-    assert check(scene, "first", 20) == []
-    assert {write.by for write in scene.audit.bindings("first")} == {leader.credential}
+    assert check(pair, "first", 20) == []
+    assert {write.by for write in pair.audit.bindings("first")} == {leader.credential}
     told = standby.ask("placements")["placements"]
     assert told == []
     for one in (leader, standby):
@@ -81,166 +89,176 @@ def test_one_decides_and_the_other_is_ready(scene: Pair) -> None:
 
 
 @contextmanager
-def probed(scene: Pair) -> Iterator[Callable[[], list[str]]]:
-    """Two boards; yields what tells, for each bandwidth test that they were to make, by whom."""
+def probed_boards(pair: ControllerPair) -> Iterator[Callable[[], list[str]]]:
+    """Two boards. Yields a function: the controllers that leased bandwidth tests, in order."""
     boards = [Board(name, CLUSTER) for name in NODES[:2]]
 
-    def provers() -> list[str]:
+    def probing_controllers() -> list[str]:
         tests = [lease.bandwidth.lease_id for lease in client.leases]
         return [lease_id.partition("-")[0] for lease_id in tests if lease_id]
 
-    with connected(scene.broker) as client:
+    with connected(pair.broker) as client:
         client.listen(boards[0])
         for board in boards:
             client.send(board, board.birth())
-        yield provers
+        yield probing_controllers
 
 
-def test_killed_in_the_middle_of_500_pods(scene: Pair) -> None:
-    leader, standby = scene.both_run()
-    with probed(scene) as provers:
-        (first,) = set(eventually(provers, bool, "the network is probed"))
-        with scene.burst("killed", 500):
-            scene.wait_some_bound("killed", 150)
+def test_killed_in_the_middle_of_500_pods(pair: ControllerPair) -> None:
+    leader, standby = pair.both_run()
+    with probed_boards(pair) as probing_controllers:
+        (first,) = set(eventually(probing_controllers, bool, "the network is probed_boards"))
+        with pair.burst("killed", 500):
+            pair.wait_some_bound("killed", 150)
             leader.daemon.stop(signal.SIGKILL)
-        before = len({write.name for write in scene.audit.bindings("killed")})
+        before = len({write.name for write in pair.audit.bindings("killed")})
         assert before < 500
-        assert check(scene, "killed", 500) == []
-        then = eventually(provers, lambda seen: seen[-1] != first, "the other has it probed")
+        assert check(pair, "killed", 500) == []
+        then = eventually(
+            probing_controllers, lambda seen: seen[-1] != first, "the other probes the network"
+        )
     assert set(then[: then.count(first)]) == {first}
-    assert scene.leader() is standby
-    took_s = took_over_s(scene, leader, standby)
-    _told.append(f"killed: 1 kill, {before} of 500 bound before, taken over after {took_s:.1f} s")
+    assert pair.leader() is standby
+    took_s = took_over_s(pair, leader, standby)
+    _report.append(f"killed: 1 kill, {before} of 500 bound before, taken over after {took_s:.1f} s")
     assert took_s < TAKE_OVER_S
 
 
 @pytest.mark.parametrize("bound", [1, 250])
-def test_killed_with_as_many_bindings_on_their_way_as_may_be(scene: Pair, bound: int) -> None:
+def test_killed_with_as_many_bindings_on_their_way_as_may_be(
+    pair: ControllerPair, bound: int
+) -> None:
     """All 500 wait when it begins, so none of its slots is free when it is killed."""
     prefix = f"rush-{bound}"
-    leader, standby = scene.both_run()
+    leader, standby = pair.both_run()
     for one in (leader, standby):
         one.signal(signal.SIGSTOP)
-    with scene.burst(prefix, 500):
+    with pair.burst(prefix, 500):
         pass
     for one in (leader, standby):
         one.signal(signal.SIGCONT)
-    scene.wait_some_bound(prefix, bound)
-    leader = scene.wait_leader()
+    pair.wait_some_bound(prefix, bound)
+    leader = pair.wait_leader()
     leader.daemon.stop(signal.SIGKILL)
     killed_s = time.time()
-    before = len({write.name for write in scene.audit.bindings(prefix)})
+    before = len({write.name for write in pair.audit.bindings(prefix)})
     assert before < 500
-    assert check(scene, prefix, 500) == []
+    assert check(pair, prefix, 500) == []
     # The last renewal may be older than the other one could know, stopped as it was.
-    taken = scene.renewals(scene.other(leader))
+    taken = pair.renewals(pair.other(leader))
     took_s = min(write.done_s for write in taken if write.done_s > killed_s) - killed_s
-    _told.append(f"{prefix}: 1 kill, {before} of 500 bound before, taken over after {took_s:.1f} s")
+    _report.append(
+        f"{prefix}: 1 kill, {before} of 500 bound before, taken over after {took_s:.1f} s"
+    )
     assert took_s < TAKE_OVER_S
 
 
-def test_stopped_past_its_lease_it_goes_on_and_binds_nothing_with_it(scene: Pair) -> None:
-    leader, standby = scene.both_run()
-    with scene.burst("stopped", 300):
-        scene.wait_some_bound("stopped", 60)
+def test_stopped_past_its_lease_it_goes_on_and_binds_nothing_with_it(pair: ControllerPair) -> None:
+    leader, standby = pair.both_run()
+    with pair.burst("stopped", 300):
+        pair.wait_some_bound("stopped", 60)
         leader.signal(signal.SIGSTOP)
-        scene.wait_leader(other_than=leader)
-        scene.wait_some_bound("stopped", 120)
+        pair.wait_leader(other_than=leader)
+        pair.wait_some_bound("stopped", 120)
         leader.signal(signal.SIGCONT)
-    assert check(scene, "stopped", 300) == []
-    with scene.burst("later", 20):
+    assert check(pair, "stopped", 300) == []
+    with pair.burst("later", 20):
         pass
-    assert check(scene, "later", 20) == []
-    assert {write.by for write in scene.audit.bindings("later")} == {standby.credential}
-    took_s = took_over_s(scene, leader, standby)
-    _told.append(f"stopped: taken over after {took_s:.1f} s")
+    assert check(pair, "later", 20) == []
+    assert {write.by for write in pair.audit.bindings("later")} == {standby.credential}
+    took_s = took_over_s(pair, leader, standby)
+    _report.append(f"stopped: taken over after {took_s:.1f} s")
     assert took_s < TAKE_OVER_S
     assert "standing by" in leader.daemon.lines()[-1]
 
 
-def test_the_api_server_restarts_in_the_middle(scene: Pair) -> None:
-    scene.both_run()
-    with scene.burst("restart", 200):
-        scene.wait_some_bound("restart", 50)
-        scene.plane.restart()
-    assert check(scene, "restart", 200) == []
+def test_the_api_server_restarts_in_the_middle(pair: ControllerPair) -> None:
+    pair.both_run()
+    with pair.burst("restart", 200):
+        pair.wait_some_bound("restart", 50)
+        pair.plane.restart()
+    assert check(pair, "restart", 200) == []
 
 
 @pytest.mark.parametrize("pause_s", [3, 13])
-def test_etcd_stands_still_in_the_middle(scene: Pair, pause_s: int) -> None:
-    scene.both_run()
+def test_etcd_stands_still_in_the_middle(pair: ControllerPair, pause_s: int) -> None:
+    pair.both_run()
     prefix = f"etcd-{pause_s}"
-    with scene.burst(prefix, 200):
-        scene.wait_some_bound(prefix, 50)
-        scene.pause_etcd()
+    with pair.burst(prefix, 200):
+        pair.wait_some_bound(prefix, 50)
+        pair.pause_etcd()
         time.sleep(pause_s)
-        scene.continue_etcd()
-    assert check(scene, prefix, 200) == []
+        pair.continue_etcd()
+    assert check(pair, prefix, 200) == []
 
 
-def test_etcd_stands_still_with_as_many_bindings_on_their_way_as_may_be(scene: Pair) -> None:
+def test_etcd_stands_still_with_as_many_bindings_on_their_way_as_may_be(
+    pair: ControllerPair,
+) -> None:
     """What the API server then says of a binding, that of 409 too, is not the pod's end."""
-    both = scene.both_run()
+    both = pair.both_run()
     for one in both:
         one.signal(signal.SIGSTOP)
-    with scene.burst("still", 500):
+    with pair.burst("still", 500):
         pass
     for one in both:
         one.signal(signal.SIGCONT)
-    scene.wait_some_bound("still", 50)
-    scene.pause_etcd()
+    pair.wait_some_bound("still", 50)
+    pair.pause_etcd()
     time.sleep(13)
-    scene.continue_etcd()
-    assert check(scene, "still", 500) == []
+    pair.continue_etcd()
+    assert check(pair, "still", 500) == []
 
 
-def test_the_lease_is_stolen_in_the_middle(scene: Pair) -> None:
-    leader, _ = scene.both_run()
+def test_the_lease_is_stolen_in_the_middle(pair: ControllerPair) -> None:
+    leader, _ = pair.both_run()
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     stolen = {"holderIdentity": "thief", "leaseDurationSeconds": 8, "renewTime": now}
-    with scene.burst("stolen", 300):
-        scene.wait_some_bound("stolen", 60)
-        scene.api.patch(LEASE, {"spec": stolen})
-    late = check(scene, "stolen", 300)
-    (theft,) = [write for write in scene.audit.leases() if write.to == "thief"]
+    with pair.burst("stolen", 300):
+        pair.wait_some_bound("stolen", 60)
+        pair.api.patch(LEASE, {"spec": stolen})
+    late = check(pair, "stolen", 300)
+    (theft,) = [write for write in pair.audit.lease_writes() if write.to == "thief"]
     # It can't know before it looks at the Lease; from then on it begins no binding. The times are
     # the server's: what was on its way during that look may arrive after it, and no more is ever
     # on its way than there are slots.
     knew_s = next(
         look.received_s
-        for look in scene.audit.looks()
+        for look in pair.audit.lease_reads()
         if look.by == leader.credential and look.received_s > theft.done_s
     )
-    _told.append(f"stolen: known after {knew_s - theft.done_s:.1f} s, {len(late)} bound until then")
+    _report.append(
+        f"stolen: known after {knew_s - theft.done_s:.1f} s, {len(late)} bound until then"
+    )
     on_their_way = [write for write in late if write.received_s > knew_s]
     assert len(on_their_way) <= BINDINGS_AT_ONCE
     assert all(write.received_s - knew_s < 1.0 for write in on_their_way)
 
 
-def test_both_are_killed_and_one_comes_back(scene: Pair) -> None:
-    scene.both_run()
-    with scene.burst("both", 200):
-        scene.wait_some_bound("both", 50)
-        for one in scene.candidates:
+def test_both_are_killed_and_one_comes_back(pair: ControllerPair) -> None:
+    pair.both_run()
+    with pair.burst("both", 200):
+        pair.wait_some_bound("both", 50)
+        for one in pair.candidates:
             one.daemon.stop(signal.SIGKILL)
-        scene.candidates[1].daemon.start()
-    assert check(scene, "both", 200) == []
-    _told.append("both: 2 kills")
+        pair.candidates[1].daemon.start()
+    assert check(pair, "both", 200) == []
+    _report.append("both: 2 kills")
 
 
-def test_a_clean_end_hands_over_at_once(scene: Pair) -> None:
-    leader, standby = scene.both_run()
-    with scene.burst("clean", 200):
-        scene.wait_some_bound("clean", 50)
+def test_a_clean_end_hands_over_at_once(pair: ControllerPair) -> None:
+    leader, standby = pair.both_run()
+    with pair.burst("clean", 200):
+        pair.wait_some_bound("clean", 50)
         assert leader.daemon.stop() == 0
-    assert check(scene, "clean", 200) == []
-    assert scene.leader() is standby
-    released = [write for write in scene.renewals(leader) if not write.to]
+    assert check(pair, "clean", 200) == []
+    assert pair.leader() is standby
+    released = [write for write in pair.renewals(leader) if not write.to]
     assert len(released) == 1
-    _told.append(f"clean: handed over after {took_over_s(scene, leader, standby):.1f} s")
+    _report.append(f"clean: handed over after {took_over_s(pair, leader, standby):.1f} s")
 
 
-def test_nobody_said_anything_that_a_person_must_not_see(scene: Pair) -> None:
-    for one in scene.candidates:
+def test_nobody_said_anything_that_a_person_must_not_see(pair: ControllerPair) -> None:
+    for one in pair.candidates:
         assert one.daemon.said("Traceback") == 0
         assert [line for line in one.daemon.lines() if line.startswith(("ERROR", "CRITICAL"))] == []

@@ -17,8 +17,8 @@ from tests.kube.api import ApiError
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.volume_bench import CLAIMS, PROVISIONER, VOLUMES, Bench
 from tests.kube.volumes import SELECTED_NODE
+from tests.system.controller_pair import NODES, ControllerPair, controller_pair
 from tests.system.daemons import eventually
-from tests.system.pair import NODES, Pair, pair
 
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
@@ -29,22 +29,22 @@ POLL_S = 0.2
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with pair(tmp_path_factory.mktemp("pair")) as running:
+def running_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControllerPair]:
+    with controller_pair(tmp_path_factory.mktemp("controllers")) as running:
         yield running
 
 
 @pytest.fixture
-def scene(whole: Pair) -> Iterator[Pair]:
+def pair(running_pair: ControllerPair) -> Iterator[ControllerPair]:
     try:
-        yield whole
+        yield running_pair
     finally:
-        whole.clean()
+        running_pair.clean()
 
 
 @pytest.fixture
-def bench(scene: Pair) -> Iterator[Bench]:
-    made = Bench(scene.api, SCHEDULER)
+def bench(pair: ControllerPair) -> Iterator[Bench]:
+    made = Bench(pair.api, SCHEDULER)
     try:
         yield made
     finally:
@@ -52,8 +52,8 @@ def bench(scene: Pair) -> Iterator[Bench]:
 
 
 @contextmanager
-def volume_controller(scene: Pair) -> Iterator[None]:
-    with kube_controller_manager(scene.plane, ["persistentvolume-binder-controller"]):
+def volume_controller(pair: ControllerPair) -> Iterator[None]:
+    with kube_controller_manager(pair.plane, ["persistentvolume-binder-controller"]):
         yield
 
 
@@ -96,48 +96,48 @@ def node_of_volume(volume: Any) -> str:
     return str(term["matchExpressions"][0]["values"][0])
 
 
-def kill_both(scene: Pair) -> None:
-    for one in scene.candidates:
+def kill_both(pair: ControllerPair) -> None:
+    for one in pair.candidates:
         one.daemon.stop(signal.SIGKILL)
 
 
-def check(scene: Pair, bench: Bench, count: int) -> dict[str, str]:
+def check(pair: ControllerPair, bench: Bench, count: int) -> dict[str, str]:
     """All are bound, each by one binding, on the nodes of their volumes: claim -> node."""
     prefix = prefix_of(bench)
-    where = scene.wait_all_bound(prefix, count)
-    tally = scene.tally(prefix, where)
+    where = pair.wait_all_bound(prefix, count)
+    tally = pair.tally(prefix, where)
     assert set(tally) <= {0, 1}
     # A binding may have been done although nobody was left to hear the answer.
-    unanswered = {write.name for write in scene.audit.bindings(prefix) if not write.worked}
+    unanswered = {write.name for write in pair.audit.bindings(prefix) if not write.worked}
     assert tally[0] <= len(unanswered)
     by_claim = {pod.replace("-pod-", "-claim-"): node for pod, node in where.items()}
     assert by_claim == kept(bench)
-    for one in scene.candidates:
+    for one in pair.candidates:
         assert one.daemon.said("Traceback") == 0
     return by_claim
 
 
 @pytest.mark.parametrize("made_meanwhile", [True, False])
 def test_killed_between_the_choice_of_a_node_and_the_binding(
-    scene: Pair, bench: Bench, made_meanwhile: bool
+    pair: ControllerPair, bench: Bench, made_meanwhile: bool
 ) -> None:
-    scene.both_run()
+    pair.both_run()
     bench.storage_class(PROVISIONER)
-    with volume_controller(scene):
+    with volume_controller(pair):
         add_pods(bench, [str(i) for i in range(FEW)])
         chosen = eventually(
             lambda: selected(bench), lambda found: len(found) == FEW, "nodes are chosen"
         )
-        kill_both(scene)
-        assert scene.audit.bindings(prefix_of(bench)) == []
+        kill_both(pair)
+        assert pair.audit.bindings(prefix_of(bench)) == []
         if made_meanwhile:
             provision(bench, chosen)
-        scene.candidates[1].daemon.start()
+        pair.candidates[1].daemon.start()
         if not made_meanwhile:
-            scene.wait_leader(other_than=scene.candidates[0])
+            pair.wait_leader(other_than=pair.candidates[0])
             assert selected(bench) == chosen
             provision(bench, chosen)
-        assert check(scene, bench, FEW) == chosen
+        assert check(pair, bench, FEW) == chosen
 
 
 def provision(bench: Bench, chosen: dict[str, str]) -> None:
@@ -145,20 +145,22 @@ def provision(bench: Bench, chosen: dict[str, str]) -> None:
         bench.provision(claim, node)
 
 
-def test_killed_between_the_keeping_of_a_volume_and_the_binding(scene: Pair, bench: Bench) -> None:
+def test_killed_between_the_keeping_of_a_volume_and_the_binding(
+    pair: ControllerPair, bench: Bench
+) -> None:
     """Without the volume controller nothing follows from what was written."""
-    scene.both_run()
+    pair.both_run()
     bench.storage_class()
     for i in range(FEW):
         name = bench.volume(f"pv-{i}", NODES[i])
         bench.api.patch(f"{VOLUMES}/{name}/status", {"status": {"phase": "Available"}})
     add_pods(bench, [str(i) for i in range(FEW)])
     taken = eventually(lambda: kept(bench), lambda found: len(found) == FEW, "volumes are kept")
-    kill_both(scene)
-    assert scene.audit.bindings(prefix_of(bench)) == []
-    with volume_controller(scene):
-        scene.candidates[1].daemon.start()
-        assert check(scene, bench, FEW) == taken
+    kill_both(pair)
+    assert pair.audit.bindings(prefix_of(bench)) == []
+    with volume_controller(pair):
+        pair.candidates[1].daemon.start()
+        assert check(pair, bench, FEW) == taken
 
 
 @dataclass
@@ -197,19 +199,21 @@ class Provisioner:
             self.bench.provision(claim, node)
 
 
-def test_the_leader_is_killed_in_the_middle_of_pods_with_volumes(scene: Pair, bench: Bench) -> None:
-    leader, _ = scene.both_run()
+def test_the_leader_is_killed_in_the_middle_of_pods_with_volumes(
+    pair: ControllerPair, bench: Bench
+) -> None:
+    leader, _ = pair.both_run()
     bench.storage_class(PROVISIONER)
     provisioner = Provisioner(bench, most=MANY // 4)
-    with volume_controller(scene), provisioner.working():
+    with volume_controller(pair), provisioner.working():
         for i in range(MANY // 4):
             bench.volume(f"pv-{i:02}", NODES[i % len(NODES)])
         add_pods(bench, [f"{i:02}" for i in range(MANY)])
-        scene.wait_some_bound(prefix_of(bench), MANY // 4)
+        pair.wait_some_bound(prefix_of(bench), MANY // 4)
         leader.daemon.stop(signal.SIGKILL)
         provisioner.most = MANY
-        check(scene, bench, MANY)
+        check(pair, bench, MANY)
     assert len(provisioner.failed) > 0
-    by = Counter(write.by for write in scene.audit.bindings(prefix_of(bench)))
-    assert sorted(by) == sorted(one.credential for one in scene.candidates)
+    by = Counter(write.by for write in pair.audit.bindings(prefix_of(bench)))
+    assert sorted(by) == sorted(one.credential for one in pair.candidates)
     print(f"\n{MANY} pods with volumes, {by[leader.credential]} bound before the kill")

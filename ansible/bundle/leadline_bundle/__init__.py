@@ -1,4 +1,4 @@
-"""Makes the bundle: everything of one version that a rollout puts on boards and server.
+"""Builds the bundle: all files of one release that a rollout installs on boards and server.
 
-It runs on the control machine, which alone needs the internet.
+It runs on the control machine, the only one that needs the internet.
 """

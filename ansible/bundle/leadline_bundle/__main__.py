@@ -16,19 +16,19 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the bundle; exit code 0, 1 where that can't be done, 130 when interrupted."""
+    """Build the bundle; the exit code is 0, 1 after an error, or 130 after Ctrl-C."""
     options = _parser().parse_args(argv)
-    os.umask(0o022)  # a wheel keeps its files' modes, and a bundle is no secret
+    os.umask(0o022)  # wheels keep their files' modes, and a bundle has no secrets
     source, out = (
         options.source.resolve(),
         (options.out or options.source / "dist/bundle").resolve(),
     )
     try:
-        release = build(source, out, Cache(options.cache), os.environ, _tell)
+        release = build(source, out, Cache(options.cache), os.environ, _report)
     except BundleError as error:
         sys.stderr.write(f"bundle: {error}\n")
         return 1
-    except OSError as error:  # a full disk, a folder that is not ours
+    except OSError as error:  # a full disk, or no permission
         sys.stderr.write(f"bundle: {error.filename}: {error.strerror}\n")
         return 1
     except KeyboardInterrupt:
@@ -51,7 +51,7 @@ def _cache() -> Path:
     return Path(base) / "leadline" / "bundle"
 
 
-def _tell(step: str) -> None:
+def _report(step: str) -> None:
     sys.stderr.write(f"bundle: {step}\n")
 
 

@@ -1,4 +1,4 @@
-"""Puts a bundle together: all of it in a folder beside, which then takes the old one's place."""
+"""Builds a bundle in a temporary folder, which then replaces the old bundle."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from leadline_bundle.errors import BundleError
-from leadline_bundle.lock import Locked, for_target, read_lock, sha256, whose
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
 from leadline_bundle.targets import TARGETS, Target
-from leadline_bundle.tools import Cache, Tools, tools
+from leadline_bundle.tools import Cache, Tools, prepare_tools
 from leadline_bundle.wheels import Wheels
 
-# What each part of the suite is made of: our own distributions, by their folders.
+# The folders of each part's own distributions.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "proto"),
     "controller": ("controller", "proto"),
 }
-# The builder's own tools, and the pip that boards install with, whatever it packs.
+# The builder's own tools, and the pip of the boards.
 LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
-def build(source: Path, out: Path, cache: Cache, environ: Mapping[str, str], tell: Tell) -> str:
-    """Make the bundle of a checkout and return its release id. Raises BundleError.
+def build(
+    source: Path, out: Path, cache: Cache, environ: Mapping[str, str], progress: Progress
+) -> str:
+    """Build the bundle of a checkout and return its release id. Raises BundleError.
 
-    An existing one that is the same is left as it is; another is replaced when the new one is
-    whole.
+    An identical bundle is left as it is; another is replaced once the new one is complete.
     """
     version = _version(source / "pyproject.toml")
     out.parent.mkdir(parents=True, exist_ok=True)
     with cache.locked():
-        for left in out.parent.glob(f".{out.name}-*"):  # by a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as beside:
-            new = Path(beside) / "new"
-            _fill(new, source, version, cache, environ, tell)
+        for leftover in out.parent.glob(f".{out.name}-*"):  # of a run that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
+            new = Path(temporary) / "new"
+            _fill(new, source, version, cache, environ, progress)
             release = f"{version}-{fingerprint(new)}"
             (new / "VERSION").write_text(f"{release}\n", encoding="utf-8")
             if not is_bundle(out, release):
                 if out.exists():
-                    out.rename(Path(beside) / "old")
+                    out.rename(Path(temporary) / "old")
                 new.rename(out)
         cache.prune()
     return release
 
 
 def fingerprint(bundle: Path) -> str:
-    """12 hex digits of the SHA-256 over all files of a bundle and their names, but VERSION."""
+    """12 hex digits of the SHA-256 of a bundle's files and their names, without VERSION."""
     digest = hashlib.sha256()
     for file in sorted(file for file in bundle.rglob("*") if file.is_file()):
         name = file.relative_to(bundle).as_posix()
@@ -63,7 +64,7 @@ def fingerprint(bundle: Path) -> str:
 
 
 def is_bundle(folder: Path, release: str) -> bool:
-    """Whether the folder holds this release, whole."""
+    """Whether the folder has this release, complete and unchanged."""
     version = folder / "VERSION"
     return (
         version.is_file()
@@ -83,63 +84,74 @@ def _version(file: Path) -> str:
 
 
 def _fill(
-    new: Path, source: Path, version: str, cache: Cache, environ: Mapping[str, str], tell: Tell
+    new: Path,
+    source: Path,
+    version: str,
+    cache: Cache,
+    environ: Mapping[str, str],
+    progress: Progress,
 ) -> None:
-    made = tools(cache, LOCK, environ)
+    tools = prepare_tools(cache, LOCK, environ)
     for folder in ("wheels", "pip", "units"):
         (new / folder).mkdir(parents=True)
     for part in PARTS:
         _copy(source / "systemd" / f"leadline-{part}.service", new / "units")
-    own = _own(source, version, new / "wheels", made, tell)
-    wheels = Wheels(made, cache)
+    own = _build_own_wheels(source, version, new / "wheels", tools, progress)
+    wheels = Wheels(tools, cache)
     _copy(wheels.pip(read_lock(LOCK)), new / "pip")
     locks = {part: read_lock(source / part / "requirements.lock") for part in PARTS}
-    fetched = _fetch(wheels, [each for part in PARTS for each in locks[part]], tell)
+    fetched = _fetch(wheels, [each for part in PARTS for each in locks[part]], progress)
     for wheel in {wheel for several in fetched.values() for wheel in several}:
         _copy(wheel, new / "wheels")
     for part, folders in PARTS.items():
         _write(new, part, locks[part] + tuple(own[folder] for folder in folders))
 
 
-def _own(source: Path, version: str, store: Path, made: Tools, tell: Tell) -> dict[str, Locked]:
+def _build_own_wheels(
+    source: Path, version: str, store: Path, tools: Tools, progress: Progress
+) -> dict[str, LockedDistribution]:
     own = {}
     for folder in sorted({folder for folders in PARTS.values() for folder in folders}):
-        tell(f"our own wheel of {folder}")
+        progress(f"our own wheel of {folder}")
         before = set(store.iterdir())
-        made.wheel(store, source / folder, what=f"the wheel of {source / folder}")
+        tools.wheel(store, source / folder, what=f"the wheel of {source / folder}")
         (wheel,) = set(store.iterdir()) - before
-        name, its = whose(wheel)
-        if Version(its) != Version(version):
-            # The rollout waits for a daemon that says the release's version.
-            raise BundleError(f"{source / folder}: {name} is {its}, the release {version}")
-        own[folder] = Locked(name, its, frozenset({sha256(wheel)}))
+        name, found = name_and_version(wheel)
+        if Version(found) != Version(version):
+            # The rollout waits until the daemons report the release's version.
+            raise BundleError(f"{source / folder}: {name} is {found}, the release {version}")
+        own[folder] = LockedDistribution(name, found, frozenset({sha256(wheel)}))
     return own
 
 
-def _fetch(wheels: Wheels, locked: Sequence[Locked], tell: Tell) -> dict[Target, list[Path]]:
+def _fetch(
+    wheels: Wheels, locked: Sequence[LockedDistribution], progress: Progress
+) -> dict[Target, list[Path]]:
     fetched = {}
     for number, target in enumerate(TARGETS, 1):
-        tell(f"the wheels for {target.name} ({number} of {len(TARGETS)})")
+        progress(f"the wheels for {target.name} ({number} of {len(TARGETS)})")
         fetched[target] = wheels.of(locked, target)
     return fetched
 
 
-def _write(bundle: Path, part: str, locked: Sequence[Locked]) -> None:
-    """The requirements of a part, and for each target a list of the wheels that it takes."""
+def _write(bundle: Path, part: str, locked: Sequence[LockedDistribution]) -> None:
+    """Write a part's requirements and, for each target, the list of its wheels."""
     folder, store = bundle / part, sorted((bundle / "wheels").iterdir())
     folder.mkdir()
-    files = [(*whose(wheel), sha256(wheel)) for wheel in store]
-    here = [
+    files = [(*name_and_version(wheel), sha256(wheel)) for wheel in store]
+    locked_here = [
         replace(
             each, hashes=frozenset(h for n, v, h in files if (n, v) == (each.name, each.version))
         )
         for each in locked
     ]
-    text = "".join(each.line() for each in sorted(here, key=lambda each: (each.name, each.marker)))
+    text = "".join(
+        each.line() for each in sorted(locked_here, key=lambda each: (each.name, each.marker))
+    )
     (folder / "requirements.txt").write_text(text, encoding="utf-8")
     for target in TARGETS:
         wanted = {(each.name, each.version) for each in for_target(locked, target)}
-        names = [w.name for w in store if whose(w) in wanted and target.takes(w)]
+        names = [w.name for w in store if name_and_version(w) in wanted and target.takes(w)]
         (folder / f"wheels-{target.name}.txt").write_text("\n".join([*names, ""]))
 
 

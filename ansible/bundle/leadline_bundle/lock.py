@@ -1,4 +1,4 @@
-"""Requirement files with hashes: what the lock says, and the shorter ones that boards get."""
+"""Requirements files with hashes: the lock files, and the shorter ones of the bundle."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from leadline_bundle.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
-    """One version of one distribution, the files of it that are meant, and for whom.
+class LockedDistribution:
+    """A version of a distribution with its accepted files.
 
-    hashes: SHA-256 in hex. marker: an environment marker, or empty where it is for all.
+    hashes: SHA-256 in hex. marker: an environment marker, empty without a condition.
     """
 
     name: str
@@ -28,28 +28,28 @@ class Locked:
     marker: str = ""
 
     def is_for(self, target: Target) -> bool:
-        """Whether it is installed there."""
+        """Whether the target installs it."""
         return not self.marker or Marker(self.marker).evaluate(dict(target.markers))
 
     def line(self) -> str:
-        """It as a line of a requirements file, continued over several."""
+        """Its line of a requirements file, continued over several lines."""
         condition = f" ; {self.marker}" if self.marker else ""
         hashes = "".join(f" \\\n    --hash=sha256:{each}" for each in sorted(self.hashes))
         return f"{self.name}=={self.version}{condition}{hashes}\n"
 
 
-def read_lock(file: Path) -> tuple[Locked, ...]:
-    """All that a lock file holds. Raises BundleError."""
+def read_lock(file: Path) -> tuple[LockedDistribution, ...]:
+    """The distributions of a lock file. Raises BundleError."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise BundleError(f"{file}: {error.strerror}; it is made by `make lock`") from None
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     logical = "\n".join(lines).replace("\\\n", " ").splitlines()
-    return tuple(_locked(line, file) for line in logical if line.strip())
+    return tuple(_parse_line(line, file) for line in logical if line.strip())
 
 
-def _locked(line: str, file: Path) -> Locked:
+def _parse_line(line: str, file: Path) -> LockedDistribution:
     spec, *hashes = line.split(" --hash=sha256:")
     try:
         found = Requirement(spec)
@@ -59,17 +59,21 @@ def _locked(line: str, file: Path) -> Locked:
     if not hashes:
         raise BundleError(f"{file}: {found.name}: expected hashes; `make lock` writes them")
     names = frozenset(each.strip() for each in hashes)
-    return Locked(canonicalize_name(found.name), version, names, str(found.marker or ""))
+    return LockedDistribution(
+        canonicalize_name(found.name), version, names, str(found.marker or "")
+    )
 
 
-def for_target(locked: Iterable[Locked], target: Target) -> tuple[Locked, ...]:
-    """What of it is installed there, each once, in the order of names."""
+def for_target(
+    locked: Iterable[LockedDistribution], target: Target
+) -> tuple[LockedDistribution, ...]:
+    """The distributions that the target installs, each once, by name."""
     found = {each.name: each for each in locked if each.is_for(target)}
     return tuple(found[name] for name in sorted(found))
 
 
-def whose(wheel: Path) -> tuple[str, str]:
-    """The name and the version that a wheel's file name tells. Raises BundleError."""
+def name_and_version(wheel: Path) -> tuple[str, str]:
+    """Name and version from a wheel's file name. Raises BundleError."""
     try:
         name, version, _, _ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename:

@@ -1,4 +1,4 @@
-"""The Pythons and machines that a bundle serves, as pip and environment markers name them."""
+"""The Python versions and machines of a bundle, in the terms of pip and environment markers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-# Debian 12 has this glibc, and every release after it a newer one.
+# The glibc of Debian 12; later releases have a newer one.
 _GLIBC_MINOR = 36
 _OLDEST_GLIBC_MINOR = 17
-# Names from before a wheel's tag told the glibc.
+# Tags of older wheels, without a glibc version.
 _OLD_PLATFORMS = {
     "aarch64": ("manylinux2014",),
     "x86_64": ("manylinux2014", "manylinux_2_12", "manylinux2010", "manylinux_2_5", "manylinux1"),
@@ -20,25 +20,25 @@ _OLD_PLATFORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One Python, such as 3.11, on one machine: aarch64 or x86_64."""
+    """A Python version, such as 3.11, on a machine: aarch64 or x86_64."""
 
     python: str
     machine: str
 
     @property
     def name(self) -> str:
-        """Such as cp311-aarch64."""
+        """The target's name, such as cp311-aarch64."""
         return f"cp{self.python.replace('.', '')}-{self.machine}"
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """The platforms whose wheels run there, the newest first."""
+        """The platform tags of compatible wheels, newest first."""
         glibcs = range(_GLIBC_MINOR, _OLDEST_GLIBC_MINOR - 1, -1)
         names = [f"manylinux_2_{minor}" for minor in glibcs]
         return tuple(f"{name}_{self.machine}" for name in (*names, *_OLD_PLATFORMS[self.machine]))
 
     def takes(self, wheel: Path) -> bool:
-        """Whether a wheel, by its file name, can be installed there."""
+        """Whether the target can install a wheel, by its file name."""
         version = tuple(int(part) for part in self.python.split("."))
         own = cpython_tags(version, platforms=self.platforms)
         tags = (*own, *compatible_tags(version, platforms=self.platforms))
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def markers(self) -> dict[str, str]:
-        """What environment markers are held against there."""
+        """The values of environment markers."""
         return {
             "implementation_name": "cpython",
             "implementation_version": f"{self.python}.0",
@@ -62,7 +62,7 @@ class Target:
         }
 
 
-# Debian 12, Ubuntu 24.04 and Debian 13; Raspberry Pi OS has what Debian has.
+# Debian 12, Ubuntu 24.04 and Debian 13; Raspberry Pi OS has Debian's versions.
 TARGETS = tuple(
     Target(python, machine)
     for machine in ("aarch64", "x86_64")

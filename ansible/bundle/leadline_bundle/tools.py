@@ -1,8 +1,7 @@
-"""The programs that make wheels, held to their hashes and kept in the user's cache.
+"""The programs that build wheels, checked by hash and kept in the user's cache.
 
-They are pip, hatchling and setuptools of requirements-bundle.lock in an environment of their
-own, so that no build fetches anything on its way, and one and the same source always makes one
-and the same wheel.
+They are pip, hatchling and setuptools of requirements-bundle.lock in their own environment. So a
+build downloads nothing, and the same source always gives the same wheel.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from pathlib import Path
 from leadline_bundle.errors import run
 from leadline_bundle.lock import sha256
 
-# Any fixed time will do; a zip file knows none before 1980.
+# Any fixed time works; a zip file has none before 1980.
 _EPOCH_S = "1577836800"
 _UNUSED_S = 30 * 24 * 3600
 
 
 class Cache:
-    """Folders that cost a download, each under a name made of what went into it."""
+    """Folders of downloads; a folder's name is derived from its inputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,29 +33,28 @@ class Cache:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else makes or removes folders meanwhile."""
+        """Hold the lock for changes of the cache."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / "lock").open("w") as handle:
             flock(handle, LOCK_EX)
             yield
 
     def folder(
-        self, name: str, make: Callable[[Path], None], is_whole: Callable[[Path], bool]
+        self, name: str, make: Callable[[Path], None], is_complete: Callable[[Path], bool]
     ) -> Path:
-        """The folder of this name; where it isn't there, or not whole any more, what `make` puts
-        into a new one."""
-        kept = self._folder / name
+        """The folder of this name. If it is missing or incomplete, `make` creates it."""
+        cached = self._folder / name
         self._used.add(name)
-        if not (kept.is_dir() and is_whole(kept)):
-            shutil.rmtree(kept, ignore_errors=True)
-            with tempfile.TemporaryDirectory(prefix="new-", dir=self._folder) as half_made:
-                make(Path(half_made) / name)
-                (Path(half_made) / name).rename(kept)
-        os.utime(kept)
-        return kept
+        if not (cached.is_dir() and is_complete(cached)):
+            shutil.rmtree(cached, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix="new-", dir=self._folder) as temporary:
+                make(Path(temporary) / name)
+                (Path(temporary) / name).rename(cached)
+        os.utime(cached)
+        return cached
 
     def prune(self) -> None:
-        """Remove what no bundle has used for a month, and what a killed run left."""
+        """Remove folders unused for a month, and those of killed runs."""
         for folder in self._folder.iterdir():
             is_old = time.time() - folder.stat().st_mtime > _UNUSED_S
             if folder.name.startswith("new-") or (is_old and folder.name not in self._used):
@@ -64,10 +62,10 @@ class Cache:
 
 
 class Tools:
-    """pip, with hatchling and setuptools beside it."""
+    """pip with hatchling and setuptools."""
 
     def __init__(self, python: Path, name: str, environ: Mapping[str, str]) -> None:
-        """name: another one for other versions."""
+        """name: differs between versions of the tools."""
         self.name = name
         self._python = python
         own = {k: v for k, v in environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
@@ -79,7 +77,7 @@ class Tools:
         }
 
     def pip(self, *arguments: str | Path, what: str) -> None:
-        """Run pip. Raises BundleError, which begins with `what`."""
+        """Run pip. Raises BundleError, whose message starts with `what`."""
         run([self._python, "-m", "pip", *arguments], self._environ, what)
 
     def wheel(self, folder: Path, *source: str | Path, what: str) -> None:
@@ -88,7 +86,7 @@ class Tools:
         self.pip("wheel", *fixed, *source, what=what)
 
 
-def tools(cache: Cache, lock: Path, environ: Mapping[str, str]) -> Tools:
+def prepare_tools(cache: Cache, lock: Path, environ: Mapping[str, str]) -> Tools:
     """The tools of this lock file. Raises BundleError."""
     name = f"tools-{sha256(lock)[:16]}"
     uv = Path(sys.executable).parent / "uv"
@@ -105,5 +103,5 @@ def tools(cache: Cache, lock: Path, environ: Mapping[str, str]) -> Tools:
         run([uv, "pip", "install", *into, *options], environ, what)
 
     python = Path("bin") / "python"
-    folder = cache.folder(name, make, lambda kept: (kept / python).exists())
+    folder = cache.folder(name, make, lambda cached: (cached / python).exists())
     return Tools(folder / python, name, environ)

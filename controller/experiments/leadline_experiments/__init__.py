@@ -1,6 +1,7 @@
-"""EXPERIMENTS: what each paper measured, run again. One folder and one line each.
+"""The papers' experiments, run again. Each is one folder and one line here.
 
-Named as modules, so that listing them imports none of the libraries that only they need.
+EXPERIMENTS names modules, so that listing the experiments imports none of their libraries.
+What a board or a controller needs at run time does not belong here.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`leadline experiment`: what the papers measured, run again, and beside it what they print."""
+"""`leadline experiment`: run the papers' experiments and compare the results with the papers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,9 +11,9 @@ from leadline_controller.cli.output import Format, clean, emit, output_option, p
 from leadline_experiments import EXPERIMENTS
 from leadline_experiments.result import Claim, Result
 from leadline_experiments.running import run, run_all
-from leadline_experiments.tables import NUMBERS, Cells, document, tables, tally
+from leadline_experiments.tables import NUMBERS, Cells, tables, tally, to_dict
 
-if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
+if TYPE_CHECKING:  # rich is slow to import, and JSON does not need it
     from rich.console import RenderableType
 
 ALL = "all"
@@ -34,32 +34,25 @@ def experiment(name: str, seed: int, folder: Path | None, output: Format) -> Non
     """Run a paper's experiment again, or all of them, and print the paper's values, ours and
     the difference; then what the paper claims, and whether it came out."""
     if folder is not None:
-        _writable(folder)
-    results = _run(name, seed)
+        _check_writable(folder)
+    if name == ALL:
+        with progress(f"running {len(EXPERIMENTS)} experiments") as report:
+            results = run_all(EXPERIMENTS, seed, report)
+    else:
+        with progress(f"running {name}") as report:
+            results = [run(EXPERIMENTS[name], seed, report)]
     if folder is not None:
         _plot(results, folder)
-    emit(
-        output,
-        lambda: _documents(results, together=name == ALL),
-        lambda wide: [part for result in results for part in _shown(result, wide=wide)],
-    )
+
+    def data() -> Any:
+        documents = [to_dict(result) for result in results]
+        return {"experiments": documents} if name == ALL else documents[0]
+
+    emit(output, data, lambda wide: [part for each in results for part in _render(each, wide)])
 
 
-def _run(name: str, seed: int) -> list[Result]:
-    if name != ALL:
-        with progress(f"running {name}") as report:
-            return [run(EXPERIMENTS[name], seed, report)]
-    with progress(f"running {len(EXPERIMENTS)} experiments") as report:
-        return run_all(EXPERIMENTS, seed, report)
-
-
-def _documents(results: Sequence[Result], *, together: bool) -> Any:
-    made = [document(result) for result in results]
-    return {"experiments": made} if together else made[0]
-
-
-def _writable(folder: Path) -> None:
-    """Found out before the work, which may take minutes."""
+def _check_writable(folder: Path) -> None:
+    """Check before the experiments run, as they may take minutes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".leadline"
@@ -76,14 +69,13 @@ def _plot(results: Sequence[Result], folder: Path) -> None:
         for result in results:
             for figure in result.figures:
                 plots.save(figure, folder)
-            (folder / f"{result.experiment}.md").write_text(
-                markdown.section(result), encoding="utf-8"
-            )
+            page = folder / f"{result.experiment}.md"
+            page.write_text(markdown.section(result), encoding="utf-8")
     except OSError as error:
         raise Failed(f"--plot {folder}: {error.strerror}") from None
 
 
-def _shown(result: Result, *, wide: bool) -> Iterator["RenderableType"]:
+def _render(result: Result, wide: bool) -> Iterator["RenderableType"]:
     from rich.text import Text
 
     yield Text(f"{result.experiment}: {result.paper}", style="bold")
@@ -91,7 +83,7 @@ def _shown(result: Result, *, wide: bool) -> Iterator["RenderableType"]:
         yield Text(f"\n{title}", style="bold")
         yield _table(columns, rows)
     yield Text("\nclaims", style="bold")
-    yield _claims_in_full(result.claims) if wide else _claims(result.claims)
+    yield _wide_claims(result.claims) if wide else _claims(result.claims)
     if wide:
         yield Text("\nset once, the same for every method", style="bold")
         yield _table(("number", "value"), list(result.calibration.items()))
@@ -99,40 +91,33 @@ def _shown(result: Result, *, wide: bool) -> Iterator["RenderableType"]:
 
 
 def _claims(claims: Sequence[Claim]) -> "RenderableType":
-    """What is said and what came out below each other, as both can be long."""
+    """The claim above its outcome in one column, as both can be long."""
     rows = []
     for claim in claims:
         why = f"\n{claim.why}" if claim.why else ""
-        told = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
-        rows.append((_held(claim), told))
+        text = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
+        rows.append((_outcome(claim), text))
     return _table(("result", "claim"), rows)
 
 
-def _claims_in_full(claims: Sequence[Claim]) -> "RenderableType":
+def _wide_claims(claims: Sequence[Claim]) -> "RenderableType":
     columns = ("result", "table", "case", "claim", "the paper", "here", "why")
-    rows = [(_held(c), c.table, c.case, c.says, c.paper, c.ours, c.why) for c in claims]
+    rows = [(_outcome(c), c.table, c.case, c.says, c.paper, c.ours, c.why) for c in claims]
     return _table(columns, rows)
 
 
-def _held(claim: Claim) -> str:
+def _outcome(claim: Claim) -> str:
     return "held" if claim.holds else "missed"
 
 
 def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
     from leadline_controller.cli.render.tables import table
-
-    headed = [name.upper() for name in columns]
-    made = table(
-        *headed,
-        numbers=[name.upper() for name in NUMBERS],
-        folding=headed,
-    )
-    for row in rows:
-        made.add_row(*(_lines(each) for each in row))
-    return made
-
-
-def _lines(text: str) -> "RenderableType":
     from rich.text import Text
 
-    return Text("\n").join(Text(clean(line)) for line in text.split("\n"))
+    headers = [name.upper() for name in columns]
+    rendered = table(*headers, numbers=[name.upper() for name in NUMBERS], folding=headers)
+    for row in rows:
+        rendered.add_row(
+            *(Text("\n").join(Text(clean(line)) for line in cell.split("\n")) for cell in row)
+        )
+    return rendered

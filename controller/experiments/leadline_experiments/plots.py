@@ -1,6 +1,6 @@
-"""Figures as SVG and PNG files. The same figure gives the same SVG, to the last byte.
+"""Figures as SVG and PNG files. The same figure always gives the same bytes of SVG.
 
-Uses matplotlib's objects and never its global state, so that importing this changes nothing.
+This uses matplotlib's objects and not its global state, so an import has no side effects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure as Canvas
 
 from leadline_experiments.result import Figure, Series
 
-# Okabe and Ito's colours, which people tell apart whatever their colour vision; with them go
-# hatches and markers, for prints without colours.
+# Okabe and Ito's colours, distinct for any colour vision; hatches and markers serve prints
+# without colours.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 _HATCHES = ("", "//", "..", "\\\\", "xx", "--", "++", "oo")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -36,23 +36,23 @@ _STYLE: Mapping[str, Any] = {
 }
 _INCHES = (7.2, 3.6)
 _DPI = 110
-_LETTERS_IN_A_ROW = 60
-_GROUP = 0.8  # how much of its place a group of bars fills
+_LABELS_WIDTH = 60  # characters; wider labels are rotated
+_GROUP_WIDTH = 0.8  # share of its space that a group of bars fills
 
 
 def save(figure: Figure, folder: Path) -> list[Path]:
-    """Write <name>.svg and <name>.png and return where. Raises OSError."""
+    """Write <name>.svg and <name>.png and return their paths. Raises OSError."""
     style: dict[Any, Any] = {**matplotlib.rcParamsDefault, **_STYLE}
     with matplotlib.rc_context(style):
         canvas = draw(figure)
-        files = [folder / f"{figure.name}.{ending}" for ending in ("svg", "png")]
+        files = [folder / f"{figure.name}.{suffix}" for suffix in ("svg", "png")]
         canvas.savefig(files[0], metadata={"Date": None, "Creator": None})
         canvas.savefig(files[1], dpi=_DPI, metadata={"Software": None})
     return files
 
 
 def draw(figure: Figure) -> Canvas:
-    """The figure, on a canvas of its own."""
+    """Draw the figure on a new canvas."""
     canvas = Canvas(figsize=_INCHES, layout="constrained")
     FigureCanvasAgg(canvas)
     axes = canvas.add_subplot()
@@ -67,7 +67,7 @@ def draw(figure: Figure) -> Canvas:
 
 def _bars(axes: Axes, series: Sequence[Series]) -> None:
     groups = list(dict.fromkeys(str(x) for each in series for x in each.x))
-    width = _GROUP / len(series)
+    width = _GROUP_WIDTH / len(series)
     for number, (label, x, y) in enumerate(series):
         at = np.array([groups.index(str(each)) for each in x], dtype=np.float64)
         at += (number - (len(series) - 1) / 2) * width
@@ -76,12 +76,12 @@ def _bars(axes: Axes, series: Sequence[Series]) -> None:
             list(y),
             width * 0.95,
             label=label,
-            color=_of(COLOURS, number),
-            hatch=_of(_HATCHES, number),
+            color=_nth(COLOURS, number),
+            hatch=_nth(_HATCHES, number),
             edgecolor="white",
         )
     axes.set_xticks(range(len(groups)), groups)
-    if sum(map(len, groups)) > _LETTERS_IN_A_ROW:
+    if sum(map(len, groups)) > _LABELS_WIDTH:
         axes.tick_params("x", rotation=30)
         for group in axes.get_xticklabels():
             group.set_horizontalalignment("right")
@@ -94,8 +94,8 @@ def _lines(axes: Axes, series: Sequence[Series]) -> None:
             list(y),
             label=label,
             linewidth=1.5,
-            color=_of(COLOURS, number),
-            marker=_of(_MARKERS, number),
+            color=_nth(COLOURS, number),
+            marker=_nth(_MARKERS, number),
             markersize=4,
         )
 
@@ -109,12 +109,12 @@ def _steps(axes: Axes, series: Sequence[Series]) -> None:
             where="post",
             label=label,
             linewidth=1.5,
-            color=_of(COLOURS, number),
-            linestyle=_of(styles, number),
+            color=_nth(COLOURS, number),
+            linestyle=_nth(styles, number),
         )
 
 
-def _of(choices: Sequence[str], number: int) -> str:
+def _nth(choices: Sequence[str], number: int) -> str:
     return choices[number % len(choices)]
 
 

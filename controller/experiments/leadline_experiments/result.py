@@ -1,6 +1,6 @@
-"""What an experiment brings home: rows beside the paper's, claims that hold or miss, and figures.
+"""The result of an experiment: rows beside the paper's values, claims that hold or miss, figures.
 
-Pure data, so that the command line, the plots and the docs all read the same.
+Pure data: the command line, the plots and the docs read the same result.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ GAIN_TOLERANCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One value of one figure or table. paper: what the paper prints, None where it gives no
-    number. optimum: the best that any placement could reach, None where none was computed."""
+    """One value of one figure or table. paper: the printed value, None if there is none.
+    optimum: the best value of any placement, None if it was not computed."""
 
     table: str
     case: str
@@ -34,11 +34,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that the paper says, and whether it came out.
+    """A statement of the paper, and whether the experiment confirms it.
 
-    says: one sentence. paper, ours: what is compared, as text. compare: "exact" for counts,
+    says: one sentence. paper, ours: the compared values, as text. compare: "exact" for counts,
     "order" for the order of the methods, "gain" for a gain in percent, which may differ by
-    GAIN_TOLERANCE percentage points. why: the reason found, where it does not hold.
+    GAIN_TOLERANCE percentage points. why: the reason if the claim does not hold.
     """
 
     table: str
@@ -52,7 +52,7 @@ class Claim:
 
     @property
     def where(self) -> str:
-        """Table and case, to be read by people."""
+        """Table and case, as one label."""
         return f"{self.table}, {self.case}" if self.case else self.table
 
 
@@ -66,7 +66,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a plot shows. name: of its file, without an ending. kind: how it is drawn."""
+    """The data of a plot. name: of its file, without suffix."""
 
     name: str
     title: str
@@ -78,8 +78,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that one experiment found. calibration: the numbers that the paper leaves
-    open and what they were set to, the same for every method."""
+    """The outcome of one experiment. calibration: the values chosen for what the paper leaves
+    open, the same for every method."""
 
     experiment: str
     paper: str
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def misses(self) -> tuple[Claim, ...]:
-        """The claims that did not come out."""
+        """The claims that do not hold."""
         return tuple(claim for claim in self.claims if not claim.holds)
 
 
@@ -110,35 +110,42 @@ def gain_percent(ours: float, baseline: float) -> float:
     return (baseline - ours) / baseline * 100
 
 
+def make_claim(
+    table: str,
+    case: str,
+    says: str,
+    compare: Compare,
+    texts: tuple[str, str],
+    holds: bool,
+    why: str = "",
+) -> Claim:
+    """A claim from texts that are formatted already. texts: the paper's value and ours. why: the
+    reason of a miss; dropped if the claim holds."""
+    return Claim(table, case, says, compare, *texts, holds, "" if holds else why)
+
+
 def gain_claim(
     table: str, case: str, says: str, paper_percent: float, ours_percent: float, why: str = ""
 ) -> Claim:
-    """A claim on a gain; it holds within GAIN_TOLERANCE percentage points. `why` is kept only
-    where it misses."""
+    """A claim on a gain; it holds within GAIN_TOLERANCE percentage points."""
     holds = abs(paper_percent - ours_percent) <= GAIN_TOLERANCE
-    told = f"{paper_percent:.1f} %", f"{ours_percent:.1f} %"
-    return _claim((table, case, says), "gain", told, holds, why)
+    texts = f"{paper_percent:.1f} %", f"{ours_percent:.1f} %"
+    return make_claim(table, case, says, "gain", texts, holds, why)
 
 
 def count_claim(
     table: str, case: str, says: str, paper: Sequence[int], ours: Sequence[int], why: str = ""
 ) -> Claim:
-    """A claim on counts, which must come out exactly."""
-    told = "/".join(map(str, paper)), "/".join(map(str, ours))
-    return _claim((table, case, says), "exact", told, list(paper) == list(ours), why)
+    """A claim on counts; it holds if all are equal."""
+    texts = "/".join(map(str, paper)), "/".join(map(str, ours))
+    return make_claim(table, case, says, "exact", texts, list(paper) == list(ours), why)
 
 
 def order_claim(
     table: str, case: str, says: str, paper: Sequence[str], ours: Mapping[str, float], why: str = ""
 ) -> Claim:
-    """A claim on the order of methods, least value first: `paper` names them in its order,
-    and `ours` must not fall from one to the next."""
+    """A claim on the order of methods, least value first. paper: the methods in the paper's order.
+    It holds if `ours` never falls from one to the next."""
     holds = all(ours[a] <= ours[b] for a, b in pairwise(paper))
-    told = " < ".join(paper), " < ".join(sorted(paper, key=lambda name: ours[name]))
-    return _claim((table, case, says), "order", told, holds, why)
-
-
-def _claim(
-    said: tuple[str, str, str], compare: Compare, told: tuple[str, str], holds: bool, why: str
-) -> Claim:
-    return Claim(*said, compare, *told, holds, "" if holds else why)
+    texts = " < ".join(paper), " < ".join(sorted(paper, key=lambda name: ours[name]))
+    return make_claim(table, case, says, "order", texts, holds, why)

@@ -1,4 +1,4 @@
-"""A result as rows of text: grouped by table, without the columns that say nothing.
+"""A result as rows of text, grouped by table, without empty or constant columns.
 
 The terminal and the docs print the same cells.
 """
@@ -13,25 +13,14 @@ Cells = Sequence[str]
 
 
 class Table(NamedTuple):
-    """One table or figure of the paper. title: which, and what holds for all its rows. columns:
-    their names, and below them the cells of `rows`."""
+    """One table or figure of the paper. title: its name and the labels that all rows share."""
 
     title: str
     columns: Cells
     rows: Sequence[Cells]
 
 
-_COLUMNS = (
-    "case",
-    "strategy",
-    "option",
-    "metric",
-    "paper",
-    "ours",
-    "diff",
-    "optimum",
-    "gap",
-)
+_COLUMNS = ("case", "strategy", "option", "metric", "paper", "ours", "diff", "optimum", "gap")
 _LABELS = range(4)
 NUMBERS = frozenset(_COLUMNS[4:])
 
@@ -41,21 +30,17 @@ def tables(result: Result) -> Iterator[Table]:
     order = list(dict.fromkeys(row.table for row in result.rows))
     rows = sorted(result.rows, key=lambda row: order.index(row.table))
     for name, group in groupby(rows, key=lambda row: row.table):
-        yield _table(name, list(group))
+        yield _table(name, [_cells(row) for row in group])
 
 
-def _table(name: str, rows: Sequence[Row]) -> Table:
-    """What is the same in all rows stands in the title, once."""
-    cells = [_cells(row) for row in rows]
-    common = {at for at in _LABELS if len(rows) > 1 and len({row[at] for row in cells}) == 1}
-    said = [cells[0][at] for at in sorted(common) if cells[0][at]]
-    kept = [
-        at for at, _ in enumerate(_COLUMNS) if at not in common and any(row[at] for row in cells)
-    ]
+def _table(name: str, rows: Sequence[Cells]) -> Table:
+    """Labels that all rows share are part of the title."""
+    shared = [at for at in _LABELS if len(rows) > 1 and len({row[at] for row in rows}) == 1]
+    kept = [at for at in range(len(_COLUMNS)) if at not in shared and any(row[at] for row in rows)]
     return Table(
-        ": ".join([name, *said]),
+        ": ".join([name, *(rows[0][at] for at in shared if rows[0][at])]),
         [_COLUMNS[at] for at in kept],
-        [[row[at] for at in kept] for row in cells],
+        [[row[at] for at in kept] for row in rows],
     )
 
 
@@ -69,14 +54,14 @@ def _cells(row: Row) -> Cells:
 
 
 def gap_percent(row: Row) -> float | None:
-    """How far ours is from the optimum, in percent of the optimum; None where that says nothing."""
+    """The distance from the optimum in percent of it; None without an optimum or if it is 0."""
     if not row.optimum:
         return None
     return (row.ours - row.optimum) / abs(row.optimum) * 100
 
 
 def number(value: float | None, sign: str = "") -> str:
-    """Short, and exact where it is whole: 90, 13.47, 0.0312; nothing for None."""
+    """Two decimals, four below 1, no trailing zeros: 90, 13.47, 0.0312; "" for None."""
     if value is None:
         return ""
     decimals = 2 if abs(value) >= 1 else 4
@@ -85,19 +70,14 @@ def number(value: float | None, sign: str = "") -> str:
     return "0" if text in ("-0", "+0") else text
 
 
-def verdict(claim: Claim) -> str:
-    """In one word."""
-    return "holds" if claim.holds else "misses"
-
-
 def tally(result: Result) -> str:
-    """The last line."""
+    """How many claims hold, as a sentence without a full stop."""
     held = len(result.claims) - len(result.misses)
     return f"{held} of {len(result.claims)} claims hold"
 
 
-def document(result: Result) -> dict[str, Any]:
-    """Everything as plain data, for JSON."""
+def to_dict(result: Result) -> dict[str, Any]:
+    """The result without its figures as plain data, for JSON."""
     return {
         "experiment": result.experiment,
         "paper": result.paper,

@@ -1,4 +1,4 @@
-"""Real agents, brokers and shaped links on one machine.
+"""Real agents, brokers and shaped links on one machine, for demos and tests.
 
-Tests of the lab and demos use it; nothing in the controller does.
+`leadline lab` uses this package. What a controller does on a cluster does not belong here.
 """

@@ -1,4 +1,4 @@
-"""Agents of a lab: each host gets a configuration of its own and a real ``leadline_agent``."""
+"""The agents of a lab: a real ``leadline_agent`` with its own configuration on each host."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 from leadline_controller.lab.lab import Lab
 from leadline_controller.lab.processes import Process
 
-_PREFIX = "LEADLINE_"
-_FROM_SYSTEMD = ("NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_PID", "WATCHDOG_USEC")
+_SETTINGS_PREFIX = "LEADLINE_"
+_SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What all agents of a lab have in common; the broker is plain MQTT inside the lab."""
+    """The settings that all agents of a lab share. The broker speaks MQTT without TLS."""
 
     cluster: str
     broker_host: str
@@ -30,7 +30,7 @@ def agent_toml(lab: Lab, host: str, settings: AgentSettings) -> str:
         [
             f"node = {json.dumps(host)}",
             f"cluster = {json.dumps(settings.cluster)}",
-            f"state_dir = {json.dumps(str(_folder(lab, host)))}",
+            f"state_dir = {json.dumps(str(lab.directory / host))}",
             f"interval_s = {settings.interval_s}",
             "",
             "[broker]",
@@ -48,33 +48,33 @@ def agent_toml(lab: Lab, host: str, settings: AgentSettings) -> str:
 def start_agents(
     lab: Lab, settings: AgentSettings, hosts: Iterable[str] | None = None
 ) -> list[Process]:
-    """Start an agent on every host (or on those named): the boards, and ``server`` as the anchor.
+    """Start an agent on the named hosts, by default on all boards and on ``server``, the anchor.
 
-    The node's name is the host's. Processes are called ``agent-<host>``.
+    The node has the name of the host. The processes are called ``agent-<host>``.
     """
-    chosen = [host.name for host in lab.spec.hosts] if hosts is None else list(hosts)
-    return [_start_agent(lab, host, settings) for host in chosen]
-
-
-def _start_agent(lab: Lab, host: str, settings: AgentSettings) -> Process:
-    folder = _folder(lab, host)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    config = folder / "agent.toml"
-    config.write_text(agent_toml(lab, host, settings), encoding="utf-8")
-    argv = ["env", *unset_settings(), *agent_command(config)]
-    return lab.start(host, f"agent-{host}", argv)
+    names = [host.name for host in lab.spec.hosts] if hosts is None else list(hosts)
+    processes = []
+    for host in names:
+        folder = lab.directory / host
+        folder.mkdir(mode=0o700, exist_ok=True)
+        config = folder / "agent.toml"
+        config.write_text(agent_toml(lab, host, settings), encoding="utf-8")
+        argv = ["env", *unset_settings(), *agent_command(config)]
+        processes.append(lab.start(host, f"agent-{host}", argv))
+    return processes
 
 
 def agent_command(config: Path) -> list[str]:
-    """The command line of an agent with this file."""
+    """The command line of an agent with this configuration file."""
     return [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
 
 
 def unset_settings() -> list[str]:
-    """For `env`: settings meant for another process, which would otherwise win over the file."""
-    ours = [name for name in os.environ if name.startswith(_PREFIX) or name in _FROM_SYSTEMD]
-    return [f"--unset={name}" for name in ours]
-
-
-def _folder(lab: Lab, host: str) -> Path:
-    return lab.directory / host
+    """Options of `env` that unset this process's settings, as they take precedence over the
+    file."""
+    variables = [
+        name
+        for name in os.environ
+        if name.startswith(_SETTINGS_PREFIX) or name in _SYSTEMD_VARIABLES
+    ]
+    return [f"--unset={name}" for name in variables]

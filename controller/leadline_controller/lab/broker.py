@@ -1,8 +1,8 @@
-"""The embedded MQTT broker (rumqttd, from the wheel ``iotcore``), so that nobody installs one.
+"""The embedded MQTT broker (rumqttd, from the wheel ``iotcore``), which needs no installation.
 
-Two ways in: :func:`embedded_broker` for an unprivileged run on this machine, and
-``python -m leadline_controller.lab.broker CONFIG`` as a process of the lab's server.
-``iotcore`` is the optional extra ``demo``; it is imported only when a broker is really wanted.
+:func:`embedded_broker` runs it without privileges on this machine, and
+``python -m leadline_controller.lab.broker CONFIG`` runs it as a process of the lab's server.
+``iotcore`` belongs to the optional extra ``demo`` and is imported when a broker starts.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from leadline_controller.lab.lab import Lab
 from leadline_controller.lab.processes import wait_listening
 from leadline_controller.lab.spec import SERVER
 
-ATTEMPTS_AT_A_FREE_PORT = 5
-MAX_PAYLOAD_BYTES = 65_536
+_FREE_PORT_ATTEMPTS = 5
+_MAX_PAYLOAD_BYTES = 65_536
 
-# Retained messages beyond max_outgoing_packet_count are lost to a new subscriber: it must exceed
-# the number of nodes. At QoS 1 rumqttd has a bound of its own, 100; at QoS 0 it has none.
+# A new subscriber loses retained messages beyond max_outgoing_packet_count, so it must exceed the
+# number of nodes. At QoS 1 rumqttd has another limit of 100; at QoS 0 it has none.
 _CONFIG = """\
 id = 0
 
@@ -52,16 +52,16 @@ dynamic_filters = true
 def broker_config(host: str, port: int) -> str:
     """Rumqttd's configuration (TOML): one plain MQTT v5 listener on an IPv4 address and port."""
     listen = json.dumps(f"{host}:{port}")
-    return _CONFIG.format(listen=listen, max_payload_bytes=MAX_PAYLOAD_BYTES)
+    return _CONFIG.format(listen=listen, max_payload_bytes=_MAX_PAYLOAD_BYTES)
 
 
 @contextmanager
 def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> Iterator[tuple[str, int]]:
-    """Run a broker in a child process for as long as the context lasts; needs no privileges.
+    """Run a broker in a child process while the context lasts, without privileges.
 
-    Port 0 takes a free one. Yields ``(host, port)`` once connections are accepted. The child ends
-    with the context, and by itself when this process dies. Raises :class:`LabError` when the
-    extra ``demo`` is missing or the broker does not come up.
+    Port 0 chooses a free port. Yields ``(host, port)`` once the broker accepts connections. The
+    child ends with the context, or when this process dies. Raises :class:`LabError` if the extra
+    ``demo`` is missing or the broker does not start.
     """
     with tempfile.TemporaryDirectory(prefix="leadline-broker-") as folder:
         broker, taken = _start(Path(folder) / "rumqttd.toml", host, port)
@@ -72,9 +72,9 @@ def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> Iterator[tuple[st
 
 
 def start_broker(lab: Lab, port: int = 1883) -> tuple[str, int]:
-    """Run a broker on the lab's server as the process ``broker``; returns its ``(host, port)``.
+    """Run a broker on the lab's server as the process ``broker``, and return ``(host, port)``.
 
-    Comes back once it listens; raises :class:`LabError` when it does not within 15 s.
+    Returns once it listens. Raises :class:`LabError` if it does not within 15 s.
     """
     host = lab.address()
     config = lab.directory / "broker.toml"
@@ -85,14 +85,15 @@ def start_broker(lab: Lab, port: int = 1883) -> tuple[str, int]:
 
 
 def _start(config: Path, host: str, port: int) -> tuple[Any, int]:
-    """Start a broker; where the port was ours to choose, another process may snatch it: retry."""
-    attempts = 1 if port else ATTEMPTS_AT_A_FREE_PORT
+    """Start a broker. Retry with another port if port is 0, as another process may take a free
+    port before the broker does."""
+    attempts = 1 if port else _FREE_PORT_ATTEMPTS
     reason: Exception | None = None
     for _ in range(attempts):
-        wanted = port or _free_port(host)
-        config.write_text(broker_config(host, wanted), encoding="utf-8")
+        chosen = port or _free_port(host)
+        config.write_text(broker_config(host, chosen), encoding="utf-8")
         try:
-            return _broker(config).start(), wanted
+            return _broker(config).start(), chosen
         except (OSError, RuntimeError) as error:
             reason = error
     raise LabError(f"the embedded broker did not start on {host}:{port or 'a free port'}: {reason}")
@@ -115,11 +116,11 @@ def _free_port(host: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serve until SIGTERM; rumqttd has no shutdown of its own, so the signal ends the process."""
+    """Serve until SIGTERM. rumqttd has no shutdown, so the signal ends the process."""
     parser = argparse.ArgumentParser(prog="leadline_controller.lab.broker")
     parser.add_argument("config", type=Path)
     arguments = parser.parse_args(argv)
-    # rumqttd wraps every message in a span of level ERROR; its log would be the whole traffic.
+    # rumqttd wraps every message in a span of level ERROR, so its log would be the whole traffic.
     logging.getLogger("rumqttd").setLevel(logging.CRITICAL)
     _broker(arguments.config).run_forever()
 

@@ -1,4 +1,4 @@
-"""Running the system's tools (ip, tc, ethtool) in one place, so that every fault reads alike."""
+"""Run the system's tools (ip, tc, ethtool), with uniform errors."""
 
 import shlex
 import subprocess
@@ -9,9 +9,9 @@ _LIMIT_S = 20.0
 
 
 def run(*argv: str) -> str:
-    """Run a command and return its standard output; raise :class:`CommandError` otherwise."""
+    """Run a command and return its standard output. Raises :class:`CommandError`."""
     try:
-        done = subprocess.run(  # noqa: S603 - a list of words, no shell; names are checked in spec
+        result = subprocess.run(  # noqa: S603 - a list of words, no shell; names are checked in spec
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -24,7 +24,7 @@ def run(*argv: str) -> str:
         raise CommandError(f"{argv[0]} is not installed (Debian: iproute2, ethtool)") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CommandError(f"{shlex.join(argv)}: {error}") from None
-    if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split()) or "no message"
-        raise CommandError(f"{shlex.join(argv)}: exit {done.returncode}: {said}")
-    return done.stdout
+    if result.returncode:
+        message = " ".join((result.stderr or result.stdout).split()) or "no message"
+        raise CommandError(f"{shlex.join(argv)}: exit {result.returncode}: {message}")
+    return result.stdout

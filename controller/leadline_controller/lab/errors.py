@@ -1,13 +1,13 @@
-"""What can go wrong in the lab, each as one sentence that can be shown to the user as it is."""
+"""The errors of the lab. Each message is one sentence for the user."""
 
 
 class LabError(Exception):
-    """The lab cannot do what it was asked; the message says what, where and what to do."""
+    """An operation on a lab failed; the message says what, where and what to do."""
 
 
 class SpecError(LabError):
-    """A lab's description is wrong; the message names the file, the field and what was expected."""
+    """A lab's specification is invalid; the message names file, field, expected and found."""
 
 
 class CommandError(LabError):
-    """A system command failed; the message holds the command and what it said."""
+    """A system command failed; the message has the command and its output."""

@@ -1,9 +1,10 @@
-"""The lab as its users see it: up, down, status, and running things in its hosts.
+"""The interface of the lab: up, down, status, and processes on its hosts.
 
-Nothing is printed here; progress goes to a callback, and every fault is a
+Nothing is printed here. Progress goes to a callback, and every error is a
 :class:`~leadline_controller.lab.errors.LabError` of one sentence.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ _RELAY_START_S = 20.0
 
 @dataclass(frozen=True)
 class HostStatus:
-    """One host of a lab as it is now."""
+    """The current status of a host."""
 
     link: BoardSpec
     address: str
@@ -35,7 +36,8 @@ class HostStatus:
 
 @dataclass(frozen=True)
 class LabStatus:
-    """A lab on record: ``complete`` is false when building it was cut short or we rebooted."""
+    """The status of a recorded lab. ``complete`` is false if its build was interrupted, or if the
+    machine was rebooted since."""
 
     spec: LabSpec
     complete: bool
@@ -46,13 +48,13 @@ class LabStatus:
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab that is up; several of these may stand for the same one, in several processes."""
+    """A lab that is up. Several instances, also of several processes, may refer to the same lab."""
 
     spec: LabSpec
 
     @property
     def directory(self) -> Path:
-        """Folder for this lab's files and logs; it goes when the lab goes."""
+        """Folder for this lab's files and logs; it is deleted with the lab."""
         return state.directory(self.spec.name)
 
     def address(self, host: str = SERVER) -> str:
@@ -60,20 +62,20 @@ class Lab:
         return self.spec.address(host)
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """The command line that runs ``argv`` on a host, for subprocess or exec."""
-        return [*network.inside(self.spec.namespace(host)), *argv]
+        """The command line that runs ``argv`` on a host."""
+        return network.command_in(self.spec.namespace(host), argv)
 
     def start(self, host: str, name: str, argv: Sequence[str]) -> Process:
-        """Start a process on a host that stays until :meth:`stop` or :func:`down`.
+        """Start a process on a host; it runs until :meth:`stop` or :func:`down`.
 
-        Its output goes to ``<directory>/<name>.log``. Raises :class:`LabError` when the lab is not
+        Its output goes to ``<directory>/<name>.log``. Raises :class:`LabError` if the lab is not
         up or a process of that name runs already.
         """
         with state.locked():
             return _start(_record(self.spec.name), host, name, argv)[1]
 
     def stop(self, name: str) -> None:
-        """End one process by its name: SIGTERM, and SIGKILL if it has not ended 3 s later."""
+        """End a process: SIGTERM, and SIGKILL 3 s later if it still runs."""
         with state.locked():
             process = _record(self.spec.name).process(name)
             if process is None:
@@ -86,44 +88,44 @@ class Lab:
 
 
 def can_build() -> str | None:
-    """Whether this process may build a lab: None, or the sentence that says why not."""
-    if reason := network.not_permitted():
-        return reason
+    """None if this process can build a lab, and the reason as a sentence otherwise."""
+    if os.geteuid() != 0:
+        return "the lab needs root: network namespaces and traffic control are refused otherwise"
     for tool, package in _TOOLS.items():
         if shutil.which(tool) is None:
             return f"the lab needs {tool}: install {package}"
-    return network.why_not()
+    return network.missing_feature()
 
 
 def up(spec: LabSpec, progress: Progress = lambda _: None) -> Lab:
-    """Build a lab. If anything fails half way, all of it is taken back before the error is raised.
+    """Build a lab. If this fails half way, everything is removed before the error is raised.
 
-    Raises :class:`LabError` when the lab is there already or this machine does not permit it.
+    Raises :class:`LabError` if the lab exists already or this machine does not permit it.
     """
     if reason := can_build():
         raise LabError(reason)
     with state.locked():
         if state.load(spec.name) is not None:
             raise LabError(
-                f"lab {spec.name} is there already: end it with leadline lab down {spec.name}"
+                f"lab {spec.name} exists already: end it with leadline lab down {spec.name}"
             )
         try:
             _build(spec, progress)
-        except BaseException:  # an interrupt from the keyboard, too, must leave nothing behind
+        except BaseException:  # Ctrl-C must leave nothing behind either
             _take_down(spec.name)
             raise
     return Lab(spec)
 
 
 def down(name: str, progress: Progress = lambda _: None) -> None:
-    """End a lab's processes and remove its network, also after a crash; fine if there is none."""
+    """End a lab's processes and remove its network, also after a crash; no error without a lab."""
     with state.locked():
         progress(f"ending lab {name}")
         _take_down(name)
 
 
 def status(name: str) -> LabStatus | None:
-    """What there is of a lab; None when there is no lab of that name."""
+    """The status of a lab; None if there is no lab of that name."""
     recorded = state.load(name)
     if recorded is None:
         return None
@@ -139,12 +141,12 @@ def status(name: str) -> LabStatus | None:
 
 
 def names() -> list[str]:
-    """Names of the labs on record."""
+    """The names of the recorded labs."""
     return state.names()
 
 
 def open_lab(name: str) -> Lab:
-    """A lab that another process built. Raises :class:`LabError` when it is not up."""
+    """A lab that another process built. Raises :class:`LabError` if it is not up."""
     return Lab(_record(name).spec)
 
 
@@ -153,7 +155,7 @@ def _record(name: str) -> LabState:
     if recorded is None:
         raise LabError(f"there is no lab {name}: build it with leadline lab up")
     if not recorded.complete:
-        raise LabError(f"lab {name} is not whole: end it with leadline lab down {name}")
+        raise LabError(f"lab {name} is incomplete: end it with leadline lab down {name}")
     return recorded
 
 
@@ -179,7 +181,7 @@ def _build(spec: LabSpec, progress: Progress) -> None:
 
 
 def describe_link(link: BoardSpec) -> str:
-    """A host and its link in a few words."""
+    """A host and its link, as text."""
     rate = "unshaped" if link.rate_mbps is None else f"{link.rate_mbps:g} Mbit/s"
     delay = f", {link.delay_ms:g} ms round trip" if link.delay_ms else ""
     return f"{link.name}: {rate}{delay}"
@@ -194,7 +196,7 @@ def _start(
     command = Lab(recorded.spec).command(host, argv)
     log = state.directory(recorded.spec.name) / f"{name}.log"
     process = spawn(
-        name, host, command, log, lambda begun: state.save(recorded.with_process(begun))
+        name, host, command, log, lambda started: state.save(recorded.with_process(started))
     )
     return recorded.with_process(process), process
 

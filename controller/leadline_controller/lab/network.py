@@ -1,14 +1,15 @@
-"""The lab's network: one namespace a host, one for the switch, and links shaped at both ends.
+"""The lab's network: a namespace for each host and for the switch, and links shaped at both ends.
 
-The bridge lives in a namespace of its own and every veth pair is made inside the namespaces it
-joins, so that nothing ever appears in the machine's own network. A link is ``eth0`` at the host
-and ``p<i>`` at the switch; where a delay must come from the relay, a second pair follows::
+The bridge has its own namespace, and every veth pair is created in the namespaces that it connects,
+so nothing appears in the machine's own network. A link is ``eth0`` at the host and ``p<i>`` at the
+switch. If the delay comes from the relay, the link has a second pair::
 
     host eth0 ---- w<i> =relay= x<i> ---- p<i> bridge
 """
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline_controller.lab.commands import run
@@ -18,58 +19,60 @@ from leadline_controller.lab.spec import SWITCH, BoardSpec, LabSpec, namespace_p
 BRIDGE = "br0"
 HOST_END = "eth0"
 _QUEUE_S = 0.05
-_LEAST_QUEUE_BYTES = 15_000
+_MIN_QUEUE_BYTES = 15_000
 _BURST_S = 0.004
-_LEAST_BURST_BYTES = 3_200
+_MIN_BURST_BYTES = 3_200
 _OFFLOADS = ("tx", "tso", "gso", "gro", "sg")
 
 
 @dataclass(frozen=True)
-class RelayNeeded:
-    """A delayed link that this kernel cannot delay: a relay must run in the switch's namespace."""
+class RelayCommand:
+    """The command of a relay in the switch's namespace, for a delay that this kernel cannot add."""
 
     host: str
     argv: tuple[str, ...]
 
 
 def build_switch(spec: LabSpec) -> None:
-    """Make the switch's namespace with an empty bridge."""
+    """Create the switch's namespace with an empty bridge."""
     switch = spec.namespace(SWITCH)
     run("ip", "netns", "add", switch)
     _ip(switch, "link", "add", "name", BRIDGE, "type", "bridge")
-    _up(switch, BRIDGE)
+    _set_up(switch, BRIDGE)
 
 
-def build_host(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> RelayNeeded | None:
-    """Make a host's namespace and its link; ``number`` names the ports. Raises CommandError."""
-    inside, switch = spec.namespace(host.name), spec.namespace(SWITCH)
+def build_host(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> RelayCommand | None:
+    """Create a host's namespace and its link; ``number`` is part of the ports' names. Returns the
+    relay that the link needs. Raises CommandError."""
+    namespace, switch = spec.namespace(host.name), spec.namespace(SWITCH)
     relayed = host.delay_ms > 0 and not netem
     port = f"p{number}"
-    run("ip", "netns", "add", inside)
-    _ip(inside, "link", "set", "dev", "lo", "up")
+    run("ip", "netns", "add", namespace)
+    _ip(namespace, "link", "set", "dev", "lo", "up")
     if relayed:
-        _pair(inside, HOST_END, switch, f"w{number}")
-        _pair(switch, f"x{number}", switch, port)
+        _add_veth(namespace, HOST_END, switch, f"w{number}")
+        _add_veth(switch, f"x{number}", switch, port)
     else:
-        _pair(inside, HOST_END, switch, port)
+        _add_veth(namespace, HOST_END, switch, port)
     _ip(switch, "link", "set", "dev", port, "master", BRIDGE)
     address = f"{spec.address(host.name)}/{spec.subnet.prefixlen}"
-    _ip(inside, "address", "add", address, "dev", HOST_END)
-    _ip(inside, "link", "set", "dev", HOST_END, "up")
-    for namespace, device in ((inside, HOST_END), (switch, port)):
-        _shape(namespace, device, host, netem)
+    _ip(namespace, "address", "add", address, "dev", HOST_END)
+    _ip(namespace, "link", "set", "dev", HOST_END, "up")
+    for side, device in ((namespace, HOST_END), (switch, port)):
+        _shape(side, device, host, netem)
         if relayed:
-            _offloads_off(namespace, device)
-    _up(switch, port)
+            _disable_offloads(side, device)
+    _set_up(switch, port)
     if not relayed:
         return None
     for device in (f"w{number}", f"x{number}"):
-        _up(switch, device)
-    return RelayNeeded(host.name, _relay_argv(number, host.delay_ms))
+        _set_up(switch, device)
+    relay = (sys.executable, "-m", "leadline_controller.lab.relay", f"w{number}", f"x{number}")
+    return RelayCommand(host.name, (*relay, "--delay-ms", f"{host.delay_ms:g}"))
 
 
 def remove(name: str) -> None:
-    """Delete every namespace of a lab, with all that is in it; fine if there is none."""
+    """Delete every namespace of a lab and its contents; no error without a namespace."""
     failures = []
     for namespace in namespaces(name):
         try:
@@ -81,19 +84,19 @@ def remove(name: str) -> None:
 
 
 def namespaces(name: str) -> list[str]:
-    """Namespaces of a lab that exist now."""
+    """The existing namespaces of a lab."""
     prefix = namespace_prefix(name)
     listed = (line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.strip())
     return [namespace for namespace in listed if namespace.startswith(prefix)]
 
 
-def inside(namespace: str) -> tuple[str, ...]:
-    """What to put before a command so that it runs in a namespace."""
-    return ("ip", "netns", "exec", namespace)
+def command_in(namespace: str, argv: Sequence[str]) -> list[str]:
+    """The command line that runs ``argv`` in a namespace."""
+    return ["ip", "netns", "exec", namespace, *argv]
 
 
 def has_netem(namespace: str) -> bool:
-    """Whether this kernel can delay packets itself (tried on the namespace's loopback)."""
+    """Whether this kernel can delay packets; tries it on the namespace's loopback."""
     try:
         run("tc", "-n", namespace, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     except CommandError:
@@ -102,15 +105,8 @@ def has_netem(namespace: str) -> bool:
     return True
 
 
-def not_permitted() -> str | None:
-    """Why this user may not build a lab, or None."""
-    if os.geteuid() != 0:
-        return "the lab needs root: network namespaces and traffic control are refused otherwise"
-    return None
-
-
-def why_not() -> str | None:
-    """Try all that a lab is made of in a namespace that is gone afterwards; the reason, or None."""
+def missing_feature() -> str | None:
+    """Try all features that a lab needs in a temporary namespace; the error, or None."""
     probe = f"leadline-probe-{os.getpid()}"
     try:
         run("ip", "netns", "add", probe)
@@ -118,9 +114,9 @@ def why_not() -> str | None:
         return f"network namespaces are refused here: {error}"
     try:
         _ip(probe, "link", "add", "name", BRIDGE, "type", "bridge")
-        _pair(probe, "a", probe, "b")
+        _add_veth(probe, "a", probe, "b")
         _shape(probe, "a", BoardSpec("a", rate_mbps=1), netem=False)
-        _offloads_off(probe, "a")
+        _disable_offloads(probe, "a")
     except CommandError as error:
         return f"the lab's network is refused here: {error}"
     finally:
@@ -129,13 +125,14 @@ def why_not() -> str | None:
 
 
 def tbf(rate_mbps: float) -> tuple[str, ...]:
-    """Token bucket for a rate in Mbit/s: 4 ms of burst and 50 ms of queue, so TCP can fill it.
+    """A token bucket for a rate in Mbit/s: 4 ms of burst and 50 ms of queue, so that TCP can use
+    the whole rate.
 
-    The floors (two frames of burst, ten of queue) keep a link of a few hundred kbit/s usable.
+    The minima (two frames of burst, ten of queue) keep a link of a few hundred kbit/s usable.
     """
     bytes_per_s = rate_mbps * 1e6 / 8
-    burst = max(round(bytes_per_s * _BURST_S), _LEAST_BURST_BYTES)
-    limit = burst + max(round(bytes_per_s * _QUEUE_S), _LEAST_QUEUE_BYTES)
+    burst = max(round(bytes_per_s * _BURST_S), _MIN_BURST_BYTES)
+    limit = burst + max(round(bytes_per_s * _QUEUE_S), _MIN_QUEUE_BYTES)
     rate = f"{round(rate_mbps * 1e6)}bit"
     return ("tbf", "rate", rate, "burst", str(burst), "limit", str(limit))
 
@@ -150,7 +147,7 @@ def _shape(namespace: str, device: str, host: BoardSpec, netem: bool) -> None:
         run(*add, *parent, "handle", "10:", *tbf(host.rate_mbps))
 
 
-def _pair(namespace: str, device: str, peer_namespace: str, peer: str) -> None:
+def _add_veth(namespace: str, device: str, peer_namespace: str, peer: str) -> None:
     _ip(
         namespace,
         *("link", "add", "name", device, "type", "veth"),
@@ -158,22 +155,15 @@ def _pair(namespace: str, device: str, peer_namespace: str, peer: str) -> None:
     )
 
 
-def _up(namespace: str, device: str) -> None:
-    """Bring up a device that has no address of its own, not even an automatic one."""
+def _set_up(namespace: str, device: str) -> None:
+    """Bring up a device without an address, not even an automatic one."""
     _ip(namespace, "link", "set", "dev", device, "addrgenmode", "none")
     _ip(namespace, "link", "set", "dev", device, "up")
 
 
-def _offloads_off(namespace: str, device: str) -> None:
-    switches = [word for offload in _OFFLOADS for word in (offload, "off")]
-    run(*inside(namespace), "ethtool", "-K", device, *switches)
-
-
-def _relay_argv(number: int, delay_ms: float) -> tuple[str, ...]:
-    return (
-        *(sys.executable, "-m", "leadline_controller.lab.relay"),
-        *(f"w{number}", f"x{number}", "--delay-ms", f"{delay_ms:g}"),
-    )
+def _disable_offloads(namespace: str, device: str) -> None:
+    features = [word for offload in _OFFLOADS for word in (offload, "off")]
+    run(*command_in(namespace, ["ethtool", "-K", device, *features]))
 
 
 def _ip(namespace: str, *words: str) -> None:

@@ -1,7 +1,7 @@
-"""Processes of a lab: started detached, remembered by pid and start time, ended by exactly those.
+"""The processes of a lab: they are started detached and identified by pid and start time.
 
-A lab outlives the command that built it, so its processes are no children to be waited for: they
-are named by ``(boot id, pid, start time)``, which no later process can share.
+A lab outlives the command that built it, so its processes are nobody's children. The identity
+``(boot id, pid, start time)`` cannot belong to a later process.
 """
 
 import os
@@ -17,14 +17,14 @@ from leadline_controller.lab.errors import LabError
 _POLL_S = 0.02
 _KILL_WAIT_S = 5.0
 _TCP_LISTEN = "0A"
-# The shell waits for one line before it becomes the command. So a process is on record before it
-# does anything, and if we die in between, the pipe closes and it ends by itself.
-_HOLD = 'read -r go && exec "$@" </dev/null'
+# The shell waits for a line before it executes the command. So a process is recorded before it does
+# anything, and if this process dies in between, the pipe closes and the shell ends.
+_HOLD_SCRIPT = 'read -r go && exec "$@" </dev/null'
 
 
 @dataclass(frozen=True)
 class Process:
-    """One recorded process; ``start_ticks`` is field 22 of ``/proc/<pid>/stat``."""
+    """A recorded process. ``start_ticks`` is field 22 of ``/proc/<pid>/stat``."""
 
     name: str
     host: str
@@ -34,11 +34,11 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Whether this process still runs; a zombie does not."""
         return start_ticks(self.pid) == self.start_ticks
 
     def last_line(self) -> str:
-        """The last line of its log: why it ended, if it has."""
+        """The last line of its log, "nothing" without one."""
         with suppress(OSError):
             lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
             return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
@@ -46,7 +46,7 @@ class Process:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Clock ticks between boot and the process's start; None when it has ended."""
+    """Clock ticks between boot and the process's start; None if it has ended."""
     stat = _stat(pid)
     return None if stat is None or stat[0] in "ZX" else int(stat[19])
 
@@ -54,9 +54,9 @@ def start_ticks(pid: int) -> int | None:
 def spawn(
     name: str, host: str, argv: Sequence[str], log: Path, record: Callable[[Process], None]
 ) -> Process:
-    """Start a command in a session of its own, output appended to ``log``.
+    """Start a command in its own session, with its output appended to ``log``.
 
-    It begins only once ``record`` has returned; if that raises, nothing was started.
+    It starts after ``record`` has returned. If ``record`` raises, it does not start.
     """
     hold_read, hold_write = os.pipe()
     try:
@@ -75,7 +75,7 @@ def _spawn_held(argv: Sequence[str], log: Path, stdin: int) -> int:
     output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         "/bin/sh",
-        ["sh", "-c", _HOLD, "sh", *argv],
+        ["sh", "-c", _HOLD_SCRIPT, "sh", *argv],
         os.environ,
         file_actions=[
             (os.POSIX_SPAWN_DUP2, stdin, 0),
@@ -87,46 +87,46 @@ def _spawn_held(argv: Sequence[str], log: Path, stdin: int) -> int:
 
 
 def stop(processes: Iterable[Process], namespaces: Iterable[str], grace_s: float = 3.0) -> None:
-    """End the processes, and what they started in the lab's own namespaces: TERM, later KILL.
+    """End the processes and their children in ``namespaces``: SIGTERM, then SIGKILL.
 
-    A child that outlived its parent is known by its session (the recorded pid) together with a
-    network namespace that is one of ``namespaces``. Raises :class:`LabError` if one will not end.
+    A child whose parent has ended is identified by its session, which is the recorded pid, and by
+    its network namespace. Raises :class:`LabError` if a process does not end.
     """
     recorded = list(processes)
     inodes = _inodes(namespaces)
 
-    def left() -> list[int]:
-        ours = [process.pid for process in recorded if process.running]
-        return ours + _orphans({process.pid for process in recorded} - set(ours), inodes)
+    def remaining() -> list[int]:
+        running = [process.pid for process in recorded if process.running]
+        return running + _orphans({process.pid for process in recorded} - set(running), inodes)
 
-    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
-        for pid in left():
+    for signal_number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILL_WAIT_S)):
+        for pid in remaining():
             with suppress(ProcessLookupError):
-                os.kill(pid, number)
-        if _wait_until(lambda: not left(), wait_s):
+                os.kill(pid, signal_number)
+        if _wait_until(lambda: not remaining(), wait_s):
             break
-    for process in recorded:  # those that are our own children would stay zombies
+    for process in recorded:  # children of this process would stay zombies
         with suppress(ChildProcessError):
             os.waitpid(process.pid, os.WNOHANG)
-    if stubborn := left():
-        raise LabError(f"processes {stubborn} did not end; look at them with ps, then try again")
+    if pids := remaining():
+        raise LabError(f"processes {pids} did not end; look at them with ps, then try again")
 
 
 def wait_listening(process: Process, port: int, limit_s: float) -> None:
-    """Wait until something in the process's network namespace accepts TCP on a port."""
+    """Wait until a TCP port is open in the process's network namespace."""
     _wait_ready(process, f"port {port}", lambda: _listens(process.pid, port), limit_s)
 
 
 def wait_logged(process: Process, text: str, limit_s: float) -> None:
-    """Wait until the process has written a text to its log."""
+    """Wait until the process's log has a text."""
     _wait_ready(process, text, lambda: text in process.log.read_text("utf-8", "replace"), limit_s)
 
 
 def _wait_ready(process: Process, what: str, ready: Callable[[], bool], limit_s: float) -> None:
-    came = _wait_until(lambda: not process.running or ready(), limit_s)
-    if not came or not process.running:
-        how = "it ended" if came else f"waited {limit_s:g} s"
-        raise LabError(f"{process.name}: no {what} ({how}); it said: {process.last_line()}")
+    in_time = _wait_until(lambda: not process.running or ready(), limit_s)
+    if not in_time or not process.running:
+        how = "it ended" if in_time else f"waited {limit_s:g} s"
+        raise LabError(f"{process.name}: no {what} ({how}); last output: {process.last_line()}")
 
 
 def _listens(pid: int, port: int) -> bool:
@@ -166,7 +166,7 @@ def _inodes(namespaces: Iterable[str]) -> set[int]:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Fields of ``/proc/<pid>/stat`` from the third (state) on; the name may hold anything."""
+    """The fields of ``/proc/<pid>/stat`` after the command's name, which may contain anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""What a lab looks like: pure data, read from a user's TOML file or taken as the default story.
+"""The specification of a lab: pure data, from a user's TOML file or the default.
 
-The default is NetSched's own trial: of four boards three have their bandwidth throttled, and the
-pods should go to the fourth, because its link was measured.
+The default is NetSched's test bed: three of four boards have a throttled link, and the pods should
+go to the fourth.
 """
 
 import ipaddress
@@ -33,14 +33,14 @@ class BoardSpec:
 
     name: str
     rate_mbps: float | None = None
-    """Shaped rate of the link, each way, in Mbit/s (10^6); None leaves it unshaped."""
+    """Rate of the link in each direction, Mbit/s (10^6); None: not shaped."""
     delay_ms: float = 0.0
-    """What the link adds to a round trip, in milliseconds; half of it each way."""
+    """Delay that the link adds to a round trip, half of it in each direction."""
 
 
 @dataclass(frozen=True)
 class LabSpec:
-    """A whole lab: boards on shaped links and an unshaped ``server``, all on one switch."""
+    """A lab: boards on shaped links and an unshaped ``server``, all on one switch."""
 
     name: str = "demo"
     subnet: ipaddress.IPv4Network = DEFAULT_SUBNET
@@ -53,17 +53,19 @@ class LabSpec:
 
     @property
     def hosts(self) -> tuple[BoardSpec, ...]:
-        """The boards, then the server, which has no limit and no delay."""
+        """The boards, then the server, which has neither rate nor delay."""
         return (*self.boards, BoardSpec(SERVER))
 
     def address(self, host: str) -> str:
-        """IPv4 address of a board (counted from the bottom) or of the server (the topmost)."""
+        """IPv4 address of a host: boards have the first addresses of the subnet, the server the
+        last."""
         if host == SERVER:
             return str(self.subnet.broadcast_address - 1)
         for number, board in enumerate(self.boards, start=1):
             if board.name == host:
                 return str(self.subnet.network_address + number)
-        raise SpecError(f"lab {self.name} has no host {host}; it has {self._names()}")
+        names = ", ".join(host.name for host in self.hosts)
+        raise SpecError(f"lab {self.name} has no host {host}; it has {names}")
 
     def namespace(self, host: str) -> str:
         """Name of a host's network namespace (see ``ip netns list``)."""
@@ -72,7 +74,7 @@ class LabSpec:
         return namespace_prefix(self.name) + host
 
     def to_mapping(self) -> dict[str, Any]:
-        """The plain form that :func:`parse_spec` reads."""
+        """The mapping that :func:`parse_spec` reads."""
         boards = [
             {"name": board.name, "delay_ms": board.delay_ms}
             | ({} if board.rate_mbps is None else {"rate_mbps": board.rate_mbps})
@@ -80,12 +82,9 @@ class LabSpec:
         ]
         return {"name": self.name, "subnet": str(self.subnet), "boards": boards}
 
-    def _names(self) -> str:
-        return ", ".join(host.name for host in self.hosts)
-
 
 def namespace_prefix(name: str) -> str:
-    """What the names of all namespaces of a lab start with; lab names have no dash in them."""
+    """The prefix of the names of a lab's namespaces; it is unique, as lab names have no dash."""
     return f"leadline-{lab_name(name)}-"
 
 
@@ -97,7 +96,7 @@ def lab_name(name: object, where: str = "lab") -> str:
 
 
 def load_spec(path: Path) -> LabSpec:
-    """Read a lab's TOML file; every fault is a :class:`SpecError` of one line."""
+    """Read a lab's TOML file. Raises :class:`SpecError` with a message of one line."""
     try:
         return parse_spec(parse_toml(path.read_text(encoding="utf-8")), str(path))
     except OSError as error:
@@ -106,38 +105,38 @@ def load_spec(path: Path) -> LabSpec:
         raise SpecError(f"{path}: is not TOML: {error}") from None
 
 
-def parse_spec(given: Mapping[str, Any], where: str = "lab") -> LabSpec:
-    """Check and freeze a plain mapping; absent keys take the default story's values."""
-    _only(given, {"name", "subnet", "boards"}, where)
+def parse_spec(value: Mapping[str, Any], where: str = "lab") -> LabSpec:
+    """Check a mapping; missing keys have the values of the default. Raises :class:`SpecError`."""
+    _check_keys(value, {"name", "subnet", "boards"}, where)
     default = LabSpec()
-    boards = _boards(given["boards"], where) if "boards" in given else default.boards
-    subnet = _subnet(given.get("subnet", str(DEFAULT_SUBNET)), where)
+    boards = _boards(value["boards"], where) if "boards" in value else default.boards
+    subnet = _subnet(value.get("subnet", str(DEFAULT_SUBNET)), where)
     if subnet.num_addresses < len(boards) + 3:
         raise SpecError(f"{where}: subnet: {subnet} is too small for {len(boards)} boards")
-    return LabSpec(lab_name(given.get("name", default.name), where), subnet, boards)
+    return LabSpec(lab_name(value.get("name", default.name), where), subnet, boards)
 
 
-def _boards(given: object, where: str) -> tuple[BoardSpec, ...]:
-    if not isinstance(given, list) or not given:
+def _boards(value: object, where: str) -> tuple[BoardSpec, ...]:
+    if not isinstance(value, list) or not value:
         raise SpecError(
-            f"{where}: boards: expected a list of at least one board, got {quoted(given)}"
+            f"{where}: boards: expected a list of at least one board, got {quoted(value)}"
         )
-    boards = tuple(_board(one, f"{where}: boards[{at}]") for at, one in enumerate(given))
-    seen: set[str] = set()
+    boards = tuple(_board(item, f"{where}: boards[{at}]") for at, item in enumerate(value))
+    names: set[str] = set()
     for board in boards:
-        if board.name in seen:
+        if board.name in names:
             raise SpecError(f"{where}: boards: {board.name} is there more than once")
-        seen.add(board.name)
+        names.add(board.name)
     return boards
 
 
-def _board(given: object, where: str) -> BoardSpec:
-    if not isinstance(given, Mapping):
+def _board(value: object, where: str) -> BoardSpec:
+    if not isinstance(value, Mapping):
         raise SpecError(
-            f"{where}: expected a table with name, rate_mbps, delay_ms, got {quoted(given)}"
+            f"{where}: expected a table with name, rate_mbps, delay_ms, got {quoted(value)}"
         )
-    _only(given, {"name", "rate_mbps", "delay_ms"}, where)
-    name = given.get("name")
+    _check_keys(value, {"name", "rate_mbps", "delay_ms"}, where)
+    name = value.get("name")
     if not isinstance(name, str) or not _BOARD_NAME.fullmatch(name):
         raise SpecError(
             f"{where}: name: expected 1-10 of a-z, 0-9 and -, a letter first, got {quoted(name)}"
@@ -145,33 +144,33 @@ def _board(given: object, where: str) -> BoardSpec:
     if name in (SERVER, SWITCH):
         raise SpecError(f"{where}: name: {name} is taken by the lab itself")
     rate = None
-    if "rate_mbps" in given:
-        rate = _number(given["rate_mbps"], _MIN_RATE_MBPS, _MAX_RATE_MBPS, f"{where}: rate_mbps")
-    delay = _number(given.get("delay_ms", 0.0), 0.0, _MAX_DELAY_MS, f"{where}: delay_ms")
+    if "rate_mbps" in value:
+        rate = _number(value["rate_mbps"], _MIN_RATE_MBPS, _MAX_RATE_MBPS, f"{where}: rate_mbps")
+    delay = _number(value.get("delay_ms", 0.0), 0.0, _MAX_DELAY_MS, f"{where}: delay_ms")
     return BoardSpec(name, rate, delay)
 
 
-def _number(given: object, least: float, most: float, where: str) -> float:
-    number = given if isinstance(given, int | float) and not isinstance(given, bool) else None
+def _number(value: object, least: float, most: float, where: str) -> float:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if number is not None and least <= number <= most:  # float() fails on huge whole numbers
         return float(number)
-    raise SpecError(f"{where}: expected a number from {least:g} to {most:g}, got {quoted(given)}")
+    raise SpecError(f"{where}: expected a number from {least:g} to {most:g}, got {quoted(value)}")
 
 
-def _subnet(given: object, where: str) -> ipaddress.IPv4Network:
+def _subnet(value: object, where: str) -> ipaddress.IPv4Network:
     try:
-        subnet = ipaddress.IPv4Network(given if isinstance(given, str) else "")
+        subnet = ipaddress.IPv4Network(value if isinstance(value, str) else "")
     except ValueError:
         subnet = None
     if subnet is None or not subnet.is_private or subnet.is_loopback or subnet.is_link_local:
         raise SpecError(
             f"{where}: subnet: expected a private IPv4 range such as 10.77.0.0/24, "
-            f"got {quoted(given)}"
+            f"got {quoted(value)}"
         )
     return subnet
 
 
-def _only(given: Mapping[str, Any], known: set[str], where: str) -> None:
-    for key in given:
+def _check_keys(value: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in value:
         if key not in known:
             raise SpecError(f"{where}: {key}: no such key; known are {', '.join(sorted(known))}")

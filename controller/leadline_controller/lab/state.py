@@ -1,7 +1,7 @@
-"""What a running lab is made of, in a file, so that any later process can inspect and end it.
+"""The recorded state of a lab, with which any later process can inspect and end it.
 
-``/run/leadline-lab/<name>/state.json``, written atomically before each thing it speaks of exists.
-The boot id is in it: after a reboot the recorded pids mean nothing.
+``/run/leadline-lab/<name>/state.json`` is written atomically before a process or network in it
+exists. It has the boot id, as the recorded pids are invalid after a reboot.
 """
 
 import fcntl
@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,20 @@ RUN_DIR = Path("/run/leadline-lab")
 
 @dataclass(frozen=True)
 class LabState:
-    """The record of one lab; ``complete`` is false while (or if) building it was cut short."""
+    """The record of a lab. ``complete`` is false until its build has ended."""
 
     spec: LabSpec
     complete: bool = False
     processes: tuple[Process, ...] = ()
 
     def with_process(self, process: Process) -> "LabState":
-        """The same with a process more; one of the same name is replaced."""
-        others = tuple(one for one in self.processes if one.name != process.name)
+        """A copy with this process; it replaces one of the same name."""
+        others = tuple(each for each in self.processes if each.name != process.name)
         return replace(self, processes=(*others, process))
 
     def process(self, name: str) -> Process | None:
-        """The process recorded under a name."""
-        return next((one for one in self.processes if one.name == name), None)
+        """The process of this name."""
+        return next((process for process in self.processes if process.name == name), None)
 
 
 def directory(name: str) -> Path:
@@ -45,7 +45,7 @@ def directory(name: str) -> Path:
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Only one process at a time changes labs; the kernel frees the lock if that one dies."""
+    """Hold the lock for changes of labs; the kernel releases it if this process dies."""
     try:
         RUN_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (RUN_DIR / ".lock").open("w")
@@ -57,21 +57,21 @@ def locked() -> Iterator[None]:
 
 
 def names() -> list[str]:
-    """Names of the labs that are on record here."""
+    """The names of the recorded labs."""
     return sorted(path.parent.name for path in RUN_DIR.glob("*/state.json"))
 
 
 def save(state: LabState) -> None:
-    """Write the record so that a reader finds the old one or the new one, never half of one."""
+    """Replace the record atomically."""
     folder = directory(state.spec.name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = folder / "state.json.new"
-    fresh.write_text(json.dumps(_to_json(state), indent=1), encoding="utf-8")
-    fresh.replace(folder / "state.json")
+    temporary = folder / "state.json.new"
+    temporary.write_text(json.dumps(_to_json(state), indent=1), encoding="utf-8")
+    temporary.replace(folder / "state.json")
 
 
 def load(name: str) -> LabState | None:
-    """Read a lab's record; None when there is no such lab."""
+    """Read a lab's record; None if there is no such lab."""
     path = directory(name) / "state.json"
     try:
         return _from_json(json.loads(path.read_text(encoding="utf-8")))
@@ -93,25 +93,16 @@ def _to_json(state: LabState) -> dict[str, Any]:
         "boot_id": _boot_id(),
         "complete": state.complete,
         "spec": state.spec.to_mapping(),
-        "processes": [
-            {
-                "name": one.name,
-                "host": one.host,
-                "pid": one.pid,
-                "start_ticks": one.start_ticks,
-                "log": str(one.log),
-            }
-            for one in state.processes
-        ],
+        "processes": [asdict(process) | {"log": str(process.log)} for process in state.processes],
     }
 
 
-def _from_json(given: dict[str, Any]) -> LabState:
-    same_boot = given["boot_id"] == _boot_id()
-    processes = tuple(Process(**{**one, "log": Path(one["log"])}) for one in given["processes"])
+def _from_json(data: dict[str, Any]) -> LabState:
+    same_boot = data["boot_id"] == _boot_id()
+    processes = tuple(Process(**{**each, "log": Path(each["log"])}) for each in data["processes"])
     return LabState(
-        spec=parse_spec(given["spec"]),
-        complete=bool(given["complete"]) and same_boot,
+        spec=parse_spec(data["spec"]),
+        complete=bool(data["complete"]) and same_boot,
         processes=processes if same_boot else (),
     )
 

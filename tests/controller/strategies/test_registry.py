@@ -160,7 +160,7 @@ def test_a_plugin_does_not_take_the_name_of_a_built_in_strategy(
 ) -> None:
     installed({"bef": "impostor:First"}, impostor=FIRST)
     found = registry()
-    assert found["bef"].__module__ == "leadline_controller.strategies.bef"
+    assert found["bef"].__module__ == "leadline_controller.strategies.edge_first"
     assert len(found) == len(BUILT_IN)
     assert "impostor" not in sys.modules
     (line,) = (record.getMessage() for record in caplog.records)

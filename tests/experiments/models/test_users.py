@@ -53,7 +53,7 @@ def test_steps_up_and_down() -> None:
     users = play(LoadProfile(), [Step(1, 10.0), Step(3, 10.0), Step(2, 10.0)])
     begun = Counter(int(a.sent_s // 10) for a in users.answered)
     assert begun == {0: 5, 1: 15, 2: 10}
-    assert users.asking == 0
+    assert users.concurrent_requests == 0
 
 
 def test_a_user_who_is_called_back_in_time_goes_on() -> None:
@@ -62,6 +62,6 @@ def test_a_user_who_is_called_back_in_time_goes_on() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"parallel": 0}, {"pause_s": (-1, 0)}, {"pause_s": (2, 1)}])
-def test_impossible_habits_are_refused(bad: dict[str, Any]) -> None:
+def test_impossible_load_profiles_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected"):
         LoadProfile(**bad)

@@ -116,9 +116,9 @@ def test_no_strategy_beats_the_optimum(name: str, seed: int) -> None:
     placed = decide_in_turn(cluster_view, pods, FILTERS, STRATEGIES[name](), Random(seed))
     placement = {decision.pod.key: decision.node for decision, _ in placed}
     found = best(cluster_view, pods, DACS, FILTERS)
-    told = {key: node for key, node in placement.items() if node is not None}
-    if len(told) == len(pods):
-        value = average_delay_s(cluster_view, pods, DACS, told)
+    placed_pods = {key: node for key, node in placement.items() if node is not None}
+    if len(placed_pods) == len(pods):
+        value = average_delay_s(cluster_view, pods, DACS, placed_pods)
         assert found.value <= value + 1e-9
     else:
         assert found.status in ("optimal", "infeasible")
@@ -155,7 +155,7 @@ def test_pods_too_many_for_all_nodes_are_infeasible() -> None:
     assert (found.status, found.why) == ("infeasible", "the nodes can't hold all pods at once")
 
 
-def test_a_user_at_an_unknown_node_is_told() -> None:
+def test_a_user_at_an_unknown_node_is_infeasible() -> None:
     pod = Pod("default", "p", hints=PodAnnotations(user_node="mars"))
     found = best(view([node("n")]), [pod], Dacs(), FILTERS)
     assert found.status == "infeasible"

@@ -49,7 +49,7 @@ def edge_and_cloud(random: Random) -> tuple[Node, ...]:
     return (*edge, node("cloud", cores=64, gib=64, tier="cloud"))
 
 
-def scene(seed: int) -> tuple[ClusterView, list[Pod], list[Running]]:
+def random_cluster(seed: int) -> tuple[ClusterView, list[Pod], list[Running]]:
     """Pods that run at random places where they fit, and pods that are new."""
     random = Random(seed)
     cluster = view(edge_and_cloud(random))
@@ -84,7 +84,7 @@ def fits(nodes: tuple[Node, ...], pods: list[Pod], places: tuple[int, ...]) -> b
 
 @pytest.mark.parametrize("seed", range(16))
 def test_no_placement_is_better_than_the_optimum(seed: int) -> None:
-    cluster, pending, running = scene(seed)
+    cluster, pending, running = random_cluster(seed)
     pods = [*pending, *(pod for pod, _ in running)]
     homes = [place for _, place in running]
     best_of_all = max(
@@ -110,7 +110,7 @@ def moves(homes: list[int], places: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 @pytest.mark.parametrize("seed", range(4))
 def test_no_strategy_beats_the_optimum(name: str, seed: int) -> None:
-    cluster, pending, running = scene(seed)
+    cluster, pending, running = random_cluster(seed)
     strategy, random = STRATEGIES[name](), Random(seed)
     at = {pod.key: cluster.table.names[place] for pod, place in running}
     if isinstance(strategy, BatchStrategy):

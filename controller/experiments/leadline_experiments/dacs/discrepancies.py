@@ -1,4 +1,4 @@
-"""Why a claim of the DACS paper does not come out: what was found when it was looked into."""
+"""The reasons why claims of the DACS paper do not hold here."""
 
 from collections.abc import Mapping
 

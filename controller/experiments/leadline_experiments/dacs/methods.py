@@ -1,5 +1,4 @@
-"""The methods that the DACS paper compares, run often enough on a scenario that chance, where a
-tie leaves something to it, averages out."""
+"""The methods that the DACS paper compares, each run many times to average over random ties."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from leadline_experiments.dacs.scenarios import WORKERS, Scenario
 from leadline_experiments.dacs.trials import LAMBDA_S, PHI, Outcome, run_trial
 
 RUNS = 100
-Key = tuple[str, str]  # a method, and its alpha or preferred node
+Key = tuple[str, str]  # a method and its option: alpha or the preferred node
 
 
 class _Method(NamedTuple):
@@ -46,61 +45,59 @@ _METHODS: Sequence[_Method] = (
     ),
     _Method(Chance()),
 )
-# As the tables list them: NAS is the average over the nodes that it may prefer.
-LISTED: Sequence[Key] = tuple(
+# The lines of the paper's tables: NAS is the average over the preferred nodes.
+TABLE_KEYS: Sequence[Key] = tuple(
     dict.fromkeys(("nas", "") if m.preferred else m.key for m in _METHODS)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What came out on a scenario: the runs of each method."""
+class ScenarioResult:
+    """The runs of each method on a scenario. Without an option, a key covers all options of its
+    method. All values are averages over the runs."""
 
     scenario: Scenario
     runs: Mapping[Key, Sequence[Outcome]]
 
     def of(self, key: Key) -> Sequence[Outcome]:
-        """All runs of a method; without an option, whatever node was preferred."""
-        return [run for each, runs in self.runs.items() if _covers(key, each) for run in runs]
+        """All runs that the key covers."""
+        name, option = key
+        return [
+            run
+            for each, runs in self.runs.items()
+            if each == key or (each[0] == name and not option)
+            for run in runs
+        ]
 
     def pods(self, key: Key, at: int) -> float:
-        """Average number of pods on the worker at this place in WORKERS."""
+        """The pods on the worker with this index in WORKERS."""
         return fmean(run.counts[at] for run in self.of(key))
 
     def processing_s(self, key: Key, load: str, worker: str | None = None) -> float:
-        """Average processing delay of a method; see Outcome."""
+        """See Outcome."""
         return fmean(run.processing_s(load, worker) for run in self.of(key))
 
     def network_s(self, key: Key) -> float:
-        """Average network delay of a method."""
+        """See Outcome."""
         return fmean(run.network_s() for run in self.of(key))
 
     def completion_s(self, key: Key, load: str) -> float:
-        """Average time until a task is complete."""
+        """See Outcome."""
         return fmean(run.completion_s(load) for run in self.of(key))
 
     def last_completion_s(self, key: Key, load: str) -> float:
-        """Time until all tasks are complete, averaged over the runs."""
+        """See Outcome."""
         return fmean(run.last_completion_s(load) for run in self.of(key))
 
 
-def _covers(key: Key, each: Key) -> bool:
-    return key == each or (key[0] == each[0] and not key[1])
-
-
-def run_methods(scenario: Scenario, seed: int) -> Found:
+def run_methods(scenario: Scenario, seed: int) -> ScenarioResult:
     """Run every method RUNS times."""
-    return Found(
+
+    def run_once(method: _Method, run: int) -> Outcome:
+        random = Random(f"{seed}/{method.key}/{run}")
+        return run_trial(scenario, method.strategy, random, method.preferred)
+
+    return ScenarioResult(
         scenario,
-        {
-            method.key: [
-                run_trial(scenario, method.strategy, _random(seed, method, n), method.preferred)
-                for n in range(RUNS)
-            ]
-            for method in _METHODS
-        },
+        {method.key: [run_once(method, n) for n in range(RUNS)] for method in _METHODS},
     )
-
-
-def _random(seed: int, method: _Method, run: int) -> Random:
-    return Random(f"{seed}/{method.key}/{run}")

@@ -1,5 +1,5 @@
-"""What the DACS paper prints: the counts of Fig. 3(a) and 4(a), as far as its text tells them,
-Tables 6 and 7, and the gains of Sections 7.3 and 7.4."""
+"""The DACS paper's values: the counts of Fig. 3(a) and 4(a) as far as the text has them, Tables 6
+and 7, and the gains of Sections 7.3 and 7.4."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,41 +8,41 @@ ALPHAS = (0.25, 0.5, 0.75)
 BASELINES = ("tsra", "elasticfog", "kube-default", "nas", "kcss")  # as the tables rank them
 
 
-class Counts(NamedTuple):
-    """Pods on n1, n2 and n3, None where the paper does not say. any_node: which node has which
-    is left to chance or not told; then most pods first."""
+class PaperCounts(NamedTuple):
+    """Pods on n1, n2 and n3; None where the paper does not say. any_node: the counts are those of
+    any nodes, most pods first, because chance decides or the paper does not say."""
 
     pods: Sequence[int | None]
     any_node: bool = False
 
 
-_EVEN = Counts((4, 3, 3), any_node=True)
+_EVEN = PaperCounts((4, 3, 3), any_node=True)
 
 # By scenario, method, and its alpha or preferred node.
-COUNTS: Mapping[str, Mapping[tuple[str, str], Counts]] = {
+COUNTS: Mapping[str, Mapping[tuple[str, str], PaperCounts]] = {
     "scenario 1": {
-        ("kube-default", ""): Counts((None, None, 5)),
+        ("kube-default", ""): PaperCounts((None, None, 5)),
         ("elasticfog", ""): _EVEN,
         ("tsra", ""): _EVEN,
-        ("nas", "n1 preferred"): Counts((6, 4, 0)),
-        ("nas", "n2 preferred"): Counts((0, 6, 4)),
-        ("nas", "n3 preferred"): Counts((0, 4, 6)),
-        ("kcss", ""): Counts((4, 6, 0)),
-        ("dacs", "alpha=0.25"): Counts((3, 4, 3)),
-        ("dacs", "alpha=0.5"): Counts((3, 4, 3)),
+        ("nas", "n1 preferred"): PaperCounts((6, 4, 0)),
+        ("nas", "n2 preferred"): PaperCounts((0, 6, 4)),
+        ("nas", "n3 preferred"): PaperCounts((0, 4, 6)),
+        ("kcss", ""): PaperCounts((4, 6, 0)),
+        ("dacs", "alpha=0.25"): PaperCounts((3, 4, 3)),
+        ("dacs", "alpha=0.5"): PaperCounts((3, 4, 3)),
         ("dacs", "alpha=0.75"): _EVEN,
     },
     "scenario 2": {
-        ("kube-default", ""): Counts((2, 2, 2)),
-        ("elasticfog", ""): Counts((2, 2, 2)),
-        ("tsra", ""): Counts((4, 1, 1)),
-        ("nas", "n1 preferred"): Counts((6, 0, 0)),
-        ("nas", "n2 preferred"): Counts((0, 3, 3)),
-        ("nas", "n3 preferred"): Counts((0, 3, 3)),
-        ("kcss", ""): Counts((0, 3, 3)),
-        ("dacs", "alpha=0.25"): Counts((3, 1, 2)),
-        ("dacs", "alpha=0.5"): Counts((3, 2, 1)),
-        ("dacs", "alpha=0.75"): Counts((3, 2, 1)),
+        ("kube-default", ""): PaperCounts((2, 2, 2)),
+        ("elasticfog", ""): PaperCounts((2, 2, 2)),
+        ("tsra", ""): PaperCounts((4, 1, 1)),
+        ("nas", "n1 preferred"): PaperCounts((6, 0, 0)),
+        ("nas", "n2 preferred"): PaperCounts((0, 3, 3)),
+        ("nas", "n3 preferred"): PaperCounts((0, 3, 3)),
+        ("kcss", ""): PaperCounts((0, 3, 3)),
+        ("dacs", "alpha=0.25"): PaperCounts((3, 1, 2)),
+        ("dacs", "alpha=0.5"): PaperCounts((3, 2, 1)),
+        ("dacs", "alpha=0.75"): PaperCounts((3, 2, 1)),
     },
 }
 
@@ -70,8 +70,8 @@ COMPLETION_S: Mapping[str, Mapping[tuple[str, str], tuple[float, float]]] = {
     },
 }
 
-# By scenario: DACS' alphas, the quickest first, which is the one that the gains are of.
-QUICKEST: Mapping[str, Sequence[str]] = {
+# By scenario: DACS' alphas, the fastest first. The gains are those of the first.
+FASTEST: Mapping[str, Sequence[str]] = {
     "scenario 1": ("alpha=0.75", "alpha=0.5", "alpha=0.25"),
     "scenario 2": ("alpha=0.25", "alpha=0.5", "alpha=0.75"),
 }

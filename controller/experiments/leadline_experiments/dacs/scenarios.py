@@ -1,6 +1,6 @@
-"""The two clusters of the DACS paper (Section 7.2, Tables 4 and 5), the users and their pods.
+"""The two clusters of the DACS paper (Section 7.2, Tables 4 and 5), their users and pods.
 
-What the paper leaves open is set here, once for both scenarios and all methods; see CALIBRATION.
+CALIBRATION names what the paper leaves open; the values are the same for all methods.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _MASTER_TAINT = Taint("node-role.kubernetes.io/master", "", "NoSchedule")
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker node. before_mib: memory asked for by what ran there before the pods came."""
+    """A worker node. before_mib: memory requests of the pods that run there at the start."""
 
     name: str
     cores: int
@@ -45,15 +45,15 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One of the paper's clusters. rtt_ms: average round trip between two nodes."""
+    """One of the paper's clusters. rtt_ms: average round trip of each pair of nodes."""
 
     title: str
     workers: tuple[Worker, ...]
     rtt_ms: Mapping[tuple[str, str], float]
     pod_count: int
 
-    def between_ms(self, a: str, b: str) -> float:
-        """The round trip between two nodes, ms; none from a node to itself."""
+    def rtt_between_ms(self, a: str, b: str) -> float:
+        """The round trip between two nodes, ms; 0 from a node to itself, NaN if unknown."""
         return 0.0 if a == b else self.rtt_ms.get((a, b), self.rtt_ms.get((b, a), np.nan))
 
 
@@ -94,15 +94,15 @@ CALIBRATION: Mapping[str, str] = {
 
 
 def users_of(scenario: Scenario) -> list[str]:
-    """The node that each pod's user is logged in to, in the order of the pods."""
+    """The node of each pod's user, in the order of the pods."""
     return list(islice(cycle(_USERS), scenario.pod_count))
 
 
 def cluster(
     scenario: Scenario, preferred: str | None = None
 ) -> tuple[ClusterView, tuple[Pod, ...]]:
-    """A scenario before its pods came, and the pods in their order, which all belong to one
-    service. preferred: the node that all pods prefer, in place of their users' nodes (NAS)."""
+    """A scenario without its pods, and the pods in order; they all belong to one service.
+    preferred: the node that all pods prefer, in place of their users' nodes (NAS)."""
     pods = tuple(
         _pod(number, preferred or user) for number, user in enumerate(users_of(scenario), start=1)
     )

@@ -1,6 +1,6 @@
-"""One method on one scenario: the pods placed by the real strategy, then their FFT run.
+"""One run of one method on one scenario: the strategy places the pods, then they compute an FFT.
 
-What Section 7 leaves open about the running is set here, once; see CALIBRATION.
+CALIBRATION names what Section 7 leaves open about the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from leadline_experiments.dacs.scenarios import (
     users_of,
 )
 from leadline_experiments.models.cpu import Contention, CpuModel
-from leadline_experiments.models.requests import Request, Visit, answered, visit
+from leadline_experiments.models.requests import Request, ServedRequest, serve, served
 
 ITERATIONS: Mapping[str, int] = {"low load": 250, "high load": 3000}
 PHI, LAMBDA_S = 0.25, 0.005
@@ -69,11 +69,11 @@ CALIBRATION: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one run went. nodes: of each pod, in the pods' order. visits: the same, for each
-    load of ITERATIONS."""
+    """The outcome of one run. nodes: of the pods, in their order. requests: those of the pods, for
+    each load of ITERATIONS."""
 
     nodes: Sequence[str]
-    visits: Mapping[str, Sequence[Visit]]
+    requests: Mapping[str, Sequence[ServedRequest]]
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
@@ -81,31 +81,31 @@ class Outcome:
         return tuple(self.nodes.count(worker) for worker in WORKERS)
 
     def completion_s(self, load: str) -> float:
-        """Until a task is complete, on average: its user has the answer."""
-        return fmean(visit.done_s for visit in self.visits[load])
+        """The average time until the user has the answer of a task."""
+        return fmean(request.done_s for request in self.requests[load])
 
     def last_completion_s(self, load: str) -> float:
-        """Until all tasks are complete."""
-        return max(visit.done_s for visit in self.visits[load])
+        """The time until all tasks are complete."""
+        return max(request.done_s for request in self.requests[load])
 
     def network_s(self) -> float:
-        """Average network delay; no load of the processors changes it."""
-        return fmean(visit.network_s for visit in next(iter(self.visits.values())))
+        """The average network delay; it is the same for all loads."""
+        return fmean(request.network_s for request in next(iter(self.requests.values())))
 
     def processing_s(self, load: str, worker: str | None = None) -> float:
-        """Average processing delay of the pods on `worker` (of all: None); 0 where it has none."""
-        found = [
-            visit.processing_s
-            for node, visit in zip(self.nodes, self.visits[load], strict=True)
+        """The average processing delay of the pods on `worker` (None: of all); 0 without pods."""
+        delays_s = [
+            request.processing_s
+            for node, request in zip(self.nodes, self.requests[load], strict=True)
             if worker in (None, node)
         ]
-        return fmean(found) if found else 0.0
+        return fmean(delays_s) if delays_s else 0.0
 
 
 def run_trial(
     scenario: Scenario, strategy: Strategy, random: Random, preferred: str | None = None
 ) -> Outcome:
-    """Place the scenario's pods and run both loads. preferred: see scenarios.cluster."""
+    """Place the scenario's pods and simulate both loads. preferred: see scenarios.cluster."""
     nodes = place(scenario, strategy, random, preferred)
     return Outcome(nodes, {load: simulate(scenario, nodes, n) for load, n in ITERATIONS.items()})
 
@@ -113,7 +113,7 @@ def run_trial(
 def place(
     scenario: Scenario, strategy: Strategy, random: Random, preferred: str | None = None
 ) -> list[str]:
-    """The node of each pod, each placed seeing what the ones before it took."""
+    """The node of each pod; pods are placed one after the other."""
     view, pods = cluster(scenario, preferred)
     nodes = []
     for decision, _ in decide_in_turn(view, pods, FILTERS, strategy, random):
@@ -122,18 +122,16 @@ def place(
     return nodes
 
 
-def simulate(scenario: Scenario, nodes: Sequence[str], iterations: int) -> list[Visit]:
-    """Run each pod's FFT where it is; all users come at once."""
+def simulate(scenario: Scenario, nodes: Sequence[str], iterations: int) -> list[ServedRequest]:
+    """Run each pod's FFT on its node; all users send their requests at once."""
     env = simpy.Environment()
     contention = Contention(_BETA_CS, _BETA_RC, SLICE_S)
-    processors = {
-        worker.name: CpuModel(env, worker.cores, contention) for worker in scenario.workers
-    }
+    cpus = {worker.name: CpuModel(env, worker.cores, contention) for worker in scenario.workers}
     work_core_s = iterations * CORE_S_AN_ITERATION
-    users = []
+    processes = []
     for node, user in zip(nodes, users_of(scenario), strict=True):
-        round_trip_s = scenario.between_ms(node, user) / 1000
+        round_trip_s = scenario.rtt_between_ms(node, user) / 1000
         request = Request(READY_S, _SENDING_S, round_trip_s, work_core_s, _THREADS)
-        users.append(env.process(visit(env, processors[node], request)))
+        processes.append(env.process(serve(env, cpus[node], request)))
     env.run()
-    return [answered(user) for user in users]
+    return [served(process) for process in processes]

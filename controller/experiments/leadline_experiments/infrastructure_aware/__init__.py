@@ -1,5 +1,5 @@
-"""Infrastructure Aware's experiment (Section IV): how soon 1250 replicas of 24 images are there
-on 168 nodes of a national network, and what is pulled for it (Table II, Fig. 2 and 3).
+"""Infrastructure Aware's experiment (Section IV): the provision time of 1250 replicas of 24 images
+on 168 nodes of a national network, and the pulled layers (Table II, Fig. 2 and 3).
 
 Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using the Infrastructure
 Aware Scheduling Algorithm". Network and images are stand-ins; see ipe.py and workload.py.
@@ -16,12 +16,12 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
 from leadline_experiments.infrastructure_aware.claims import (
-    TO_THE_LETTER,
-    WITH_LAYERS,
+    LITERAL,
+    LITERAL_WITH_LAYERS,
     claims,
 )
 from leadline_experiments.infrastructure_aware.ipe import draw_topology
-from leadline_experiments.infrastructure_aware.literal import NothingSubtracted
+from leadline_experiments.infrastructure_aware.literal import LiteralInfrastructureAware
 from leadline_experiments.infrastructure_aware.simulation import (
     NODE_PODS,
     Outcome,
@@ -43,7 +43,7 @@ _METRICS = (
 
 
 class _Method(NamedTuple):
-    """One line of Table II, in the order of _METRICS; None where the paper has no such line."""
+    """A method. paper: its line of Table II in the order of _METRICS, None without a line."""
 
     strategy: Strategy
     option: str
@@ -72,9 +72,11 @@ _METHODS: Mapping[str, _Method] = {
         (13.47, 90.69, 136.04, 3913, 6248, 0.00, 584.31, 1490.30, 5.46, 0, 16, 150),
     ),
     "queue=wait": _Method(InfrastructureAware(), "queue=wait", None),
-    TO_THE_LETTER: _Method(NothingSubtracted(KubeDefault()), "nothing subtracted", None),
-    WITH_LAYERS: _Method(
-        NothingSubtracted(LayerLocality()), "nothing subtracted, layer-locality beside it", None
+    LITERAL: _Method(LiteralInfrastructureAware(KubeDefault()), "nothing subtracted", None),
+    LITERAL_WITH_LAYERS: _Method(
+        LiteralInfrastructureAware(LayerLocality()),
+        "nothing subtracted, layer-locality beside it",
+        None,
     ),
 }
 _CALIBRATION = {
@@ -109,19 +111,19 @@ _CALIBRATION = {
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Run all of it; see Experiment."""
+    """Run the whole experiment; see Experiment."""
     images = stand_in_images()
     outcomes: dict[str, list[Outcome]] = {name: [] for name in _METHODS}
     for draw in range(DRAWS):
         random = Random(f"{seed}/{draw}")
         topology, applications = draw_topology(random), draw_applications(images, random)
-        ties = random.random()  # the same for all, so that they begin alike
+        ties = random.random()  # the same for all methods
         for number, (name, method) in enumerate(_METHODS.items(), start=1):
             random = Random(ties)
             outcome = simulate(topology, images, applications, method.strategy, random)
             outcomes[name].append(outcome)
             progress((draw * len(_METHODS) + number) / (DRAWS * len(_METHODS)))
-    table = {name: _mean(outcomes[name]) for name in _METHODS}
+    table = {name: _means(outcomes[name]) for name in _METHODS}
     return Result(
         "infrastructure-aware",
         "Infrastructure Aware, Section IV",
@@ -132,20 +134,21 @@ def run(seed: int, progress: Progress) -> Result:
     )
 
 
-def _mean(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    measured = np.array([_measured(outcome) for outcome in outcomes])
-    return dict(zip(_METRICS, measured.mean(axis=0).tolist(), strict=True))
-
-
-def _measured(outcome: Outcome) -> list[float]:
-    provision_s, stored_mb = np.array(outcome.provision_s), np.array(outcome.stored_mb)
-    replicas = np.array(outcome.replicas)
-    return [
-        *(provision_s.mean(), np.percentile(provision_s, 99), provision_s.max()),
-        *(outcome.hits, outcome.misses),
-        *(stored_mb.min(), stored_mb.mean(), stored_mb.max()),
-        *(replicas.std(), replicas.min(), replicas.max(), np.count_nonzero(replicas)),
-    ]
+def _means(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Each of _METRICS, averaged over the draws."""
+    values = []
+    for outcome in outcomes:
+        provision_s, stored_mb = np.array(outcome.provision_s), np.array(outcome.stored_mb)
+        replicas = np.array(outcome.replicas)
+        values.append(
+            [
+                *(provision_s.mean(), np.percentile(provision_s, 99), provision_s.max()),
+                *(outcome.hits, outcome.misses),
+                *(stored_mb.min(), stored_mb.mean(), stored_mb.max()),
+                *(replicas.std(), replicas.min(), replicas.max(), np.count_nonzero(replicas)),
+            ]
+        )
+    return dict(zip(_METRICS, np.array(values).mean(axis=0).tolist(), strict=True))
 
 
 def _rows(table: Mapping[str, Mapping[str, float]]) -> list[Row]:

@@ -1,10 +1,10 @@
-"""A stand-in for the network of the paper: Ipê, the backbone of Brazil's research network.
+"""A stand-in for the paper's network: Ipê, the backbone of Brazil's research network.
 
-The paper takes the links from a page that changes with the network and is not in its text. This
-has the same 28 points of presence, the general shape and the usual capacities of the backbone
-about 2021: a 100 Gbit/s ring in the north-east, 10 Gbit/s elsewhere, less in the far north.
-Section IV-B attaches to each of them one server and five edge nodes whose links are narrower by
-far, so that these decide what a download gets; a test holds this.
+The paper takes the links from a web page that changes with the network. The stand-in has the same
+28 points of presence, and the shape and usual capacities of the backbone about 2021: a 100 Gbit/s
+ring in the north-east, 10 Gbit/s elsewhere, less in the far north. Section IV-B attaches one server
+and five edge nodes to each point. Their links are much narrower, so they determine the bandwidth of
+a download; a test checks this.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from random import Random
 
 import networkx as nx
 
-REGISTRY_AT = "SP"
+REGISTRY_POINT = "SP"
 REGISTRY_LINK = "registry"
 REGISTRY_MBPS = 10_000.0
 SERVER_MBPS = 100.0
@@ -36,46 +36,46 @@ POINTS = tuple(sorted({point for a, b, _ in _LINKS_GBPS for point in (a, b)}))
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A node's name and the links from the registry to it; its own is the last of them."""
+class NetworkNode:
+    """A node and the links from the registry to it; the last one is the node's own."""
 
     name: str
-    path: tuple[str, ...]
+    links: tuple[str, ...]
     is_server: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The nodes, and every link's capacity, Mbit/s."""
+    """The nodes and the capacity of every link."""
 
-    sites: Sequence[Site]
+    nodes: Sequence[NetworkNode]
     capacity_mbps: Mapping[str, float]
 
-    def bandwidth_mbps(self, site: Site) -> float:
-        """What one download to the node gets where there is no other, Mbit/s."""
-        return min(self.capacity_mbps[link] for link in site.path)
+    def bandwidth_mbps(self, node: NetworkNode) -> float:
+        """The bandwidth of a single download to the node, Mbit/s."""
+        return min(self.capacity_mbps[link] for link in node.links)
 
 
 def draw_topology(random: Random) -> Topology:
-    """Section IV-B: the backbone, and at each point a server and five edge nodes, their links
-    drawn uniformly. Downloads take the path of the fewest links, the widest of these."""
+    """Section IV-B: the backbone, and at each point a server and five edge nodes with random links,
+    drawn uniformly. Downloads take the path with the fewest links; of these, the widest."""
     capacity_mbps = {_link(a, b): gbps * 1000.0 for a, b, gbps in _LINKS_GBPS}
     capacity_mbps[REGISTRY_LINK] = REGISTRY_MBPS
-    sites = []
-    for point, path in _paths().items():
+    nodes = []
+    for point, links in _backbone_links().items():
         for at in range(1 + EDGE_NODES):
             name = f"{point}-{f'edge-{at}' if at else 'server'}".lower()
             capacity_mbps[name] = random.uniform(*EDGE_MBPS) if at else SERVER_MBPS
-            sites.append(Site(name, (REGISTRY_LINK, *path, name), is_server=not at))
-    return Topology(sites, capacity_mbps)
+            nodes.append(NetworkNode(name, (REGISTRY_LINK, *links, name), is_server=not at))
+    return Topology(nodes, capacity_mbps)
 
 
-def _paths() -> dict[str, tuple[str, ...]]:
-    """Point -> the backbone's links between the registry and it."""
+def _backbone_links() -> dict[str, tuple[str, ...]]:
+    """Point -> the backbone's links between the registry and the point."""
     graph = nx.Graph()
     for a, b, gbps in _LINKS_GBPS:
         graph.add_edge(a, b, cost=1 + 1e-3 / gbps)
-    paths = nx.single_source_dijkstra_path(graph, REGISTRY_AT, weight="cost")
+    paths = nx.single_source_dijkstra_path(graph, REGISTRY_POINT, weight="cost")
     return {
         point: tuple(_link(a, b) for a, b in zip(paths[point], paths[point][1:], strict=False))
         for point in POINTS

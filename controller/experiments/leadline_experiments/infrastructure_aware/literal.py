@@ -1,8 +1,8 @@
-"""Algorithm 1 taken to the letter, to find what the paper's own program may have done.
+"""The literal variant of Algorithm 1, which the paper's own program may have implemented.
 
-Its lines 9 and 13 keep a layer's size under the name of the application and of the image, and
-line 14 subtracts these from sizes that line 3 keeps under the layer's digest. Names and digests
-never meet, so nothing is subtracted: a node's cache and queue play no part.
+Lines 9 and 13 store a layer's size under the name of the application and of the image, and line 14
+subtracts these from sizes that line 3 stores under the layer's digest. Names and digests never
+match, so nothing is subtracted: a node's cache and queue have no effect.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from leadline_controller.strategies.infrastructure_aware import (
 
 
 @dataclass(frozen=True, slots=True)
-class NothingSubtracted:
-    """total = what `beside` gives + all of the image over the bandwidth, rescaled to 0..w."""
+class LiteralInfrastructureAware:
+    """total = the total of `added_to` + the pull time of the whole image, rescaled to 0..w."""
 
-    beside: Strategy
+    added_to: Strategy
 
     name: ClassVar[str] = InfrastructureAware.name
     better: ClassVar[Better] = InfrastructureAware.better
@@ -37,10 +37,10 @@ class NothingSubtracted:
         size_mb = fsum(layer.size_mb for layer in view.images.layers_of(view.table, pod))
         mbps = view.registry_mbps()[candidates]
         time_s = time_to_instantiate_s(np.full(candidates.size, size_mb), mbps)
-        other = self.beside.score(view, pod, candidates).total
+        other = self.added_to.score(view, pod, candidates).total
         total = other + rescaled(time_s, InfrastructureAware().w)
         return Scores(candidates, total, best(total, self.better), lambda at: f"{time_s[at]:.3g} s")
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
-        """As `beside` does."""
-        return self.beside.charge(view, pod, node)
+        """The charge of `added_to`."""
+        return self.added_to.charge(view, pod, node)

@@ -1,4 +1,4 @@
-"""One method's run: applications arrive, replicas are placed and their images pulled."""
+"""A run of one method: applications arrive, their replicas are placed and the images pulled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from leadline_experiments.models.network import Network
 from leadline_experiments.models.registry import NodeStore, Registry
 
 _MIB = 1024**2
-# What kube-scheduler counts for a container that asks for nothing: 100m and 200 MiB.
+# kube-scheduler's defaults for a container without requests: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
-NODE_PODS = 24  # so many of them fill a node, so one costs it 10 / 24 points of spreading
+NODE_PODS = 24  # the pods that fill a node; each costs it 10 / 24 points of spreading
 NODE_ALLOCATABLE = {
     CPU: NODE_PODS * POD_REQUESTS[CPU],
     MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
@@ -32,8 +32,8 @@ NODE_ALLOCATABLE = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one method came to. provision_s: of each replica, from its scheduling time until its
-    last layer is there. replicas, stored_mb: of each node. hits, misses: layers."""
+    """The outcome of a run. provision_s: of each replica, from its scheduling until its last layer
+    has arrived. replicas, stored_mb: of each node. hits, misses: numbers of layers."""
 
     provision_s: Sequence[float]
     replicas: Sequence[int]
@@ -49,7 +49,7 @@ def simulate(
     strategy: Strategy,
     random: Random,
 ) -> Outcome:
-    """Run until the last replica is there. applications: in order of time."""
+    """Run until the last replica is provisioned. applications: in order of time."""
     run = _Run(topology, images, strategy, random)
     run.env.process(run.arrivals(applications))
     run.env.run()
@@ -68,9 +68,9 @@ class _Run:
         self, topology: Topology, images: Sequence[Image], strategy: Strategy, random: Random
     ) -> None:
         self.env = simpy.Environment()
-        names = [site.name for site in topology.sites]
+        names = [node.name for node in topology.nodes]
         network = Network(
-            self.env, topology.capacity_mbps, {site.name: site.path for site in topology.sites}
+            self.env, topology.capacity_mbps, {node.name: node.links for node in topology.nodes}
         )
         self.registry = Registry(self.env, network, names)
         self.provision_s: list[float] = []
@@ -82,12 +82,12 @@ class _Run:
         self._strategy, self._random = strategy, random
         self._nodes = [
             Node(
-                site.name,
+                node.name,
                 allocatable=NODE_ALLOCATABLE,
                 tier="edge",
-                registry_mbps=topology.bandwidth_mbps(site),
+                registry_mbps=topology.bandwidth_mbps(node),
             )
-            for site in topology.sites
+            for node in topology.nodes
         ]
 
     def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
@@ -121,9 +121,9 @@ class _Run:
         self.provision_s.append(float(self.env.now - started_s))
 
     def _view(self) -> ClusterView:
-        """The cluster as a scheduler sees it now."""
+        """The cluster as the scheduler sees it now."""
         stores = [self.registry.stores[node.name] for node in self._nodes]
-        self._nodes = [_as_stored(*pair) for pair in zip(self._nodes, stores, strict=True)]
+        self._nodes = [_with_layers(*pair) for pair in zip(self._nodes, stores, strict=True)]
         queued: dict[str, frozenset[int]] = {}
         for at, store in enumerate(stores):
             for digest in store.pending:
@@ -145,7 +145,7 @@ class _Run:
         )
 
 
-def _as_stored(node: Node, store: NodeStore) -> Node:
+def _with_layers(node: Node, store: NodeStore) -> Node:
     """The node with the layers that it has now."""
     if len(node.image_layers) == len(store.cached):  # it never loses one
         return node

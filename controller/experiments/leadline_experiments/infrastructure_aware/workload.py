@@ -1,11 +1,10 @@
-"""A stand-in for the paper's 24 images, and the applications that are made from them.
+"""A stand-in for the paper's 24 images, and the applications that use them.
 
-The paper takes Docker Hub's 24 most downloaded images, without base images, and prints their
-total size, once with and once without what they share. Here are 24 of those that led the list
-about 2021, built as they are built: official images stand on a few common bases (Debian slim and
-full, Ubuntu, Alpine, buildpack-deps, PHP with Apache) and add layers of their own, some of them
-tiny. The proportions are rough; two factors, one for shared and one for own layers, give both of
-the paper's totals exactly.
+The paper takes Docker Hub's 24 most downloaded images without base images, and prints their total
+size with and without shared layers. The stand-in has 24 images that led the list about 2021, with
+their usual structure: official images share a few bases (Debian slim and full, Ubuntu, Alpine,
+buildpack-deps, PHP with Apache) and add their own layers, some of them tiny. The proportions are
+rough; two factors, one for shared and one for own layers, give both of the paper's totals exactly.
 """
 
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ _IMAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """So many replicas of one image, all scheduled at one time, seconds from the start."""
+    """Replicas of one image, all scheduled at `start_s`."""
 
     name: str
     image: Image
@@ -72,8 +71,8 @@ class Application:
 
 
 def stand_in_images() -> tuple[Image, ...]:
-    """The 24 images; always the same."""
-    shared, own = _factors()
+    """The 24 images, with their sizes scaled to the paper's totals."""
+    shared, own = _scale_factors()
     return tuple(
         Image(
             f"{name}:1",
@@ -87,27 +86,29 @@ def stand_in_images() -> tuple[Image, ...]:
 
 
 def draw_applications(images: tuple[Image, ...], random: Random) -> tuple[Application, ...]:
-    """Section IV-C: 5 to 25 applications an image and 2 to 5 replicas an application, drawn
-    uniformly and then moved by ones within these ranges until there are as many as in Table
-    I; start times uniform. In order of time."""
-    counts = _draw_sum(random, len(images), IMAGES_EACH, APPLICATIONS)
-    replicas = _draw_sum(random, APPLICATIONS, REPLICAS_EACH, REPLICAS)
-    wanted = [image for image, count in zip(images, counts, strict=True) for _ in range(count)]
+    """Section IV-C: 5 to 25 applications per image and 2 to 5 replicas per application, drawn
+    uniformly and then adjusted one by one within these ranges to Table I's sums; uniform start
+    times. In order of time."""
+    counts = _draw_with_sum(random, len(images), IMAGES_EACH, APPLICATIONS)
+    replicas = _draw_with_sum(random, APPLICATIONS, REPLICAS_EACH, REPLICAS)
+    image_of_app = [
+        image for image, count in zip(images, counts, strict=True) for _ in range(count)
+    ]
     drawn = [
         Application(f"app-{i}", image, number, random.uniform(0.0, LATEST_S))
-        for i, (image, number) in enumerate(zip(wanted, replicas, strict=True))
+        for i, (image, number) in enumerate(zip(image_of_app, replicas, strict=True))
     ]
     return tuple(sorted(drawn, key=lambda application: application.start_s))
 
 
 def _base_layers(base: str) -> dict[str, float]:
-    """Digest -> MB. A base that begins as another begins shares those layers with it."""
+    """Digest -> MB. Bases with equal first layers share these."""
     sizes = _BASES.get(base, ())
     return {"/".join(f"{mb:g}" for mb in sizes[: i + 1]): sizes[i] for i in range(len(sizes))}
 
 
-def _factors() -> tuple[float, float]:
-    """What shared and own layers are multiplied by, so that both totals come out."""
+def _scale_factors() -> tuple[float, float]:
+    """The factors of shared and own layers that give both of the paper's totals."""
     own = fsum(fsum(sizes) for _, sizes in _IMAGES.values())
     shared = fsum(fsum(_base_layers(base).values()) for base, _ in _IMAGES.values())
     once = {d: mb for base, _ in _IMAGES.values() for d, mb in _base_layers(base).items()}
@@ -115,7 +116,7 @@ def _factors() -> tuple[float, float]:
     return factor, (TOTAL_MB - factor * shared) / own
 
 
-def _draw_sum(random: Random, count: int, between: tuple[int, int], total: int) -> list[int]:
+def _draw_with_sum(random: Random, count: int, between: tuple[int, int], total: int) -> list[int]:
     drawn = [random.randint(*between) for _ in range(count)]
     while sum(drawn) != total:
         at, step = random.randrange(count), 1 if sum(drawn) < total else -1

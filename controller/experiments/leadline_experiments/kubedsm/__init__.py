@@ -1,4 +1,4 @@
-"""KubeDSM's experiments run again: edge ratios over load and spread (Fig. 4-5), their deviation
+"""KubeDSM's experiments: edge ratios over load and spread (Fig. 4-5), their deviation
 over the services (Fig. 8-9), the variants (Fig. 10) and the QoS settings (Fig. 11).
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
@@ -9,19 +9,15 @@ from leadline_experiments.kubedsm import optimality_gap
 from leadline_experiments.kubedsm.calibration import calibration
 from leadline_experiments.kubedsm.claims import claims
 from leadline_experiments.kubedsm.runs import Runs
-from leadline_experiments.kubedsm.scenario_run import Moment as Moment
-from leadline_experiments.kubedsm.scenario_run import moments as moments
-from leadline_experiments.kubedsm.setting import BY_LOAD as BY_LOAD
-from leadline_experiments.kubedsm.setting import BY_SPREAD as BY_SPREAD
 from leadline_experiments.kubedsm.tables import figures, rows
 from leadline_experiments.optimum import study
 from leadline_experiments.result import Progress, Result
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """All of it."""
+    """Run the whole experiment; see Experiment."""
     runs = Runs(seed, lambda share: progress(share * 0.75))
-    distances = [
+    gaps = [
         *optimality_gap.rows(seed),
         *study.kubedsm_rows(seed, lambda share: progress(0.8 + share / 5)),
     ]
@@ -30,7 +26,7 @@ def run(seed: int, progress: Progress) -> Result:
         "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted "
         "Edge Clusters",
         calibration(runs),
-        [*rows(runs), *distances],
+        [*rows(runs), *gaps],
         claims(runs),
         figures(runs),
     )

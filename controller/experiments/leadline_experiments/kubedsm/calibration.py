@@ -1,4 +1,4 @@
-"""What the KubeDSM paper leaves open and what was chosen for it, the same for every method."""
+"""The values chosen for what the KubeDSM paper leaves open, the same for every method."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from leadline_experiments.result import gain_percent
 
 
 def calibration(runs: Runs) -> Mapping[str, str]:
-    """Every choice, and for those that decide the outcome what the others come to."""
+    """Every choice; for those that decide the outcome, also the results of the alternatives."""
     replica_set, most = _gains(runs, BY_LOAD, AS_REPLICA_SET)
     rounded_up, _ = _gains(runs, ROUNDED_UP, "")
     return {
@@ -41,7 +41,7 @@ def calibration(runs: Runs) -> Mapping[str, str]:
 
 
 def _gains(runs: Runs, scenarios: Sequence[Scenario], suffix: str) -> tuple[float, float]:
-    """What KubeDSM gains over the best baseline, and the most that anything could, %."""
+    """The gain of KubeDSM over the best baseline, and the gain of the optimum, %."""
     baseline = max(runs.ratio_percent(scenarios, name + suffix) for name in BASELINES)
     ours, best = runs.ratio_percent(scenarios, KUBEDSM + suffix), runs.best_ratio_percent(scenarios)
     return -gain_percent(ours, baseline), -gain_percent(best, baseline)

@@ -1,4 +1,4 @@
-"""The methods that the KubeDSM paper compares, the variants of its own and its QoS settings."""
+"""The methods that the KubeDSM paper compares, its variants of KubeDSM and its QoS settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from leadline_experiments.kubedsm.scenario_run import Method
 
 SUGGESTIONS = 5  # between the six intervals of a cycle of 90 s
 K8S, KUBEDSM = "kube-default", "kubedsm"
-_PREFERENCE = 100.0  # above all that kube-default gives, which is 10 at most
+_PREFERENCE = 100.0  # more than any score of kube-default, which is 10 at most
 
 
 @dataclass(frozen=True, slots=True)
 class EdgePreferred:
-    """kube-scheduler as Section 6.2 sets it up: a PreferNoSchedule taint on the cloud and a
-    preferred affinity to the edge, so that an edge node is taken wherever one fits. Among
-    those of a tier kube-default decides. Unknown is what is unknown to kube-default."""
+    """kube-scheduler with the configuration of Section 6.2: a PreferNoSchedule taint on the cloud
+    and a preferred affinity to the edge, so that any edge node that fits is preferred. Within a
+    tier kube-default decides. Unknown where kube-default is."""
 
     name: ClassVar[str] = K8S
     better: ClassVar[Better] = "higher"
@@ -33,7 +33,7 @@ class EdgePreferred:
     needs: ClassVar[tuple[str, ...]] = ()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
-        """kube-default's score, and a preference for the edge above all of it."""
+        """kube-default's score plus the preference for the edge."""
         scores = KubeDefault().score(view, pod, candidates)
         total = scores.total + np.where(is_cloud(view)[candidates], 0.0, _PREFERENCE)
         return Scores(candidates, total, best(total, self.better), scores.why, scores.parts)
@@ -44,9 +44,8 @@ class EdgePreferred:
 
 
 def kubedsm(m_c2e: int = 5, m_er: int = 3, targets: Mapping[str, float] | None = None) -> Method:
-    """KubeDSM with these limits to its migrations."""
-    moves = KubeDsm(m_c2e=m_c2e, m_er=m_er)
-    return Method(KubeDsm(suggest=0), moves, SUGGESTIONS, targets or {})
+    """KubeDSM with these limits of migrations and QoS targets."""
+    return Method(KubeDsm(suggest=0), KubeDsm(m_c2e=m_c2e, m_er=m_er), SUGGESTIONS, targets or {})
 
 
 METHODS: Mapping[str, Method] = {
@@ -56,7 +55,7 @@ METHODS: Mapping[str, Method] = {
     "sef": Method(SmallestEdgeFirst()),
     "cloud-first": Method(CloudFirst()),
 }
-# Fig. 10. What MidMig lowers M_C2E and M_ER to is lost; these lie between the others.
+# Fig. 10: M_C2E and M_ER. The paper's values of MidMig are lost; these lie between the others.
 VARIANTS: Mapping[str, tuple[int, int]] = {
     "Original": (5, 3),
     "MidMig": (3, 1),

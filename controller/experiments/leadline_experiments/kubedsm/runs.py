@@ -1,4 +1,4 @@
-"""Every run that the figures need, each made once."""
+"""All runs of the figures; each is simulated once."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from leadline_controller.framework.view import Floats
 
 from leadline_experiments.kubedsm.methods import METHODS, SETTINGS, VARIANTS, kubedsm
 from leadline_experiments.kubedsm.optimality_gap import best_ratio_percent
-from leadline_experiments.kubedsm.scenario_run import Seen, run_through
+from leadline_experiments.kubedsm.scenario_run import Outcome, simulate
 from leadline_experiments.kubedsm.setting import (
     BY_LOAD,
     BY_SPREAD,
@@ -23,8 +23,8 @@ AS_REPLICA_SET = " as a ReplicaSet"
 
 
 class Runs:
-    """Shares and counts by scenario and method: a name of METHODS, VARIANTS or SETTINGS, or one of
-    METHODS with AS_REPLICA_SET."""
+    """Results by scenario and method: a name of METHODS, VARIANTS or SETTINGS, or a name of METHODS
+    followed by AS_REPLICA_SET. Values are means over the runs unless the method says otherwise."""
 
     def __init__(self, seed: int, progress: Progress) -> None:
         methods = {
@@ -32,58 +32,57 @@ class Runs:
             **{name: kubedsm(*limits) for name, limits in VARIANTS.items()},
             **{name: kubedsm(targets=targets) for name, targets in SETTINGS.items()},
         }
-        same = {"Original": "kubedsm", "default": "kubedsm"}
-        wanted = [(s, name) for s in dict.fromkeys(ALL) for name in (*METHODS, *VARIANTS)]
-        wanted += [(s, name) for s in BY_LOAD for name in SETTINGS]
-        wanted += [(s, name + AS_REPLICA_SET) for s in BY_LOAD for name in METHODS]
-        wanted += [(s, name) for s in ROUNDED_UP for name in METHODS]
+        aliases = {"Original": "kubedsm", "default": "kubedsm"}
+        pairs = [(s, name) for s in dict.fromkeys(ALL) for name in (*METHODS, *VARIANTS)]
+        pairs += [(s, name) for s in BY_LOAD for name in SETTINGS]
+        pairs += [(s, name + AS_REPLICA_SET) for s in BY_LOAD for name in METHODS]
+        pairs += [(s, name) for s in ROUNDED_UP for name in METHODS]
         self._seeds = [seed * REPLICATES + replicate for replicate in range(REPLICATES)]
-        self._seen: dict[tuple[Scenario, str], Sequence[Seen]] = {}
-        for done, (scenario, name) in enumerate(wanted):
-            progress(done / len(wanted))
-            if name in same:
-                self._seen[scenario, name] = self._seen[scenario, same[name]]
+        self._outcomes: dict[tuple[Scenario, str], Sequence[Outcome]] = {}
+        for done, (scenario, name) in enumerate(pairs):
+            progress(done / len(pairs))
+            if name in aliases:
+                self._outcomes[scenario, name] = self._outcomes[scenario, aliases[name]]
                 continue
-            plain = name.removesuffix(AS_REPLICA_SET)
-            self._seen[scenario, name] = [
-                run_through(scenario, methods[plain], each, as_replica_set=plain != name)
+            method = name.removesuffix(AS_REPLICA_SET)
+            self._outcomes[scenario, name] = [
+                simulate(scenario, methods[method], each, as_replica_set=method != name)
                 for each in self._seeds
             ]
         progress(1.0)
 
     def shares_percent(self, scenario: Scenario, name: str) -> Floats:
-        """Edge ratio of each service, %, the mean of the runs, shape (services,)."""
-        shares = [seen.shares for seen in self._seen[scenario, name]]
+        """The edge ratio of each service, %, shape (services,)."""
+        shares = [run.shares for run in self._outcomes[scenario, name]]
         percent: Floats = np.mean(shares, axis=0) * 100
         return percent
 
     def ratio_percent(self, scenarios: Iterable[Scenario], name: str) -> float:
-        """Edge ratio over services and scenarios, %."""
+        """The edge ratio over services and scenarios, %."""
         return float(np.mean([self.shares_percent(each, name) for each in scenarios]))
 
     def ratios_percent(self, scenarios: Iterable[Scenario], name: str) -> Floats:
-        """The same of each run, shape (REPLICATES,)."""
+        """The edge ratio over services and scenarios in each run, %, shape (REPLICATES,)."""
         percent: Floats = self.each_percent(scenarios, name).mean(axis=1)
         return percent
 
     def each_percent(self, scenarios: Iterable[Scenario], name: str) -> Floats:
-        """Edge ratio of each service in each run over the scenarios, %, shape (REPLICATES,
+        """The edge ratio of each service over scenarios in each run, %, shape (REPLICATES,
         services)."""
-        shares = [[seen.shares for seen in self._seen[each, name]] for each in scenarios]
+        shares = [[run.shares for run in self._outcomes[each, name]] for each in scenarios]
         percent: Floats = np.mean(shares, axis=0) * 100
         return percent
 
     def best_ratio_percent(self, scenarios: Iterable[Scenario]) -> float:
-        """The most that ratio_percent could be with any method."""
+        """The highest ratio_percent of any placement."""
         return float(
             np.mean([best_ratio_percent(each, seed) for each in scenarios for seed in self._seeds])
         )
 
     def deviation_percent(self, scenario: Scenario, name: str) -> float:
-        """Standard deviation of the services' edge ratios, percentage points: the mean over the
-        runs of the population's deviation in each."""
-        return float(np.mean([np.std(seen.shares) for seen in self._seen[scenario, name]]) * 100)
+        """The population standard deviation of the services' edge ratios, percentage points."""
+        return float(np.mean([np.std(run.shares) for run in self._outcomes[scenario, name]]) * 100)
 
     def migrations(self, scenario: Scenario, name: str) -> float:
-        """Pods moved in a run, the mean of the runs."""
-        return float(np.mean([seen.migrations for seen in self._seen[scenario, name]]))
+        """The moved pods of a run."""
+        return float(np.mean([run.migrations for run in self._outcomes[scenario, name]]))

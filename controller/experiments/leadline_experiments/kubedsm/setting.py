@@ -28,8 +28,8 @@ SPREADS = (0.1, 0.2, 0.3, 0.4, 0.5)  # at a load of 1.5, Fig. 5
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A load by the normal distribution: the share of the edge's resources that is asked for,
-    its mean and its standard deviation. rounded_up: what is not a whole pod counts as one."""
+    """A normally distributed load: the requested share of the edge's resources. load: its mean.
+    spread: its standard deviation. rounded_up: whether a fraction of a pod counts as a pod."""
 
     load: float
     spread: float
@@ -37,7 +37,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """As the paper names them, 1.5_0.4."""
+        """The paper's name of the workload, like 1.5_0.4."""
         return f"{self.load:.1f}_{self.spread:.1f}"
 
 
@@ -47,7 +47,7 @@ ROUNDED_UP = tuple(replace(each, rounded_up=True) for each in BY_LOAD)
 
 
 def empty_cluster() -> ClusterView:
-    """Table 4's nodes with nothing on them."""
+    """Table 4's nodes without pods."""
     nodes = [
         Node(name, allocatable={CPU: cores * 1000, MEMORY: gb * GIB, PODS: 110}, tier=tier)
         for name, tier, gb, cores in NODES
@@ -64,7 +64,7 @@ def empty_cluster() -> ClusterView:
 
 
 def make_pod(service: str, number: int, target: float | None = None) -> Pod:
-    """The pod of a service with this number; target: its QoS target, None for the default."""
+    """A pod of a service. target: the QoS target, None for the default."""
     cores, mib = SERVICES[service]
     return Pod(
         "default",
@@ -76,9 +76,9 @@ def make_pod(service: str, number: int, target: float | None = None) -> Pod:
 
 
 def replicas(scenario: Scenario, seed: int) -> Sequence[Mapping[str, int]]:
-    """How many pods of each service each cycle wants. Before the first cycle there is one of
-    each; in each of the 12 a share is drawn, what it makes of the edge's resources is divided
-    equally among the services, and each gets the whole pods that its part holds, at least one."""
+    """The replicas of each service in each cycle. The first entry, before the 12 cycles, has one
+    replica of each. In a cycle, a share of the edge's resources is drawn and divided equally among
+    the services; a service has the whole pods that fit its part, at least one."""
     random = Random(f"{scenario.name} {seed}")
     whole = ceil if scenario.rounded_up else floor
     cycles = [dict.fromkeys(SERVICES, 1)]
@@ -89,7 +89,7 @@ def replicas(scenario: Scenario, seed: int) -> Sequence[Mapping[str, int]]:
 
 
 def pods_at_full(service: str) -> float:
-    """Pods of a service that fill a quarter of the edge, by the resource that is scarcer."""
+    """The pods of a service that fill a quarter of the edge, by the scarcer resource."""
     edge = [(cores, gb) for _, tier, gb, cores in NODES if tier == "edge"]
     cores, mib = SERVICES[service]
     by_cpu = sum(each for each, _ in edge) / len(SERVICES) / cores

@@ -1,5 +1,5 @@
-"""The figures of the KubeDSM paper as rows and as plots. They are lost; what the text says of them
-stands beside ours."""
+"""The figures of the KubeDSM paper as rows and plots. The paper's figures are lost; the values that
+its text states stand beside ours."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -26,29 +26,30 @@ _BY_FIGURE = (
 
 
 def rows(runs: Runs) -> Sequence[Row]:
-    """All values."""
+    """All rows."""
     return (
-        *_compared(runs),
-        *_variants(runs),
-        *_settings(runs),
-        *_otherwise(runs),
-        *_gains(runs),
+        *_comparison_rows(runs),
+        *_variant_rows(runs),
+        *_setting_rows(runs),
+        *_alternative_rows(runs),
+        *_gain_rows(runs),
     )
 
 
-def _compared(runs: Runs) -> Iterator[Row]:
+def _comparison_rows(runs: Runs) -> Iterator[Row]:
     for ratios, deviations, scenarios, paper in _BY_FIGURE:
         for name in COMPARED:
             for each in scenarios:
-                yield _ratio(runs, ratios, [each], name)
-            yield _ratio(runs, ratios, scenarios, name, paper=paper if name == KUBEDSM else None)
+                yield _ratio_row(runs, ratios, [each], name)
+            paper_ratio = paper if name == KUBEDSM else None
+            yield _ratio_row(runs, ratios, scenarios, name, paper=paper_ratio)
         for name in COMPARED:
             for each in scenarios:
                 ours = runs.deviation_percent(each, name)
                 yield Row(deviations, each.name, name, "", DEVIATION, None, ours)
 
 
-def _ratio(
+def _ratio_row(
     runs: Runs,
     table: str,
     scenarios: Sequence[Scenario],
@@ -56,15 +57,16 @@ def _ratio(
     option: str = "",
     paper: float | None = None,
 ) -> Row:
-    """The edge ratio beside the highest that there could be. name: as Runs has it."""
+    """The edge ratio beside the optimum. name: see Runs."""
     case = scenarios[0].name if len(scenarios) == 1 else "average"
     strategy = name.removesuffix(AS_REPLICA_SET) if name not in VARIANTS else KUBEDSM
     ours, best = runs.ratio_percent(scenarios, name), runs.best_ratio_percent(scenarios)
     return Row(table, case, strategy, option, RATIO, paper, ours, best)
 
 
-class Gain(NamedTuple):
-    """How much more `better` has on the edge than `worse`, in percent of the latter's."""
+class EdgeRatioGain(NamedTuple):
+    """How much higher the edge ratio of `better` is than that of `worse`, in percent of the
+    latter."""
 
     table: str
     scenarios: Sequence[Scenario]
@@ -74,112 +76,110 @@ class Gain(NamedTuple):
     ours: float
 
 
-def gains(runs: Runs) -> Iterator[Gain]:
-    """Every gain that the paper prints."""
+def gains(runs: Runs) -> Iterator[EdgeRatioGain]:
+    """All gains that the paper states."""
+
+    def gain(
+        table: str, scenarios: Sequence[Scenario], better: str, worse: str, paper: float
+    ) -> EdgeRatioGain:
+        ratios = (runs.ratio_percent(scenarios, name) for name in (better, worse))
+        return EdgeRatioGain(table, scenarios, better, worse, paper, -gain_percent(*ratios))
+
     for table, scenarios, paper in (("Fig. 4", BY_LOAD, 13.4), ("Fig. 5", BY_SPREAD, 18.9)):
         best = max(BASELINES, key=lambda name: runs.ratio_percent(scenarios, name))
-        yield _gain(runs, table, scenarios, (KUBEDSM, best), paper)
-    yield _gain(runs, "Fig. 10", ALL, ("NoMig", K8S), 8.0)
-    yield _gain(runs, "Fig. 10", ALL, ("Original", "NoMig"), 14.9)
-    yield _gain(runs, "Fig. 10", ALL, ("MidMig", "Original"), 5.1)
+        yield gain(table, scenarios, KUBEDSM, best, paper)
+    yield gain("Fig. 10", ALL, "NoMig", K8S, 8.0)
+    yield gain("Fig. 10", ALL, "Original", "NoMig", 14.9)
+    yield gain("Fig. 10", ALL, "MidMig", "Original", 5.1)
     ranked = sorted(VARIANTS, key=lambda name: runs.ratio_percent(ALL, name))
-    yield _gain(runs, "Fig. 10", ALL, (ranked[-1], ranked[0]), 20.8)
+    yield gain("Fig. 10", ALL, ranked[-1], ranked[0], 20.8)
 
 
-def _gain(
-    runs: Runs, table: str, scenarios: Sequence[Scenario], names: tuple[str, str], paper: float
-) -> Gain:
-    better, worse = (runs.ratio_percent(scenarios, name) for name in names)
-    return Gain(table, scenarios, *names, paper, -gain_percent(better, worse))
-
-
-def _gains(runs: Runs) -> Iterator[Row]:
+def _gain_rows(runs: Runs) -> Iterator[Row]:
     for gain in gains(runs):
-        option = limits_of(gain.better) if gain.better in VARIANTS else ""
+        option = _option(gain.better) if gain.better in VARIANTS else ""
         case = f"average, over {gain.worse}"
         yield Row(gain.table, case, KUBEDSM, option, GAIN, gain.paper, gain.ours)
 
 
-def limits_of(variant: str) -> str:
-    """A variant as a row's option."""
+def _option(variant: str) -> str:
+    """A variant with its limits."""
     m_c2e, m_er = VARIANTS[variant]
     return f"{variant}: m_c2e={m_c2e} m_er={m_er}"
 
 
-def _variants(runs: Runs) -> Iterator[Row]:
+def _variant_rows(runs: Runs) -> Iterator[Row]:
     for variant in VARIANTS:
-        said = KUBEDSM, limits_of(variant)
-        yield _ratio(runs, "Fig. 10", ALL, variant, limits_of(variant))
+        yield _ratio_row(runs, "Fig. 10", ALL, variant, _option(variant))
         moved = sum(runs.migrations(each, variant) for each in ALL) / len(ALL)
-        yield Row("Fig. 10", "average of a run", *said, MIGRATIONS, None, moved)
+        yield Row(
+            *("Fig. 10", "average of a run", KUBEDSM, _option(variant)),
+            *(MIGRATIONS, None, moved),
+        )
 
 
-def _settings(runs: Runs) -> Iterator[Row]:
+def _setting_rows(runs: Runs) -> Iterator[Row]:
     for setting in SETTINGS:
         for service, ours in shares(runs, BY_LOAD, setting).items():
             yield Row("Fig. 11", f"deployment {service}", KUBEDSM, setting, RATIO, None, ours)
 
 
-def _otherwise(runs: Runs) -> Iterator[Row]:
-    """With choices of ours made otherwise; see calibration.py."""
+def _alternative_rows(runs: Runs) -> Iterator[Row]:
+    """The results with other choices; see calibration.py."""
     for name in COMPARED:
-        yield _ratio(runs, "Fig. 4", BY_LOAD, name + AS_REPLICA_SET, LIKE_REPLICA_SET)
+        yield _ratio_row(runs, "Fig. 4", BY_LOAD, name + AS_REPLICA_SET, LIKE_REPLICA_SET)
     for name in COMPARED:
-        yield _ratio(runs, "Fig. 4", ROUNDED_UP, name, PODS_ROUNDED_UP)
+        yield _ratio_row(runs, "Fig. 4", ROUNDED_UP, name, PODS_ROUNDED_UP)
 
 
 def shares(runs: Runs, scenarios: Sequence[Scenario], name: str) -> dict[str, float]:
-    """Edge ratio of each service over these scenarios, %."""
+    """The edge ratio of each service over these scenarios, %."""
     columns = [runs.shares_percent(each, name) for each in scenarios]
     return {s: float(sum(c[i] for c in columns)) / len(columns) for i, s in enumerate(SERVICES)}
 
 
 def figures(runs: Runs) -> Sequence[Figure]:
-    """The plots."""
+    """All plots."""
+    variants = [K8S, *VARIANTS]
+    ratios = [runs.ratio_percent(ALL, name) for name in variants]
+    settings = {setting: shares(runs, BY_LOAD, setting) for setting in SETTINGS}
     return (
-        _figure(runs, "kubedsm-fig4", "Edge ratio over load, spread 0.4", BY_LOAD, "load"),
-        _figure(runs, "kubedsm-fig5", "Edge ratio over spread, load 1.5", BY_SPREAD, "spread"),
-        _deviations(runs, "kubedsm-fig8", "Deviation over the deployments", BY_LOAD, "load"),
-        _deviations(runs, "kubedsm-fig9", "Deviation over the deployments", BY_SPREAD, "spread"),
-        _variants_figure(runs),
-        _settings_figure(runs),
+        _ratio_figure(runs, "kubedsm-fig4", "Edge ratio over load, spread 0.4", BY_LOAD, "load"),
+        _ratio_figure(
+            runs, "kubedsm-fig5", "Edge ratio over spread, load 1.5", BY_SPREAD, "spread"
+        ),
+        _deviation_figure(runs, "kubedsm-fig8", BY_LOAD, "load"),
+        _deviation_figure(runs, "kubedsm-fig9", BY_SPREAD, "spread"),
+        Figure(
+            *("kubedsm-fig10", "Variants", "variant", "edge ratio, %", "bars"),
+            [Series("edge ratio", variants, ratios)],
+        ),
+        Figure(
+            *("kubedsm-fig11", "QoS settings", "deployment", "edge ratio, %", "bars"),
+            [Series(name, list(each), list(each.values())) for name, each in settings.items()],
+        ),
     )
+
+
+def _ratio_figure(
+    runs: Runs, name: str, title: str, scenarios: Sequence[Scenario], axis: str
+) -> Figure:
+    x = _x(scenarios, axis)
+    series = [
+        Series(each, x, [runs.ratio_percent([s], each) for s in scenarios]) for each in COMPARED
+    ]
+    series.append(Series("optimum", x, [runs.best_ratio_percent([s]) for s in scenarios]))
+    return Figure(name, title, axis, "edge ratio, %", "lines", series)
+
+
+def _deviation_figure(runs: Runs, name: str, scenarios: Sequence[Scenario], axis: str) -> Figure:
+    x = _x(scenarios, axis)
+    series = [
+        Series(each, x, [runs.deviation_percent(s, each) for s in scenarios]) for each in COMPARED
+    ]
+    title, label = "Deviation over the deployments", "deviation, percentage points"
+    return Figure(name, title, axis, label, "lines", series)
 
 
 def _x(scenarios: Sequence[Scenario], axis: str) -> list[float]:
     return [each.load if axis == "load" else each.spread for each in scenarios]
-
-
-def _figure(runs: Runs, name: str, title: str, scenarios: Sequence[Scenario], axis: str) -> Figure:
-    series = [
-        Series(each, _x(scenarios, axis), [runs.ratio_percent([s], each) for s in scenarios])
-        for each in COMPARED
-    ]
-    best = [runs.best_ratio_percent([each]) for each in scenarios]
-    series.append(Series("optimum", _x(scenarios, axis), best))
-    return Figure(name, title, axis, "edge ratio, %", "lines", series)
-
-
-def _deviations(
-    runs: Runs, name: str, title: str, scenarios: Sequence[Scenario], axis: str
-) -> Figure:
-    series = [
-        Series(each, _x(scenarios, axis), [runs.deviation_percent(s, each) for s in scenarios])
-        for each in COMPARED
-    ]
-    return Figure(name, title, axis, "deviation, percentage points", "lines", series)
-
-
-def _variants_figure(runs: Runs) -> Figure:
-    names = ["kube-default", *VARIANTS]
-    ratios = [runs.ratio_percent(ALL, name) for name in names]
-    series = [Series("edge ratio", names, ratios)]
-    return Figure("kubedsm-fig10", "Variants", "variant", "edge ratio, %", "bars", series)
-
-
-def _settings_figure(runs: Runs) -> Figure:
-    series = []
-    for setting in SETTINGS:
-        ratios = shares(runs, BY_LOAD, setting)
-        series.append(Series(setting, list(ratios), list(ratios.values())))
-    return Figure("kubedsm-fig11", "QoS settings", "deployment", "edge ratio, %", "bars", series)

@@ -1,1 +1,4 @@
-"""Simulation models that several experiments use: links, CPUs, registries, users, autoscalers."""
+"""Simulation models: links, CPUs, registries, users, autoscalers.
+
+They use no strategy and no paper's numbers; an experiment brings these together.
+"""

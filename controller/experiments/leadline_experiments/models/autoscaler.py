@@ -1,7 +1,7 @@
-"""Replicas that follow the load, as KEDA and Kubernetes' HorizontalPodAutoscaler have it.
+"""An autoscaler that scales as KEDA and Kubernetes' HorizontalPodAutoscaler (HPA) do.
 
-KEDA turns what it counts into a metric, and the HorizontalPodAutoscaler divides that by the
-target of one replica. KEDA's own cool-down only matters on the way to no replicas at all.
+KEDA provides the metric, and the HPA divides it by the target of one replica. KEDA's own cool-down
+applies only to a scale-down to zero, which is not simulated.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from simpy.events import ProcessGenerator
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How replicas follow the load.
+    """The settings of an autoscaler; the defaults are those of Kubernetes and KEDA.
 
-    target: what one replica is meant to take, in the metric's unit. poll_s: how often the
-    metric is looked at. stabilisation_s: a scale-down goes no lower than the most that was
-    wanted in this time. tolerance: a load this close to the target, as a share of it, changes
-    nothing. The defaults are Kubernetes' and KEDA's. Raises ValueError.
+    target: the load of one replica, in the metric's unit. poll_s: the interval between two
+    readings. stabilisation_s: a scale-down goes no lower than the highest recommendation within
+    this window. tolerance: a load this close to the target, as a share of it, changes nothing.
+    Raises ValueError.
     """
 
     target: float
@@ -37,26 +37,25 @@ class Scaling:
 
 
 class Autoscaler:
-    """Says how many replicas there should be, and remembers what it said."""
+    """Recommends a number of replicas, and keeps the recommendations of the window."""
 
     def __init__(self, scaling: Scaling) -> None:
         self._scaling = scaling
-        self._said: list[tuple[float, int]] = []
+        self._recommendations: list[tuple[float, int]] = []
 
     def desired(self, now_s: float, metric: float, replicas: int) -> int:
-        """The replicas wanted now, where there are `replicas`. metric: of the whole service."""
-        how = self._scaling
-        wanted = ceil(metric / how.target)
-        if abs(metric / (how.target * replicas) - 1) <= how.tolerance:
-            wanted = replicas
-        wanted = min(max(wanted, how.minimum), how.maximum)
-        self._said = [
-            (at_s, said) for at_s, said in self._said if at_s > now_s - how.stabilisation_s
-        ]
-        self._said.append((now_s, wanted))
-        if wanted >= replicas:
-            return wanted
-        return min(replicas, max(said for _, said in self._said))
+        """The desired replicas. metric: of the whole service. replicas: the current number."""
+        scaling = self._scaling
+        desired = ceil(metric / scaling.target)
+        if abs(metric / (scaling.target * replicas) - 1) <= scaling.tolerance:
+            desired = replicas
+        desired = min(max(desired, scaling.minimum), scaling.maximum)
+        start_s = now_s - scaling.stabilisation_s
+        self._recommendations = [each for each in self._recommendations if each[0] > start_s]
+        self._recommendations.append((now_s, desired))
+        if desired >= replicas:
+            return desired
+        return min(replicas, max(count for _, count in self._recommendations))
 
 
 def autoscale(
@@ -66,12 +65,12 @@ def autoscale(
     replicas: Callable[[], int],
     scale: Callable[[int], None],
 ) -> ProcessGenerator:
-    """A process that never ends: looks at the metric every `poll_s` and calls `scale` with the
-    number of replicas where it should be another one."""
+    """An endless process: read the metric every `poll_s` and call `scale` with the desired number
+    of replicas if it differs from the current one."""
     autoscaler = Autoscaler(scaling)
     while True:
         yield env.timeout(scaling.poll_s)
-        now = replicas()
-        wanted = autoscaler.desired(float(env.now), metric(), now)
-        if wanted != now:
-            scale(wanted)
+        current = replicas()
+        desired = autoscaler.desired(float(env.now), metric(), current)
+        if desired != current:
+            scale(desired)

@@ -1,7 +1,7 @@
 """The cores of a simulated node, shared by the tasks that run on it.
 
-Sharing is egalitarian, as the kernel's fair scheduler does it: every task gets the same, none
-gets more than its limit or can use, and what one leaves goes to the others (max-min fair).
+Sharing is max-min fair, like that of the kernel's fair scheduler: every task gets the same, no task
+gets more than its limit, and what a task leaves goes to the others.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ _SAME_MOMENT_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """What sharing a node costs (DACS Section 6.1).
+    """The cost of sharing a node (DACS Section 6.1). All in seconds.
 
     Eq. 18 gives the delay Gamma of a pod beside zeta others: a context switch, and competition
-    that doubles with every pod. Switches go on for as long as pods share the node, so each
-    `slice_s` core-seconds of work take Gamma longer; a task alone pays nothing. All in seconds.
+    that doubles with every pod. Switches go on while pods share the node, so each `slice_s`
+    core-seconds of work take Gamma longer. A task alone has no delay.
     """
 
     beta_cs: float
@@ -29,7 +29,7 @@ class Contention:
     slice_s: float
 
     def efficiency(self, running: int) -> float:
-        """The share of its cores' time that each of `running` tasks turns into work, 0 to 1."""
+        """The share of its core time that each of `running` tasks turns into work, 0 to 1."""
         gamma_s = float(contention_s(np.array([running - 1]), self.beta_cs, self.beta_rc)[0])
         return self.slice_s / (self.slice_s + gamma_s)
 
@@ -47,8 +47,8 @@ class _Task:
 class CpuModel:
     """A node's cores in a simulation.
 
-    env: the simulation, its clock in seconds. cores: how many, more than 0; a fraction is a
-    slower node. contention: what tasks cost each other beyond the sharing itself; None: nothing.
+    env: the simulation, its clock in seconds. cores: more than 0; a fraction is a slower node.
+    contention: the cost of sharing; None: there is none.
     """
 
     def __init__(
@@ -60,20 +60,19 @@ class CpuModel:
         self._contention = contention
         self._tasks: list[_Task] = []
         self._advanced_at_s = float(env.now)
-        self._due: Sequence[_Task] = ()
-        self._wake: simpy.Event | None = None
+        self._due: Sequence[_Task] = ()  # the tasks that end with the timer
+        self._timer: simpy.Event | None = None
 
     @property
     def running(self) -> int:
-        """How many tasks are at work now."""
+        """The number of tasks that run now."""
         return len(self._tasks)
 
     def run(self, work_core_s: float, limit_cores: float = inf) -> simpy.Event:
-        """Start a task now; the event comes when it is done.
+        """Start a task now and return the event of its end.
 
-        work_core_s: seconds that it takes on one core by itself, 0 or more. limit_cores: how
-        many cores it can use at once, more than 0; 1 is a program with a single thread. Raises
-        ValueError.
+        work_core_s: the seconds that it takes alone on one core, 0 or more. limit_cores: the cores
+        that it can use at once, more than 0; 1 for a single thread. Raises ValueError.
         """
         _check("work_core_s", work_core_s)
         if limit_cores != inf:
@@ -87,15 +86,15 @@ class CpuModel:
         return task.done
 
     def _advance(self) -> None:
-        """Book the work that was done since the last change."""
+        """Subtract the work done since the last change."""
         elapsed_s = self._env.now - self._advanced_at_s
         for task in self._tasks:
             task.left_core_s = max(task.left_core_s - elapsed_s * task.rate_cores, 0.0)
         self._advanced_at_s = self._env.now
 
     def _share(self) -> None:
-        """Divide the cores anew and wait for whoever is done first."""
-        self._wake, self._due = None, ()
+        """Divide the cores and set a timer for the task that ends first."""
+        self._timer, self._due = None, ()
         if not self._tasks:
             return
         efficiency = self._contention.efficiency(self.running) if self._contention else 1.0
@@ -104,18 +103,18 @@ class CpuModel:
             task.rate_cores = cores * efficiency
         left_s = [task.left_core_s / task.rate_cores for task in self._tasks]
         first_s = min(left_s)
-        # Named now, because rounding may leave a hair of their work at that moment.
+        # Listed now, because rounding may leave some of their work when the timer fires.
         self._due = [
             task
             for task, s in zip(self._tasks, left_s, strict=True)
             if s <= first_s + _SAME_MOMENT_S
         ]
-        self._wake = self._env.timeout(first_s)
-        self._wake.callbacks.append(self._finish)
+        self._timer = self._env.timeout(first_s)
+        self._timer.callbacks.append(self._finish)
 
-    def _finish(self, wake: simpy.Event) -> None:
-        if wake is not self._wake:
-            return  # the cores were divided anew since
+    def _finish(self, timer: simpy.Event) -> None:
+        if timer is not self._timer:
+            return  # the cores were divided again since this timer was set
         self._advance()
         due = self._due
         self._tasks = [task for task in self._tasks if task not in due]
@@ -125,8 +124,8 @@ class CpuModel:
 
 
 def fair_shares(limits: Sequence[float], capacity: float) -> list[float]:
-    """Max-min fair: `capacity` divided equally, none above its limit, and what some leave
-    divided equally among the others. In the order of `limits`, in their unit."""
+    """Max-min fair shares of `capacity`, none above its limit. In the order of `limits`, in their
+    unit."""
     shares = [0.0] * len(limits)
     left, waiting = capacity, len(limits)
     for at in sorted(range(len(limits)), key=lambda i: limits[i]):

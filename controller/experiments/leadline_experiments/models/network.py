@@ -1,8 +1,8 @@
-"""Links that downloads share fairly: a simulated network.
+"""A simulated network: links that downloads share fairly.
 
 Rates are max-min fair (progressive filling; Bertsekas, Gallager, "Data Networks", Section
-6.5.2). Downloads over the same links are one route and have one rate, so what a simulation
-costs grows with the routes that are in use, not with the downloads on them.
+6.5.2). Downloads over the same links belong to one route and have one rate, so the cost of a
+simulation grows with the routes in use, not with the downloads.
 """
 
 import heapq
@@ -15,14 +15,14 @@ import simpy
 from leadline_controller.framework.view import Floats, Ints
 
 _SAME_MOMENT_S = 1e-9
-_SAME_SHARE = 1 + 1e-12  # shares that differ by less are one; sums of fractions are not exact
+_SAME_SHARE = 1 + 1e-12  # shares that differ by less are equal; sums of fractions are not exact
 
 
 class Routes:
-    """Which links each route uses, for `max_min_rates`. Routes and links are numbered from 0.
+    """The links of each route, for `max_min_rates`. Routes and links are numbered from 0.
 
-    routes: the links of each route, one at least, each link once. capacity_mbps: of each link,
-    Mbit/s, more than 0. Raises ValueError.
+    routes: the links of each route, at least one, each once. capacity_mbps: of each link, more
+    than 0. Raises ValueError.
     """
 
     def __init__(self, routes: Sequence[Sequence[int]], capacity_mbps: Sequence[float]) -> None:
@@ -40,13 +40,13 @@ class Routes:
 
 
 def max_min_rates(routes: Routes, flows: Ints) -> Floats:
-    """The max-min fair rate of one flow on each route, Mbit/s, shape (routes,); 0 where there
-    is none. flows: how many there are on each route, shape (routes,).
+    """The max-min fair rate of one flow on each route, Mbit/s, shape (routes,); 0 on a route
+    without flows. flows: their number on each route, shape (routes,).
 
-    Every link offers each of its unfrozen flows an equal share of what is left of it. A link
-    whose share is the least that any of its flows is offered is their bottleneck: they get that
-    share, and it is taken off their other links. Such links are frozen together, for no other
-    link's share can fall by it; so there are few rounds.
+    Every link offers each of its unfrozen flows an equal share of its remaining capacity. A link
+    is the bottleneck of its flows if none of them gets a smaller offer elsewhere: they get its
+    share, and their other links lose it. All bottlenecks of a round are frozen together, because
+    this lowers no other link's share; so there are few rounds.
     """
     rates = np.zeros(routes.count)
     used = flows[routes.owner] > 0
@@ -57,24 +57,24 @@ def max_min_rates(routes: Routes, flows: Ints) -> Floats:
         share = left[link] / users[link]
         offered = np.full(routes.count, inf)
         np.minimum.at(offered, owner, share)
-        # A link waits for as long as one of its flows is offered less elsewhere.
+        # A link waits while another link offers less to one of its flows.
         waits = np.bincount(link[share > offered[owner] * _SAME_SHARE], minlength=size) > 0
         frozen = np.zeros(routes.count, dtype=np.bool_)
         frozen[owner[~waits[link]]] = True
         rates[frozen] = offered[frozen]
-        gone = frozen[owner]
-        taken = (flows * rates)[owner[gone]]
-        left = np.maximum(left - np.bincount(link[gone], weights=taken, minlength=size), 0.0)
-        link, owner = link[~gone], owner[~gone]
+        done = frozen[owner]
+        used_mbps = (flows * rates)[owner[done]]
+        left = np.maximum(left - np.bincount(link[done], weights=used_mbps, minlength=size), 0.0)
+        link, owner = link[~done], owner[~done]
     return rates
 
 
 class Network:
-    """Links in a simulation, and the downloads on their way over them.
+    """The links of a simulation and the downloads over them.
 
     env: the simulation, its clock in seconds. capacity_mbps: link -> Mbit/s. routes: name ->
-    the links that its downloads use. Raises ValueError for a capacity that is not above 0, a
-    route without links, and a link that has no capacity.
+    links of its downloads. Raises ValueError for a capacity of 0 or less, a route without links,
+    and a link without capacity.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Network:
         routes: Mapping[str, Sequence[str]],
     ) -> None:
         number = {link: at for at, link in enumerate(capacity_mbps)}
-        if strange := {link for path in routes.values() for link in path} - number.keys():
-            raise ValueError(f"link {min(strange)!r}: has no capacity")
+        if unknown := {link for path in routes.values() for link in path} - number.keys():
+            raise ValueError(f"link {min(unknown)!r}: has no capacity")
         self._env = env
         self._routes = Routes(
             [[number[link] for link in path] for path in routes.values()],
@@ -93,61 +93,64 @@ class Network:
         )
         self._index = {name: at for at, name in enumerate(routes)}
         self._order = count()
-        # Flows on one route all get the same, so a route's meter of what each flow that was
-        # there from the start has got, Mbit, tells of every flow when it is done.
-        self._meter_mbit = np.zeros(len(routes))
+        # All flows of a route have the same rate. So one counter per route is enough: the Mbit that
+        # a flow has received since the route became busy. A flow is done when the counter reaches
+        # its value at the start of the flow plus the flow's size.
+        self._per_flow_mbit = np.zeros(len(routes))
         self._rate_mbps = np.zeros(len(routes))
         self._flows = np.zeros(len(routes), dtype=np.int64)
-        self._head_mbit = np.full(len(routes), inf)  # where on its meter the next one is done
+        self._next_done_mbit = np.full(
+            len(routes), inf
+        )  # the counter's value when the next flow is done
         self._due: list[list[tuple[float, int, simpy.Event]]] = [[] for _ in routes]
         self._advanced_at_s = float(env.now)
-        self._timer = 0  # timers of other numbers are out of date
+        self._timer_number = 0  # timers with another number are out of date
 
     def download(self, route: str, size_mb: float) -> simpy.Event:
-        """Start a download now; the event comes when it is done. size_mb: MB (10^6 bytes), 0
-        or more. Raises KeyError for an unknown route and ValueError for a bad size."""
+        """Start a download now and return the event of its end. size_mb: MB (10^6 bytes), 0 or
+        more. Raises KeyError for an unknown route and ValueError for a bad size."""
         if not isfinite(size_mb) or size_mb < 0:
             raise ValueError(f"size_mb: expected a finite number of 0 or more, got {size_mb}")
         at, done = self._index[route], self._env.event()
         self._advance()
-        due_mbit = float(self._meter_mbit[at]) + size_mb * 8
+        due_mbit = float(self._per_flow_mbit[at]) + size_mb * 8
         heapq.heappush(self._due[at], (due_mbit, next(self._order), done))
         self._flows[at] += 1
-        self._head_mbit[at] = self._due[at][0][0]
-        self._wait(0.0)  # so that rates are found once for all that start at this moment
+        self._next_done_mbit[at] = self._due[at][0][0]
+        self._set_timer(0.0)  # computes the rates once for all downloads that start at this moment
         return done
 
     def rate_mbps(self, route: str) -> float:
-        """What each download on the route gets now, Mbit/s; 0 where there is none. Raises
+        """The rate of each download on the route now, Mbit/s; 0 without downloads. Raises
         KeyError."""
-        self._settle()
+        self._update()
         return float(self._rate_mbps[self._index[route]])
 
     def _advance(self) -> None:
         now_s = float(self._env.now)
-        self._meter_mbit += self._rate_mbps * (now_s - self._advanced_at_s)
+        self._per_flow_mbit += self._rate_mbps * (now_s - self._advanced_at_s)
         self._advanced_at_s = now_s
 
-    def _wait(self, delay_s: float) -> None:
-        self._timer += 1
-        timeout = self._env.timeout(delay_s, value=self._timer)
+    def _set_timer(self, delay_s: float) -> None:
+        self._timer_number += 1
+        timeout = self._env.timeout(delay_s, value=self._timer_number)
         timeout.callbacks.append(self._on_time)
 
     def _on_time(self, timer: simpy.Event) -> None:
-        if timer.value == self._timer:
-            self._settle()
+        if timer.value == self._timer_number:
+            self._update()
 
-    def _settle(self) -> None:
-        """Hand out what is done, find the rates anew, and wait for the next to be done."""
+    def _update(self) -> None:
+        """End the downloads that are done, compute the rates, and set a timer for the next end."""
         self._advance()
-        reached = self._meter_mbit + self._rate_mbps * _SAME_MOMENT_S
-        for at in np.flatnonzero(self._head_mbit <= reached):
+        reached = self._per_flow_mbit + self._rate_mbps * _SAME_MOMENT_S
+        for at in np.flatnonzero(self._next_done_mbit <= reached):
             self._finish(int(at), float(reached[at]))
         self._rate_mbps = max_min_rates(self._routes, self._flows)
         busy = np.flatnonzero(self._flows)
         if busy.size:
-            left_mbit = self._head_mbit[busy] - self._meter_mbit[busy]
-            self._wait(max(float((left_mbit / self._rate_mbps[busy]).min()), 0.0))
+            left_mbit = self._next_done_mbit[busy] - self._per_flow_mbit[busy]
+            self._set_timer(max(float((left_mbit / self._rate_mbps[busy]).min()), 0.0))
 
     def _finish(self, route: int, reached_mbit: float) -> None:
         due = self._due[route]
@@ -155,5 +158,5 @@ class Network:
             heapq.heappop(due)[2].succeed()
             self._flows[route] -= 1
         if not due:
-            self._meter_mbit[route] = 0.0  # so that it never grows past what doubles tell apart
-        self._head_mbit[route] = due[0][0] if due else inf
+            self._per_flow_mbit[route] = 0.0  # a growing counter would lose precision
+        self._next_done_mbit[route] = due[0][0] if due else inf

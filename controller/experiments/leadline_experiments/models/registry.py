@@ -1,7 +1,7 @@
-"""A registry, and nodes that pull image layers from it over the network, in a simulation.
+"""A simulated registry, and nodes that pull image layers from it over the network.
 
-A node keeps what it pulled, pulls no layer twice, and has a few downloads on their way at once
-while the others wait in its queue, as container runtimes do.
+Nodes behave like container runtimes: a node keeps its layers, pulls no layer twice, and pulls a few
+at once while the others wait in its queue.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ PARALLEL_PULLS = 3  # Docker's max-concurrent-downloads and containerd's default
 
 @dataclass(slots=True)
 class NodeStore:
-    """One node's layers. hits, misses: layers that pods wanted and the node had or was
-    already pulling, and those that it had to pull."""
+    """One node's layers. hits: layers of pods that the node had or was pulling already. misses:
+    layers that it had to pull."""
 
     cached: dict[str, Layer] = field(default_factory=dict)
     hits: int = 0
@@ -31,19 +31,19 @@ class NodeStore:
 
     @property
     def stored_mb(self) -> float:
-        """What the layers take of its disk, MB."""
-        # fsum, as sum rounds differently from Python 3.12 on, and a hair can change who is first.
+        """The size of the layers on its disk, MB."""
+        # fsum, because sum rounds differently since Python 3.12, which can change an order.
         return fsum(layer.size_mb for layer in self.cached.values())
 
     @property
     def waiting_mb(self) -> float:
-        """The layers that are not there yet, MB; those on their way count in full."""
+        """The size of the layers that are still missing, MB; a started pull counts in full."""
         return fsum(layer.size_mb for layer, _ in self.pending.values())
 
 
 class Registry:
-    """Serves layers to nodes. network: has one route per node, named like the node, from the
-    registry to it. parallel: how many layers one node pulls at once, 1 or more."""
+    """Serves layers to nodes. network: has a route to each node, named like the node. parallel: the
+    layers that a node pulls at once, 1 or more."""
 
     def __init__(
         self,
@@ -57,17 +57,12 @@ class Registry:
         self._env = env
         self._network = network
         self._parallel = parallel
-        self._stores = {node: NodeStore() for node in nodes}
-
-    @property
-    def stores(self) -> Mapping[str, NodeStore]:
-        """Node -> what it has and waits for."""
-        return self._stores
+        self.stores: Mapping[str, NodeStore] = {node: NodeStore() for node in nodes}
 
     def pull(self, node: str, layers: Iterable[Layer]) -> simpy.Event:
-        """Let the node pull what it neither has nor is pulling; the event comes when all of
-        the layers are there. Raises KeyError."""
-        store = self._stores[node]
+        """Pull the layers that the node neither has nor is pulling; return the event of the last
+        layer's arrival. Raises KeyError."""
+        store = self.stores[node]
         awaited = []
         for layer in layers:
             if layer.digest in store.cached:
@@ -92,7 +87,7 @@ class Registry:
     def _download(self, node: str, store: NodeStore, layer: Layer) -> simpy.events.ProcessGenerator:
         yield self._network.download(node, layer.size_mb)
         store.pulling -= 1
-        _, there = store.pending.pop(layer.digest)
+        _, pulled = store.pending.pop(layer.digest)
         store.cached[layer.digest] = layer
         self._start(node, store)
-        there.succeed()
+        pulled.succeed()

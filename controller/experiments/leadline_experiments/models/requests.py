@@ -1,4 +1,4 @@
-"""What one user wants of a pod, and how long the network and the pod take over it."""
+"""One user's request to a pod, and the time that network and pod need for it."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from leadline_experiments.models.cpu import CpuModel
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a user wants of a pod.
+    """A user's request to a pod.
 
-    ready_s: until the pod has its image and has started. sending_s: for the user's data to reach
-    the pod's node. round_trip_s: between the user's node and the pod's, none where they are one.
-    work_core_s, limit_cores: see Processors.run.
+    ready_s: until the pod has its image and runs. sending_s: to transfer the user's data.
+    round_trip_s: between the user's node and the pod's; 0 if they are the same. work_core_s,
+    limit_cores: see CpuModel.run.
     """
 
     ready_s: float
@@ -25,29 +25,29 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """How an errand went, in seconds. done_s: when the user had the answer."""
+class ServedRequest:
+    """The delays of a request, and the time of its answer, in seconds."""
 
     network_s: float
     processing_s: float
     done_s: float
 
 
-def visit(
-    env: simpy.Environment, processors: CpuModel, request: Request
-) -> Generator[simpy.Event, object, Visit]:
-    """A process: wait for the pod, send the data, have it processed, get the answer back."""
+def serve(
+    env: simpy.Environment, cpu: CpuModel, request: Request
+) -> Generator[simpy.Event, object, ServedRequest]:
+    """A process: wait for the pod, send the data, process it, return the answer."""
     one_way_s = request.round_trip_s / 2
     yield env.timeout(request.ready_s + request.sending_s + one_way_s)
-    began_s = env.now
-    yield processors.run(request.work_core_s, request.limit_cores)
-    processing_s = env.now - began_s
+    start_s = env.now
+    yield cpu.run(request.work_core_s, request.limit_cores)
+    processing_s = env.now - start_s
     yield env.timeout(one_way_s)
-    return Visit(request.sending_s + request.round_trip_s, processing_s, env.now)
+    return ServedRequest(request.sending_s + request.round_trip_s, processing_s, env.now)
 
 
-def answered(user: simpy.Process) -> Visit:
-    """What the process of a visit came to; it must be over."""
-    found = user.value
-    assert isinstance(found, Visit)  # noqa: S101  # a process is untyped
-    return found
+def served(process: simpy.Process) -> ServedRequest:
+    """The result of a `serve` process that has ended."""
+    result = process.value
+    assert isinstance(result, ServedRequest)  # noqa: S101  # a process is untyped
+    return result

@@ -1,4 +1,4 @@
-"""People who want something of a service, as the load tester Locust plays them."""
+"""Simulated users of a service, as in the load tester Locust."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,30 +10,30 @@ from simpy.events import ProcessGenerator
 
 
 class Step(NamedTuple):
-    """So many users, for so long."""
+    """A number of users for a length of time."""
 
     users: int
     length_s: float
 
 
-class Answered(NamedTuple):
-    """A request: when it was sent and when answered."""
+class AnsweredRequest(NamedTuple):
+    """A request, with the times when it was sent and answered."""
 
     sent_s: float
     done_s: float
 
     @property
     def response_s(self) -> float:
-        """What the user waited."""
+        """The response time."""
         return self.done_s - self.sent_s
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProfile:
-    """What a user does: keeps `parallel` requests going, with a pause before each next one.
+    """The behaviour of a user: `parallel` requests at a time, with a pause after each answer.
 
-    pause_s: the shortest and the longest pause; chance decides between them, as with Locust's
-    `between`. It begins with the answer. Raises ValueError.
+    pause_s: the shortest and the longest pause, drawn uniformly like Locust's `between`. Raises
+    ValueError.
     """
 
     parallel: int = 1
@@ -49,10 +49,11 @@ Serve = Callable[[], ProcessGenerator]
 
 
 class Users:
-    """Users who come and go by steps; the last to come is the first to go, after its answer.
+    """Users whose number changes in steps; the last user to come is the first to go, after its
+    answer.
 
-    serve: makes a process that ends when a request is answered. random: decides how long pauses
-    are, and when within the longest one each request begins, so that they do not march in step.
+    serve: makes a process that ends when a request is answered. random: draws the pauses, and each
+    stream's start within the longest pause, so that the streams are not synchronous.
     """
 
     def __init__(
@@ -62,37 +63,37 @@ class Users:
         load_profile: LoadProfile,
         random: Random,
     ) -> None:
-        self.answered: list[Answered] = []
+        self.answered: list[AnsweredRequest] = []
         self._env = env
         self._serve = serve
-        self._habit = load_profile
+        self._load_profile = load_profile
         self._random = random
         self._users = 0
-        self._busy: set[int] = set()
+        self._active: set[int] = set()
 
     @property
-    def asking(self) -> int:
-        """How many requests all users together keep going."""
-        return self._users * self._habit.parallel
+    def concurrent_requests(self) -> int:
+        """The number of requests that all users keep in flight, pauses included."""
+        return self._users * self._load_profile.parallel
 
     def follow(self, steps: Sequence[Step]) -> ProcessGenerator:
-        """A process that takes the steps; after the last one all users are gone."""
+        """A process that follows the steps; there are no users after the last one."""
         for step in steps:
             self._users = step.users
-            for stream in range(self.asking):
-                if stream not in self._busy:
-                    self._busy.add(stream)
+            for stream in range(self.concurrent_requests):
+                if stream not in self._active:
+                    self._active.add(stream)
                     self._env.process(self._stream(stream))
             yield self._env.timeout(step.length_s)
         self._users = 0
 
     def _stream(self, stream: int) -> ProcessGenerator:
         env, random = self._env, self._random
-        shortest_s, longest_s = self._habit.pause_s
+        shortest_s, longest_s = self._load_profile.pause_s
         yield env.timeout(random.uniform(0, longest_s))
-        while stream < self.asking:
+        while stream < self.concurrent_requests:
             sent_s = float(env.now)
             yield from self._serve()
-            self.answered.append(Answered(sent_s, float(env.now)))
+            self.answered.append(AnsweredRequest(sent_s, float(env.now)))
             yield env.timeout(random.uniform(shortest_s, longest_s))
-        self._busy.discard(stream)
+        self._active.discard(stream)

@@ -1,9 +1,9 @@
 """NetSched's experiments (Section IV-B): where 90, 5 and 10 pods go when three of four workers
-are throttled (Fig. 7 and 8), and how long these then take to send their data (Fig. 9 and 10).
+are throttled (Fig. 7 and 8), and how long the pods take to send their data (Fig. 9 and 10).
 
 "Network-aware scheduler (NetSched) for containerized applications in an multilevel
-edge/fog/cloud distributed environment". Fig. 3, 5 and 6 are left out: they show the load that
-etcd and the workers' CPUs had, without numbers.
+edge/fog/cloud distributed environment". Fig. 3, 5 and 6 are left out: they show the load of etcd
+and of the workers' CPUs, without numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from leadline_experiments.netsched.boards import (
     PAUSE,
     SENDER,
     WORKERS,
-    Kind,
-    Load,
-    Placed,
+    NetworkDemand,
+    Placement,
+    PodKind,
     best_delivery_s,
     delivery_s,
     place,
@@ -58,11 +58,11 @@ _WHY_FIVE = (
 
 
 class _Trial(NamedTuple):
-    """One test of the paper: so many pods, and what the paper counts on each worker."""
+    """One test of the paper. paper: method -> pods on each worker."""
 
     table: str
     case: str
-    kind: Kind
+    kind: PodKind
     pods: int
     paper: Mapping[str, Sequence[int]]
 
@@ -95,20 +95,22 @@ _SAYS = {
     "kube-default": "The original spreads the pods, whatever the network is like.",
     "netsched": "NetSched puts every pod on the worker whose link is free.",
 }
+_Placements = Mapping[tuple[str, str], Placement]  # by case and method
+_DurationsS = Mapping[tuple[str, str], float]  # by table and method
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Run all of it; see Experiment. The seed plays a part only where totals tie: in the draws of
-    the original with whole points, and where the throttled workers are idle."""
-    placed = {}
+    """Run the whole experiment; see Experiment. The seed breaks ties: in the draws of the original
+    with whole points, and on idle throttled workers."""
+    placements = {}
     for number, trial in enumerate(_TRIALS, start=1):
         for name in _METHODS:
-            placed[trial.case, name] = _place(trial, name, seed)
+            placements[trial.case, name] = _place(trial, name, seed)
         progress(number / (len(_TRIALS) + 1))
-    alone = _place(_TRIALS[0], "netsched", seed, NO_DEMAND)
-    drawn = {trial.case: _drawn(trial, seed) for trial in _TRIALS}
-    seconds = {
-        (table, name): _duration_s(trial, name, placed[trial.case, name].counts)
+    idle = _place(_TRIALS[0], "netsched", seed, NO_DEMAND)
+    matches = {trial.case: _matching_draws(trial, seed) for trial in _TRIALS}
+    durations_s = {
+        (table, name): _duration_s(trial, name, placements[trial.case, name].counts)
         for table, trial in _DURATIONS
         for name in _METHODS
     }
@@ -123,33 +125,28 @@ def run(seed: int, progress: Progress) -> Result:
             ),
         },
         [
-            *_count_rows(placed),
-            *_chance_rows(drawn),
-            *_sensitivity(placed, alone),
-            *_time_rows(seconds),
+            *_count_rows(placements),
+            *_matching_draw_rows(matches),
+            *_sensitivity_rows(placements, idle),
+            *_time_rows(durations_s),
         ],
-        [*_count_claims(placed, drawn), *_time_claims(seconds)],
-        _figures(placed, seconds),
+        [*_count_claims(placements, matches), *_time_claims(durations_s)],
+        _figures(placements, durations_s),
     )
 
 
-_Counts = Mapping[tuple[str, str], Placed]
-_Seconds = Mapping[tuple[str, str], float]
+def _place(trial: _Trial, name: str, seed: int, demand: NetworkDemand = DEMAND) -> Placement:
+    return place(_METHODS[name], trial.kind.pods(trial.pods), Random(seed), demand)
 
 
-def _place(trial: _Trial, name: str, seed: int, demand: Load = DEMAND) -> Placed:
-    random = Random(seed)
-    return place(_METHODS[name], trial.kind.pods(trial.pods), random, demand)
-
-
-def _drawn(trial: _Trial, seed: int) -> int:
-    """In how many of _DRAWS runs the original's counts are the paper's, if its scores are whole
-    points and chance decides between equal ones."""
+def _matching_draws(trial: _Trial, seed: int) -> int:
+    """The number of draws out of _DRAWS in which the original has the paper's counts, with whole
+    points as scores and ties broken at random."""
     draws = (
         place(_WHOLE_POINTS, trial.kind.pods(trial.pods), Random(seed + number))
         for number in range(_DRAWS)
     )
-    return sum(tuple(drawn.counts) == trial.paper["kube-default"] for drawn in draws)
+    return sum(tuple(draw.counts) == trial.paper["kube-default"] for draw in draws)
 
 
 def _assign_s(name: str) -> float:
@@ -158,79 +155,77 @@ def _assign_s(name: str) -> float:
 
 
 def _duration_s(trial: _Trial, name: str, counts: Sequence[int]) -> float:
-    """What Fig. 9 and 10 show: assigning all pods, then sending until the last is through."""
+    """The time of Fig. 9 and 10: assign all pods, then send until the last one is done."""
     return trial.pods * _assign_s(name) + delivery_s(counts, _SENT_MB)
 
 
-def _count_rows(placed: _Counts) -> Iterator[Row]:
+def _count_rows(placements: _Placements) -> Iterator[Row]:
     for trial in _TRIALS:
         for name in _METHODS:
-            pairs = zip(WORKERS, trial.paper[name], placed[trial.case, name].counts, strict=True)
-            for worker, paper, ours in pairs:
-                yield Row(trial.table, trial.case, name, "", f"pods on {worker}", paper, ours)
+            ours = placements[trial.case, name].counts
+            for worker, paper, count in zip(WORKERS, trial.paper[name], ours, strict=True):
+                yield Row(trial.table, trial.case, name, "", f"pods on {worker}", paper, count)
 
 
-def _chance_rows(drawn: Mapping[str, int]) -> Iterator[Row]:
+def _matching_draw_rows(matches: Mapping[str, int]) -> Iterator[Row]:
     metric = f"draws of {_DRAWS} with the paper's counts"
-    for case, found in drawn.items():
-        yield Row("Fig. 7-8", case, "kube-default", "rounding=whole", metric, None, found)
+    for case, count in matches.items():
+        yield Row("Fig. 7-8", case, "kube-default", "rounding=whole", metric, None, count)
 
 
-def _sensitivity(placed: _Counts, alone: Placed) -> Iterator[Row]:
-    """How much the outcome hangs on the busy workers' load: bandwidth is 2 of 10 points."""
+def _sensitivity_rows(placements: _Placements, idle: Placement) -> Iterator[Row]:
+    """How much the outcome depends on the busy workers' load: bandwidth is 2 of 10 points."""
     metric = "least lead, points"
     trial = _TRIALS[0]
-    lead = placed[trial.case, "netsched"].least_lead
+    lead = placements[trial.case, "netsched"].least_lead
     yield Row(trial.table, trial.case, "netsched", "", metric, None, lead)
     case = f"{trial.case}, throttled but idle"
-    yield Row(trial.table, case, "netsched", "", metric, None, alone.least_lead)
-    for worker, ours in zip(WORKERS, alone.counts, strict=True):
-        yield Row(trial.table, case, "netsched", "", f"pods on {worker}", None, ours)
+    yield Row(trial.table, case, "netsched", "", metric, None, idle.least_lead)
+    for worker, count in zip(WORKERS, idle.counts, strict=True):
+        yield Row(trial.table, case, "netsched", "", f"pods on {worker}", None, count)
 
 
-def _time_rows(seconds: _Seconds) -> Iterator[Row]:
+def _time_rows(durations_s: _DurationsS) -> Iterator[Row]:
     for name in _METHODS:
         yield Row("Fig. 4", "each pod", name, "", "time to assign, s", None, _assign_s(name))
     for table, trial in _DURATIONS:
         best_s = best_delivery_s(trial.pods, _SENT_MB)
         for name in _METHODS:
-            ours_s = seconds[table, name]
+            ours_s = durations_s[table, name]
             yield Row(table, trial.case, name, "", "execution time, s", None, ours_s, best_s)
 
 
-def _count_claims(placed: _Counts, drawn: Mapping[str, int]) -> Iterator[Claim]:
+def _count_claims(placements: _Placements, matches: Mapping[str, int]) -> Iterator[Claim]:
     for trial in _TRIALS:
         for name in _METHODS:
-            paper, ours = trial.paper[name], placed[trial.case, name].counts
+            paper, ours = trial.paper[name], placements[trial.case, name].counts
+            why = ""
+            if (trial.pods, name) == (5, "kube-default"):
+                why = _WHY_FIVE.format(found=matches[trial.case], draws=_DRAWS)
             case = f"{trial.case}, {name}"
-            yield count_claim(trial.table, case, _SAYS[name], paper, ours, _why(trial, name, drawn))
+            yield count_claim(trial.table, case, _SAYS[name], paper, ours, why)
 
 
-def _why(trial: _Trial, name: str, drawn: Mapping[str, int]) -> str:
-    if (trial.pods, name) != (5, "kube-default"):
-        return ""
-    return _WHY_FIVE.format(found=drawn[trial.case], draws=_DRAWS)
-
-
-def _time_claims(seconds: _Seconds) -> Iterator[Claim]:
+def _time_claims(durations_s: _DurationsS) -> Iterator[Claim]:
     assign_s = {name: _assign_s(name) for name in _METHODS}
-    yield order_claim(
-        *("Fig. 4", "each pod", "The original assigns a pod faster."),
-        *(["kube-default", "netsched"], assign_s),
-    )
+    says = "The original assigns a pod faster."
+    yield order_claim("Fig. 4", "each pod", says, ["kube-default", "netsched"], assign_s)
+    says = "All is sent earlier with NetSched, in spite of its latency."
     for table, trial in _DURATIONS:
-        yield order_claim(
-            *(table, trial.case, "All is sent earlier with NetSched, in spite of its latency."),
-            *(["netsched", "kube-default"], {name: seconds[table, name] for name in _METHODS}),
-        )
+        ours_s = {name: durations_s[table, name] for name in _METHODS}
+        yield order_claim(table, trial.case, says, ["netsched", "kube-default"], ours_s)
 
 
-def _figures(placed: _Counts, seconds: _Seconds) -> Sequence[Figure]:
+def _figures(placements: _Placements, durations_s: _DurationsS) -> Sequence[Figure]:
     counts = [
         Figure(
             *(f"netsched-{name}", title, "worker", "pods", "bars"),
             [
-                Series(_label(trial, method), WORKERS, placed[trial.case, method].counts)
+                Series(
+                    method if len(trials) == 1 else f"{method}, {trial.pods} pods",
+                    WORKERS,
+                    placements[trial.case, method].counts,
+                )
                 for trial in trials
                 for method in _METHODS
             ],
@@ -242,12 +237,8 @@ def _figures(placed: _Counts, seconds: _Seconds) -> Sequence[Figure]:
     ]
     cases = [f"{table}: {trial.case}" for table, trial in _DURATIONS]
     times = [
-        Series(method, cases, [seconds[table, method] for table, _ in _DURATIONS])
+        Series(method, cases, [durations_s[table, method] for table, _ in _DURATIONS])
         for method in _METHODS
     ]
     title = "Fig. 9 and 10: until the last pod has sent 100 MB"
     return [*counts, Figure("netsched-fig9-10", title, "", "execution time (s)", "bars", times)]
-
-
-def _label(trial: _Trial, method: str) -> str:
-    return method if trial.pods == _TRIALS[0].pods else f"{method}, {trial.pods} pods"

@@ -1,7 +1,7 @@
 """NetSched's test bed (Section IV, Fig. 2): four Raspberry Pi 3 workers, three with a throttled
 link, and a master that takes no pods.
 
-What the paper leaves open is set here, once for all methods; see CALIBRATION.
+CALIBRATION names what the paper leaves open; the values are the same for all methods.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import simpy
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import Decision, Strategy, decide
+from leadline_controller.framework.cycle import Strategy, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, Taint
 from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
 
@@ -27,7 +27,7 @@ FREE_MBPS, MASTER_MBPS = 94.0, 940.0
 THROTTLED_MBPS = 1.0
 _BOARD = {CPU: 4000, MEMORY: 971 * MB, PODS: 110}
 _MASTER = {CPU: 8000, MEMORY: 16_000 * MB, PODS: 110}
-# What ran on each worker before: thousandths of a core and MB asked for.
+# What ran on each worker before: requested thousandths of a core and MB.
 _BEFORE = {"pi-1": (6, 62), "pi-2": (0, 0), "pi-3": (3, 32), "pi-4": (1, 10)}
 _IDLE_CPU_PERCENT, _IDLE_MEMORY_PERCENT = 6.0, 40.0
 _IDLE_PACKETS_PER_S, _IDLE_DISK_BYTES_PER_S = 50.0, 2000.0
@@ -35,32 +35,32 @@ _POD_CPU_PERCENT, _POD_MEMORY_PERCENT = 0.1, 0.3
 _MASTER_TAINT = Taint("node-role.kubernetes.io/master", "", "NoSchedule")
 
 
-class Load(NamedTuple):
-    """What the demand on the network costs each throttled worker."""
+class NetworkDemand(NamedTuple):
+    """The load of the network demand on each throttled worker; packets each way."""
 
     cpu_percent: float
     packets_per_s: float
 
 
-DEMAND = Load(cpu_percent=20.0, packets_per_s=400.0)
-NO_DEMAND = Load(0.0, 0.0)
+DEMAND = NetworkDemand(cpu_percent=20.0, packets_per_s=400.0)
+NO_DEMAND = NetworkDemand(0.0, 0.0)
 
 
-class Kind(NamedTuple):
-    """A kind of pod: thousandths of a core and MB asked for."""
+class PodKind(NamedTuple):
+    """A kind of pod and its requests, in thousandths of a core and MB."""
 
     name: str
     cpu_milli: int
     memory_mb: int
 
     def pods(self, count: int) -> list[Pod]:
-        """So many of them, each of a deployment of its own."""
+        """`count` pods, each of its own deployment."""
         requests = {CPU: self.cpu_milli, MEMORY: self.memory_mb * MB, PODS: 1}
         return [Pod("default", f"{self.name}-{i}", requests=requests) for i in range(1, count + 1)]
 
 
-PAUSE = Kind("pause", 1, 10)
-SENDER = Kind("sender", 3, 30)
+PAUSE = PodKind("pause", 1, 10)
+SENDER = PodKind("sender", 3, 30)
 
 CALIBRATION: Mapping[str, str] = {
     "free worker's link": f"{FREE_MBPS:g} Mbit/s (100 Mbit/s Ethernet, as iperf measures it)",
@@ -90,28 +90,32 @@ CALIBRATION: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Placed:
-    """Where pods went. counts: pods on each worker, in the order of WORKERS. least_lead: by
-    how much the free worker's total was ahead of the best other's when it was least."""
+class Placement:
+    """counts: pods on each worker, in the order of WORKERS. least_lead: the smallest lead of the
+    free worker's total over the best other total, in any decision."""
 
     counts: Sequence[int]
     least_lead: float
 
 
-def place(strategy: Strategy, pods: Sequence[Pod], random: Random, demand: Load = DEMAND) -> Placed:
-    """Place pods one after the other; each decision sees what the ones before it use."""
+def place(
+    strategy: Strategy, pods: Sequence[Pod], random: Random, demand: NetworkDemand = DEMAND
+) -> Placement:
+    """Place pods one after the other; each decision sees the usage of the pods before it."""
     view = _empty_view()
-    on: Counter[str] = Counter()
+    pods_on: Counter[str] = Counter()
     leads = []
     for pod in pods:
-        view = replace(view, metrics=_metrics(on, demand))
+        view = replace(view, metrics=_metrics(pods_on, demand))
         decision = decide(view, pod, FILTERS, strategy, random)
         assert decision.node is not None, decision.why  # noqa: S101  # the boards hold them all
         node = view.table.index[decision.node]
         view = view.with_placement(pod, node, strategy.charge(view, pod, node))
-        on[decision.node] += 1
-        leads.append(_lead(decision))
-    return Placed([on[name] for name in WORKERS], min(leads))
+        pods_on[decision.node] += 1
+        scores = decision.scores().items()
+        totals = {name: total for name, (total, _) in scores if total is not None}
+        leads.append(totals[FREE] - max(totals[name] for name in THROTTLED))
+    return Placement([pods_on[name] for name in WORKERS], min(leads))
 
 
 def _empty_view() -> ClusterView:
@@ -129,9 +133,9 @@ def _empty_view() -> ClusterView:
     )
 
 
-def _metrics(on: Mapping[str, int], demand: Load) -> NodeMetrics:
+def _metrics(pods_on: Mapping[str, int], demand: NetworkDemand) -> NodeMetrics:
     names = (*WORKERS, MASTER)
-    pods = np.array([on[name] for name in names])
+    pods = np.array([pods_on[name] for name in names])
     throttled = np.array([name in THROTTLED for name in names])
     packets = _IDLE_PACKETS_PER_S + throttled * demand.packets_per_s
     return NodeMetrics(
@@ -144,17 +148,18 @@ def _metrics(on: Mapping[str, int], demand: Load) -> NodeMetrics:
     )
 
 
-def _lead(decision: Decision) -> float:
-    totals = {name: total for name, (total, _) in decision.scores().items() if total is not None}
-    return totals[FREE] - max(totals[name] for name in THROTTLED)
-
-
 def delivery_s(counts: Sequence[int], size_mb: float) -> float:
-    """Seconds until the last container has sent `size_mb` MB to the master, all starting at
-    once. counts: containers on each worker, in the order of WORKERS. A worker's containers
-    share its link, and all share the master's, max-min fairly."""
+    """Seconds until the last container has sent `size_mb` MB to the master; all start at once.
+
+    counts: containers on each worker, in the order of WORKERS. The containers of a worker share
+    its link, and all share the master's link, max-min fairly.
+    """
     env = simpy.Environment()
-    links_mbps = {name: _link_mbps(name) for name in WORKERS} | {MASTER: MASTER_MBPS}
+    links_mbps = {
+        FREE: FREE_MBPS,
+        **dict.fromkeys(THROTTLED, THROTTLED_MBPS),
+        MASTER: MASTER_MBPS,
+    }
     network = Network(env, links_mbps, {name: (name, MASTER) for name in WORKERS})
     for name, count in zip(WORKERS, counts, strict=True):
         for _ in range(count):
@@ -163,17 +168,9 @@ def delivery_s(counts: Sequence[int], size_mb: float) -> float:
     return float(env.now)
 
 
-def _link_mbps(worker: str) -> float:
-    return FREE_MBPS if worker == FREE else THROTTLED_MBPS
-
-
 def best_delivery_s(count: int, size_mb: float) -> float:
-    """The least that any placement of `count` containers takes, by trying all."""
-    return min(delivery_s(counts, size_mb) for counts in _ways(count))
-
-
-def _ways(count: int) -> list[tuple[int, ...]]:
-    """Every way to put `count` equal containers on the workers: where the bars between the
-    workers stand, among the containers."""
+    """The shortest delivery of any placement of `count` equal containers, by trying all."""
+    # A placement is a split of the row of containers at the bars between the workers.
     bars = combinations_with_replacement(range(count + 1), len(WORKERS) - 1)
-    return [tuple(b - a for a, b in pairwise((0, *bar, count))) for bar in bars]
+    placements = (tuple(b - a for a, b in pairwise((0, *bar, count))) for bar in bars)
+    return min(delivery_s(counts, size_mb) for counts in placements)

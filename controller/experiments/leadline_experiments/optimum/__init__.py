@@ -1,5 +1,5 @@
-"""The best that any placement could reach, to see how far from it the strategies are.
+"""Optimal placements, to measure the strategies' optimality gaps.
 
-What two papers state as programmes, DACS' Eq. 3-7 and KubeDSM's Eq. 9, solved exactly. Only
-for experiments: a solver has no place on a board, and a scheduler no time for one.
+Two papers' programmes are solved exactly: DACS' Eq. 3-7 and KubeDSM's Eq. 9. A solver is too large
+for a board and too slow for a scheduler, so no strategy belongs here.
 """

@@ -1,29 +1,28 @@
-"""The least average delay that any placement has: DACS' problem (Eq. 3-7), solved exactly.
+"""The least average delay of any placement: DACS' problem (Eq. 3-7), solved exactly.
 
 Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes".
 
 Minimise (1/|U|) * sum over users of alpha * D_p + (1 - alpha) * D_n (Eq. 3), every pod on one
-node (Eq. 5, 7), what pods ask for within what each node has (Eq. 6). Three things the paper's
-programme leaves open:
+node (Eq. 5, 7), the requests within the node's capacity (Eq. 6). The paper's programme leaves three
+things open:
 
-- Eq. 7 says "at most one node", and then placing nothing would have no delay at all. Every pod
-  is placed here; where that can't be, the answer is "infeasible".
-- D_p depends on r_i, what is left of a node's CPU (Eq. 8-9), which falls as Algorithm 1 places
-  pod after pod (Eq. 14). A programme chooses all places at once and knows no order, and with
-  r_i as it was at the start for everyone, all pods would best be heaped on the largest node. So
-  the pods that share a node share what was left of it: beside Eq. 9's limits, each of k pods can
-  have no more than r_i / k, that is A = max{c, min{phi * r_i, l, r_i / k}}, as a kernel shares
-  processors among programs at work. For k = 1 this is Eq. 9 to the letter.
-- Eq. 6 holds for the pods on a node together, with their requests, which is what a cluster
-  promises (c, "the minimum guaranteed number").
+- Eq. 7 says "at most one node", so that an empty placement would have no delay. Here every pod
+  is placed, or the problem is infeasible.
+- D_p depends on r_i, the CPU left on a node (Eq. 8-9), which falls as Algorithm 1 places pod after
+  pod (Eq. 14). A programme places all pods at once and has no order, and with the r_i of the
+  start for every pod, all pods on the largest node would be best. So the pods of a node share
+  what was left: beside Eq. 9's limits, each of k pods gets r_i / k at most, that is
+  A = max{c, min{phi * r_i, l, r_i / k}}, as a kernel shares processors. For k = 1 this is Eq. 9.
+- Eq. 6 holds for the requests of all pods on a node together, which is what a cluster guarantees
+  (c, "the minimum guaranteed number").
 
-Gamma (Eq. 18) is counted as Algorithm 2 counts it: the first pod on a node pays nothing, the
-next what one pod beside it costs, and so on; for k pods the sum is the same in any order.
+Gamma (Eq. 18) is counted as in Algorithm 2: nothing for the first pod on a node, the cost of one
+pod beside it for the second, and so on. For k pods the sum is the same in any order.
 
-So the delay of a pod depends on its node and on k alone. Binaries z[i,k], "node i holds k
-pods", and x[c,i,k], "so many of the pods of class c are on node i while it holds k", make that
-linear: sum_c x[c,i,k] = k * z[i,k], sum_k z[i,k] <= 1, capacities in the form
-sum_c want_c * x[c,i,k] <= capacity_i * z[i,k]. Pods that nothing tells apart are one class.
+So the delay of a pod depends on its node and on k alone. Binaries z[i,k], "node i holds k pods",
+and integers x[c,i,k], "the number of pods of class c on node i if it holds k pods", make that
+linear: sum_c x[c,i,k] = k * z[i,k], sum_k z[i,k] <= 1, and capacities in the form
+sum_c request_c * x[c,i,k] <= capacity_i * z[i,k]. Identical pods form one class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,13 @@ from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.shared.contention import contention_s
 
 from leadline_experiments.optimum import start
-from leadline_experiments.optimum.feasible import Room, allowed, refusal, room, stuck
+from leadline_experiments.optimum.feasible import (
+    Resources,
+    allowed,
+    refusal,
+    resources_of,
+    unschedulable_reason,
+)
 from leadline_experiments.optimum.programme import (
     TIME_LIMIT_S,
     Optimum,
@@ -49,19 +54,19 @@ from leadline_experiments.optimum.programme import (
 )
 
 _SLACK_S = 1e-6
-_LONGEST_S = 1e12  # of contention: beyond, and where 2^k ends, all are equally hopeless
+_MAX_CONTENTION_S = 1e12  # larger values, and an overflow of 2^k, make no difference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delays:
-    """own_s[k - 1, j, i]: of pod j on node i while that holds k of the pods, without Gamma.
-    shared_s[k, i]: Gamma of all k together. Seconds, weighted with alpha."""
+    """Delays in seconds, weighted with alpha. own_s[k - 1, j, i]: of pod j on node i if the node
+    holds k of the pods, without Gamma. shared_s[k, i]: the sum of Gamma over these k pods."""
 
     own_s: Floats
     shared_s: Floats
 
-    def of(self, nodes: Ints) -> float:
-        """The average over the pods, each on the node with this index; -1 is on none."""
+    def average_s(self, nodes: Ints) -> float:
+        """The average over the placed pods. nodes: of each pod, -1 for a pod without a node."""
         pods = np.flatnonzero(nodes >= 0)
         held = np.bincount(nodes[pods], minlength=self.shared_s.shape[1])
         own = self.own_s[held[nodes[pods]] - 1, pods, nodes[pods]].sum()
@@ -70,27 +75,27 @@ class Delays:
 
 
 def delays(view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> Delays:
-    """What the strategy itself makes of every pod on every node, for each number of pods that
-    might share it."""
+    """The delays by the strategy's own score, of every pod on every node, for each number of pods
+    on it."""
     counts = np.arange(len(pods))
     every = np.arange(len(view))
     own = np.zeros((len(pods), len(pods), len(view)))
     for k in counts + 1:
-        crowded = _shared(view, int(k), dacs.phi)
+        shared = _view_for_shared_cpu(view, int(k), dacs.phi)
         for j, pod in enumerate(pods):
-            parts = dacs.score(crowded, pod, every).parts
+            parts = dacs.score(shared, pod, every).parts
             own[k - 1, j] = (
                 dacs.alpha * parts["processing_s"] + (1 - dacs.alpha) * parts["network_s"]
             )
     beside = view.placed_in_run + counts[:, np.newaxis]
-    gamma = np.minimum(contention_s(beside, dacs.beta_cs, dacs.beta_rc), _LONGEST_S)
+    gamma = np.minimum(contention_s(beside, dacs.beta_cs, dacs.beta_rc), _MAX_CONTENTION_S)
     none = np.zeros((1, len(view)))
     return Delays(own, np.concatenate((none, np.cumsum(gamma, axis=0))))
 
 
-def _shared(view: ClusterView, pods: int, phi: float) -> ClusterView:
-    """A view in which phi times the CPU that is left is min{phi * r, r / k}, in whole thousandths
-    of a core, so that the strategy's own Eq. 9 comes to each pod's part."""
+def _view_for_shared_cpu(view: ClusterView, pods: int, phi: float) -> ClusterView:
+    """A view in which phi times the free CPU is min{phi * r, r / k}, in whole thousandths of a
+    core, so that the strategy's own Eq. 9 gives the share of one of k pods."""
     free = view.free(CPU)
     part = np.floor(free / max(1.0, pods * phi)).astype(np.int64)
     return replace(view, requested={**view.requested, CPU: view.table.allocatable(CPU) - part})
@@ -100,8 +105,8 @@ def average_delay_s(
     view: ClusterView, pods: Sequence[Pod], dacs: Dacs, placement: Mapping[str, str]
 ) -> float:
     """Eq. 3's objective, with Gamma, of a placement of all the pods, in seconds. placement:
-    pod's key -> node's name. Raises KeyError for a pod or node that is missing."""
-    return delays(view, pods, dacs).of(nodes_of(view, pods, placement))
+    pod's key -> node's name. Raises KeyError for a missing pod or node."""
+    return delays(view, pods, dacs).average_s(nodes_of(view, pods, placement))
 
 
 def nodes_of(view: ClusterView, pods: Sequence[Pod], placement: Mapping[str, str]) -> Ints:
@@ -116,17 +121,21 @@ def best(
     filters: Mapping[str, Filter],
     time_limit_s: float = TIME_LIMIT_S,
 ) -> Optimum:
-    """The placement of all the pods with the least average delay, in seconds."""
+    """The placement of all pods with the least average delay, in seconds."""
     if not pods:
         return Optimum(0.0, {}, "optimal", 0.0)
-    problem = stuck(view, pods)
-    if problem:
-        return Optimum.infeasible(problem)
-    may, cost, space = allowed(view, pods, filters), delays(view, pods, dacs), room(view, pods)
+    reason = unschedulable_reason(view, pods)
+    if reason:
+        return Optimum.infeasible(reason)
+    may, cost, resources = (
+        allowed(view, pods, filters),
+        delays(view, pods, dacs),
+        resources_of(view, pods),
+    )
     for pod, row in zip(pods, may, strict=True):
         if not row.any():
             return Optimum.infeasible(f"pod {pod.key} fits no node")
-    status, gap, nodes = _solve(may, cost, space, time_limit_s)
+    status, gap, nodes = _solve(may, cost, resources, time_limit_s)
     if nodes is None:
         why = "the nodes can't hold all pods at once" if status == "infeasible" else "no time left"
         return Optimum(nan, {}, status, gap, why=why)
@@ -135,17 +144,19 @@ def best(
     why = refusal(view, pods, placement, filters)
     if why and status == "optimal":
         status = "bound"
-    return Optimum(cost.of(nodes), placement, status, gap, why=why)
+    return Optimum(cost.average_s(nodes), placement, status, gap, why=why)
 
 
 def _solve(
-    may: Bools, cost: Delays, space: Room, time_limit_s: float
+    may: Bools, cost: Delays, resources: Resources, time_limit_s: float
 ) -> tuple[Status, float, Ints | None]:
     """The node of each pod, with status and gap."""
-    known = start.placement(lambda some: cost.of(some) * np.count_nonzero(some >= 0), may, space)
-    model = _Model(Programme(time_limit_s), _classes(may, cost, space))
-    for node, levels in enumerate(_levels(may, cost, space, known)):
-        model.add_node(node, levels, may, cost, space)
+    known = start.placement(
+        lambda nodes: cost.average_s(nodes) * np.count_nonzero(nodes >= 0), may, resources
+    )
+    model = _Model(Programme(time_limit_s), _identical_pods(may, cost, resources))
+    for node, counts in enumerate(_pod_counts(may, cost, resources, known)):
+        model.add_node(node, counts, may, cost, resources)
     model.place_all()
     found = model.programme.minimise(known=None if known is None else model.values(known))
     return found.status, found.gap, model.nodes(found.values) if found.values.size else None
@@ -153,46 +164,48 @@ def _solve(
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The programme as it grows. classes: positions of the pods of each. levels: z[i,k].
-    places: x[c,i,k]."""
+    """The programme and its variables. classes: the indexes of the pods of each class. counts:
+    z[i,k]. places: x[c,i,k]."""
 
     programme: Programme
     classes: list[list[int]]
-    levels: dict[tuple[int, int], Variable] = field(default_factory=dict)
+    counts: dict[tuple[int, int], Variable] = field(default_factory=dict)
     places: dict[tuple[int, int, int], Variable] = field(default_factory=dict)
 
-    def add_node(self, node: int, levels: list[int], may: Bools, cost: Delays, space: Room) -> None:
-        """The variables of a node that may hold so many pods, and what it has room for."""
+    def add_node(
+        self, node: int, counts: list[int], may: Bools, cost: Delays, resources: Resources
+    ) -> None:
+        """Add the variables and the capacity of a node. counts: the pods that it may hold."""
         add, total = self.programme.add, self.programme.total
         first = [(c, members[0], len(members)) for c, members in enumerate(self.classes)]
         allowed = [each for each in first if may[each[1], node]]
-        for k in levels:
-            level = self.programme.integer(1, float(cost.shared_s[k, node]))
+        for k in counts:
+            holds_k = self.programme.integer(1, float(cost.shared_s[k, node]))
             held = [
                 (pod, self.programme.integer(min(k, size), float(cost.own_s[k - 1, pod, node])))
                 for _, pod, size in allowed
             ]
-            self.levels[node, k] = level
+            self.counts[node, k] = holds_k
             for (c, _, _), (_, x) in zip(allowed, held, strict=True):
                 self.places[c, node, k] = x
-            add(total(x for _, x in held) == k * level)
-            for wants, size in zip(space.wants, space.capacity[:, node], strict=True):
-                add(total(float(wants[pod]) * x for pod, x in held) <= float(size) * level)
-        if levels:
-            add(total(self.levels[node, k] for k in levels) <= 1)
+            add(total(x for _, x in held) == k * holds_k)
+            for requests, size in zip(resources.requests, resources.capacity[:, node], strict=True):
+                add(total(float(requests[pod]) * x for pod, x in held) <= float(size) * holds_k)
+        if counts:
+            add(total(self.counts[node, k] for k in counts) <= 1)
 
     def place_all(self) -> None:
-        """Every pod is on a node."""
+        """Put every pod on a node."""
         for c, members in enumerate(self.classes):
-            somewhere = [x for (of, _, _), x in self.places.items() if of == c]
-            self.programme.add(self.programme.total(somewhere) == len(members))
+            placed = [x for (of, _, _), x in self.places.items() if of == c]
+            self.programme.add(self.programme.total(placed) == len(members))
 
     def values(self, nodes: Ints) -> dict[int, float]:
-        """The variables' values for a placement, those that are not 0."""
+        """The non-zero values of the variables for a placement, by the variable's index."""
         held = np.bincount(nodes)
         values: dict[int, float] = {}
         for node in np.flatnonzero(held).tolist():
-            values[self.levels[node, int(held[node])].index] = 1.0
+            values[self.counts[node, int(held[node])].index] = 1.0
         for c, members in enumerate(self.classes):
             for node in nodes[members].tolist():
                 x = self.places[c, node, int(held[node])].index
@@ -209,25 +222,29 @@ class _Model:
         return nodes
 
 
-def _classes(may: Bools, cost: Delays, space: Room) -> list[list[int]]:
-    """Positions of pods that nothing tells apart."""
+def _identical_pods(may: Bools, cost: Delays, resources: Resources) -> list[list[int]]:
+    """The indexes of the pods of each class."""
     found: dict[tuple[bytes, bytes, bytes], list[int]] = {}
     for j in range(may.shape[0]):
-        key = may[j].tobytes(), cost.own_s[:, j].tobytes(), space.wants[:, j].tobytes()
+        key = may[j].tobytes(), cost.own_s[:, j].tobytes(), resources.requests[:, j].tobytes()
         found.setdefault(key, []).append(j)
     return list(found.values())
 
 
-def _levels(may: Bools, cost: Delays, space: Room, known: Ints | None) -> list[list[int]]:
-    """The numbers of pods that each node can hold in a placement no worse than a known one: a
-    level is left out where even the pods that it costs least, and all others where they cost
-    least, come to more."""
-    limit = np.inf if known is None else cost.of(known) * known.size + _SLACK_S
+def _pod_counts(
+    may: Bools, cost: Delays, resources: Resources, known: Ints | None
+) -> list[list[int]]:
+    """The numbers of pods that each node may hold in a placement no worse than the known one.
+
+    A number is left out if the delay exceeds that of the known placement even with the cheapest
+    pods on the node and all others where they are cheapest.
+    """
+    limit = np.inf if known is None else cost.average_s(known) * known.size + _SLACK_S
     own = np.where(may, cost.own_s, np.inf)
     least = own.min(axis=(0, 2))
-    levels = []
-    for node, most in enumerate(space.most(may)):
+    counts = []
+    for node, most in enumerate(resources.most(may)):
         extra = np.cumsum(np.sort(own[:most, :, node] - least, axis=1), axis=1)
         total = extra.diagonal() + cost.shared_s[1 : most + 1, node] + least.sum()
-        levels.append((np.flatnonzero(total <= limit) + 1).tolist())
-    return levels
+        counts.append((np.flatnonzero(total <= limit) + 1).tolist())
+    return counts

@@ -1,5 +1,5 @@
-"""What a placement must keep to, as rows for a programme: where the filters let each pod be,
-and what each node can hold of them together.
+"""The constraints of a placement for a programme: the nodes that the filters allow each pod, and
+the capacity of the nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,75 +12,78 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Floats
 from leadline_controller.framework.view import ClusterView
 
-# A pod that comes can turn the refusal of these into consent, so that what they say of the
-# cluster as it is now may be held against no placement.
-_MAY_RELENT = frozenset({"InterPodAffinity", "PodTopologySpread"})
+# These filters may pass once another pod is placed, so their result for the current cluster rules
+# out no placement.
+_DEPEND_ON_OTHER_PODS = frozenset({"InterPodAffinity", "PodTopologySpread"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
-    """What nodes can hold. wants: shape (resources, pods), capacity: shape (resources, nodes),
-    in units so large that both are whole numbers where the cluster's are."""
+class Resources:
+    """requests: shape (resources, pods). capacity: shape (resources, nodes). The unit of a resource
+    is the largest in which its requests are whole numbers."""
 
-    wants: Floats
+    requests: Floats
     capacity: Floats
 
     def most(self, allowed: Bools) -> list[int]:
-        """At most so many of the pods fit each node together, whichever they are: the smallest
-        first, one resource at a time. allowed: shape (pods, nodes)."""
-        return [self._most_on(node, allowed[:, node]) for node in range(allowed.shape[1])]
+        """An upper bound of the pods on each node: the smallest pods that fit, by the scarcest
+        resource. allowed: shape (pods, nodes)."""
+        most = []
+        for node in range(allowed.shape[1]):
+            pods = allowed[:, node]
+            fit = [
+                int(np.searchsorted(np.cumsum(np.sort(requests[pods])), size[node], side="right"))
+                for requests, size in zip(self.requests, self.capacity, strict=True)
+            ]
+            most.append(min([int(pods.sum()), *fit]))
+        return most
 
-    def _most_on(self, node: int, allowed: Bools) -> int:
-        held = [
-            int(np.searchsorted(np.cumsum(np.sort(wants[allowed])), size[node], side="right"))
-            for wants, size in zip(self.wants, self.capacity, strict=True)
-        ]
-        return min([int(allowed.sum()), *held])
 
-
-def room(view: ClusterView, pods: Sequence[Pod], leaving: Sequence[tuple[Pod, int]] = ()) -> Room:
-    """What is free on the nodes (DACS Eq. 6, KubeDSM Eq. 8) once `leaving` have left: every
-    resource that a pod asks for, and the link (DACS Eq. 16)."""
-    wants: list[Floats] = []
+def resources_of(
+    view: ClusterView, pods: Sequence[Pod], leaving: Sequence[tuple[Pod, int]] = ()
+) -> Resources:
+    """The free capacity (DACS Eq. 6, KubeDSM Eq. 8) without the `leaving` pods: every resource
+    that a pod requests, and the link (DACS Eq. 16)."""
+    requests: list[Floats] = []
     capacity: list[Floats] = []
     for resource in sorted(
         {name for pod in pods for name, amount in pod.requests.items() if amount}
     ):
-        asked = [pod.requests.get(resource, 0) for pod in pods]
+        amounts = [pod.requests.get(resource, 0) for pod in pods]
         free = view.free(resource).copy()
         for pod, node in leaving:
             free[node] += pod.requests.get(resource, 0)
-        unit = gcd(*asked)
-        wants.append(np.array(asked, dtype=np.float64) / unit)
+        unit = gcd(*amounts)
+        requests.append(np.array(amounts, dtype=np.float64) / unit)
         capacity.append(np.maximum(free // unit, 0).astype(np.float64))
     links = [pod.hints.bandwidth_mbps or 0.0 for pod in pods]
     if any(links):
         free_mbps = view.bandwidth_free_mbps().copy()
         for pod, node in leaving:
             free_mbps[node] += pod.hints.bandwidth_mbps or 0.0
-        wants.append(np.array(links))
+        requests.append(np.array(links))
         capacity.append(np.maximum(np.nan_to_num(free_mbps), 0.0))
-    kinds = len(wants)
-    return Room(
-        np.array(wants).reshape(kinds, len(pods)), np.array(capacity).reshape(kinds, len(view))
+    kinds = len(requests)
+    return Resources(
+        np.array(requests).reshape(kinds, len(pods)), np.array(capacity).reshape(kinds, len(view))
     )
 
 
 def allowed(view: ClusterView, pods: Sequence[Pod], filters: Mapping[str, Filter]) -> Bools:
-    """Where the filters let each pod be while none of the others is there, shape (pods, nodes).
+    """The nodes that the filters allow each pod without the other pods, shape (pods, nodes).
 
-    Filters that might relent once another pod of the run is placed are left out if any pod
-    of the run brings such a demand; see `refusal`.
+    If a pod has constraints on other pods, filters that depend on other pods are left out;
+    `refusal` checks them.
     """
     mask = np.ones((len(pods), len(view)), dtype=np.bool_)
     for pod, row in zip(pods, mask, strict=True):
-        for test in _asked(pods, filters):
+        for test in _binding_filters(pods, filters):
             row &= test(view, pod).passes
     return mask
 
 
-def stuck(view: ClusterView, pods: Iterable[Pod]) -> str:
-    """Why one of the pods can't be placed whatever the nodes are like; empty if all might be."""
+def unschedulable_reason(view: ClusterView, pods: Iterable[Pod]) -> str:
+    """Why one of the pods can't be placed on any node; empty if all can."""
     problems = ((pod, obstacle(view, pod)) for pod in pods)
     return next((f"pod {pod.key}: {problem}" for pod, problem in problems if problem), "")
 
@@ -91,14 +94,15 @@ def refusal(
     placement: Mapping[str, str],
     filters: Mapping[str, Filter],
 ) -> str:
-    """What the filters have against placing the pods so, one after the other; empty if nothing."""
+    """The first reason of a filter against placing the pods in this order; empty if there is
+    none."""
     for pod in pods:
         node = view.table.index[placement[pod.key]]
         for name, test in filters.items():
-            verdict = test(view, pod)
-            if not verdict.passes[node]:
+            result = test(view, pod)
+            if not result.passes[node]:
                 where = f"pod {pod.key} on {placement[pod.key]}"
-                return f"{where}: {name}: {verdict.reason(node)}"
+                return f"{where}: {name}: {result.reason(node)}"
         view = view.with_placement(pod, node)
     return ""
 
@@ -109,22 +113,23 @@ def reachable(
     places: Mapping[str, int],
     filters: Mapping[str, Filter],
 ) -> Bools:
-    """Where the filters would let each pod be if others made room there, shape (pods, nodes);
-    a pod that runs may stay. places: index of the node that a running pod is on, by key."""
+    """The nodes that the filters allow each pod if other pods make room, shape (pods, nodes); a
+    running pod may stay. places: the node index of each running pod, by key."""
     mask = np.ones((len(pods), len(view)), dtype=np.bool_)
     for pod, row in zip(pods, mask, strict=True):
         place = places.get(pod.key)
-        lifted = view if place is None else view.without_placement(pod, place)
-        for test in _asked(pods, filters):
-            verdict = test(lifted, pod)
-            open_to = verdict.resolvable_by_preemption
-            row &= verdict.passes if open_to is None else verdict.passes | open_to
+        without = view if place is None else view.without_placement(pod, place)
+        for test in _binding_filters(pods, filters):
+            result = test(without, pod)
+            resolvable = result.resolvable_by_preemption
+            row &= result.passes if resolvable is None else result.passes | resolvable
         if place is not None:
             row[place] = True
     return mask
 
 
-def _asked(pods: Sequence[Pod], filters: Mapping[str, Filter]) -> list[Filter]:
-    """The filters whose refusal is final."""
-    mutual = any(pod.affinity or pod.spread for pod in pods)
-    return [test for name, test in filters.items() if not (mutual and name in _MAY_RELENT)]
+def _binding_filters(pods: Sequence[Pod], filters: Mapping[str, Filter]) -> list[Filter]:
+    """The filters whose result cannot change while the pods are placed."""
+    dependent = any(pod.affinity or pod.spread for pod in pods)
+    skipped = _DEPEND_ON_OTHER_PODS if dependent else frozenset()
+    return [test for name, test in filters.items() if name not in skipped]

@@ -1,7 +1,7 @@
-"""A mixed-integer programme, solved exactly by HiGHS, and what comes of it.
+"""A mixed-integer programme, solved exactly by HiGHS.
 
-HiGHS is free, needs no licence key and is kept up by the people who write it, and so is its
-Python interface, highspy, with the modelling functions used here.
+HiGHS is free, needs no licence key, and its authors maintain it and its Python interface, highspy,
+whose modelling functions are used here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,17 +23,17 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The best placement, or how far the search for it got.
+    """The best placement found.
 
-    value: of the objective, in its unit; NaN where no placement was found. placement: pod's key
-    -> node's name. gap: how far from the best possible `value` may be, as a share of it; 0 is
-    proof that nothing is better, infinity that nothing is known. migrations: running pods that
-    are elsewhere, where there were any. why: what stands in the way of a better status.
+    value: of the objective, in its unit; NaN without a placement. placement: pod's key -> node's
+    name. gap: the largest possible distance of `value` from the optimum, as a share of it; 0 is a
+    proof of optimality, infinity means that no bound is known. migrations: running pods that
+    move. why: the reason if the status is not "optimal".
 
-    status: "optimal" is proved best, and the filters agree to every step of it. "bound" is
-    proved best too, but some filter that looks at the other pods of the run, which a programme
-    does not know of, is against it; no strategy can beat it, and perhaps none can reach it.
-    "time limit" is the best found until then. "infeasible": not all pods can be placed.
+    status: "optimal" is proved, and the filters accept every step. "bound" is proved too, but a
+    filter that depends on other pods, which the programme does not model, rejects the placement:
+    no strategy can beat the value, and perhaps none can reach it. "time limit": the best
+    placement found in time. "infeasible": the pods cannot all be placed.
     """
 
     value: float
@@ -45,14 +45,14 @@ class Optimum:
 
     @classmethod
     def infeasible(cls, why: str) -> "Optimum":
-        """Proved: there is no placement of all the pods."""
+        """A proof that the pods cannot all be placed."""
         return cls(nan, MappingProxyType({}), "infeasible", inf, why=why)
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What the solver says. values: of the variables in the order in which they were added,
-    whole numbers where those are; empty where none were found."""
+    """The solver's answer. values: of the variables in the order of their creation, rounded to
+    whole numbers; empty without a solution."""
 
     status: Status
     gap: float
@@ -60,8 +60,8 @@ class Solution:
 
 
 class Programme:
-    """A programme in the making. The solver runs on one thread with a fixed seed, and stops
-    early for nothing but its time limit: the default gap of 0.01 % is set to none."""
+    """A programme to build and solve. The solver runs on one thread with a fixed seed. It stops
+    early only at its time limit, as the default gap of 0.01 % is set to 0."""
 
     def __init__(self, time_limit_s: float = TIME_LIMIT_S) -> None:
         self.solver: highspy.Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # HiGHS' own
@@ -79,13 +79,13 @@ class Programme:
             self.solver.setOptionValue(name, value)
 
     def integer(self, most: float, cost: float = 0.0) -> Variable:
-        """A whole number from 0 to `most`; `cost` times it is part of the objective."""
+        """Add an integer variable from 0 to `most`; `cost` is its objective coefficient."""
         kind = highspy.HighsVarType.kInteger
         variable: Variable = self.solver.addVariable(lb=0, ub=most, obj=cost, type=kind)
         return variable
 
     def add(self, constraint: Sum) -> None:
-        """One more thing that must hold, as a comparison of sums."""
+        """Add a constraint: a comparison of sums."""
         self.solver.addConstr(constraint)
 
     def total(self, terms: Iterable[Variable | Sum]) -> Sum:
@@ -96,8 +96,8 @@ class Programme:
     def minimise(
         self, objective: Sum | None = None, known: Mapping[int, float] | None = None
     ) -> Solution:
-        """Solve it. objective: what to minimise instead of the variables' costs. known: some
-        solution to start from, by the variables' indexes, where they are not 0."""
+        """Solve the programme. objective: replaces the variables' costs. known: a solution to
+        start from, its non-zero values by the variable's index."""
         if known is not None:
             values = np.zeros(self.solver.numVariables)
             values[list(known)] = list(known.values())

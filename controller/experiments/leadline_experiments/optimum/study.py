@@ -1,10 +1,10 @@
-"""How far from the optimum the strategies are, on clusters drawn at random.
+"""The strategies' optimality gaps on random clusters.
 
-A strategy meets each cluster as the scheduler does, pod after pod or in one batch, with all
-filters, and what comes of it is measured by the objective of the paper.
+A strategy places the pods as the scheduler does, one after the other or in one batch, with all
+filters. The paper's objective measures the placement.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from statistics import fmean
@@ -31,11 +31,11 @@ DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
 
 @dataclass(slots=True)
 class OptimalityGap:
-    """What a strategy reached and what the optimum is there, over several clusters.
+    """The objective of a strategy and of the optimum, over several clusters.
 
-    ours, optimum: the objective, where the strategy placed all pods: without one of them there
-    is nothing to compare. optimum holds None where the search for it ran out of time. pending:
-    pods that the strategy left over, of each cluster.
+    ours, optimum: the objective where the strategy placed all pods; otherwise they cannot be
+    compared. optimum is None where it was not proved in time. pending: the strategy's pending
+    pods, on each cluster.
     """
 
     ours: list[float] = field(default_factory=list)
@@ -43,7 +43,7 @@ class OptimalityGap:
     pending: list[int] = field(default_factory=list)
 
     def add(self, ours: float | None, best: Optimum, pending: int) -> None:
-        """One cluster more; ours: None where pods are pending."""
+        """Add a cluster. ours: None if pods are pending."""
         self.pending.append(pending)
         if ours is not None:
             self.ours.append(ours)
@@ -51,7 +51,7 @@ class OptimalityGap:
             self.optimum.append(best.value if proved else None)
 
     def rows(self, table: str, case: str, strategy: str, option: str, metric: str) -> Iterator[Row]:
-        """The means, and how many pods are left over where there are any."""
+        """The means, and the pending pods if there are any."""
         if self.ours:
             known = [value for value in self.optimum if value is not None]
             optimum = fmean(known) if len(known) == len(self.optimum) else None
@@ -60,81 +60,82 @@ class OptimalityGap:
             yield Row(table, case, strategy, option, PENDING, None, fmean(self.pending), 0.0)
 
 
-def placed(
+def place(
     view: ClusterView,
     pods: Sequence[Pod],
     running: Sequence[Running],
     strategy: Strategy,
     random: Random,
 ) -> dict[str, str]:
-    """Where the strategy has the pods, new and running, in the end: pod's key -> node's name; a
-    pod that is left over is missing."""
+    """The strategy's placement of new and running pods: pod's key -> node's name; pending pods are
+    missing."""
     names = view.table.names
-    at = {pod.key: names[node] for pod, node in running}
+    placement = {pod.key: names[node] for pod, node in running}
     if isinstance(strategy, BatchStrategy):
         decisions, plan, _ = decide_batch(view, pods, running, FILTERS, strategy, random)
-        at.update((move.pod.key, names[move.target]) for move in plan.moves)
+        placement.update((move.pod.key, names[move.target]) for move in plan.moves)
     else:
-        decisions = [made for made, _ in decide_in_turn(view, pods, FILTERS, strategy, random)]
-    at.update((made.pod.key, made.node) for made in decisions if made.node is not None)
-    return at
+        decisions = [each for each, _ in decide_in_turn(view, pods, FILTERS, strategy, random)]
+    placement.update((each.pod.key, each.node) for each in decisions if each.node is not None)
+    return placement
 
 
 def dacs_rows(seed: int, progress: Progress) -> Sequence[Row]:
-    """Every strategy's average delay (DACS Eq. 3) beside the least that there is."""
-    objective, found = Dacs(), _none_yet(list(STRATEGIES))
-    for step, (size, number) in enumerate(_cases()):
-        view, pods = edge_cluster(*size, _seed(seed, number))
-        best, cost = dacs.best(view, pods, objective, FILTERS), dacs.delays(view, pods, objective)
+    """Every strategy's average delay (DACS Eq. 3) beside the optimum."""
+    objective, gaps = Dacs(), _Gaps(STRATEGIES)
+    for size, number in gaps.clusters(progress):
+        view, pods = edge_cluster(*size, _cluster_seed(seed, number))
+        best, delays = dacs.best(view, pods, objective, FILTERS), dacs.delays(view, pods, objective)
         for name, strategy in STRATEGIES.items():
-            at = placed(view, pods, (), strategy(), _random(seed, number))
-            left = len(pods) - len(at)
-            ours = None if left else cost.of(dacs.nodes_of(view, pods, at))
-            found[size, name].add(ours, best, left)
-        progress((step + 1) / (len(SIZES) * CLUSTERS))
-    return _rows(found, DELAY)
+            placement = place(view, pods, (), strategy(), _random(seed, number))
+            pending = len(pods) - len(placement)
+            ours = None if pending else delays.average_s(dacs.nodes_of(view, pods, placement))
+            gaps.by_case[size, name].add(ours, best, pending)
+    return gaps.rows(DELAY)
 
 
 def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
     """The quality of service (KubeDSM Eq. 1) of that paper's strategies, and of kube-default, which
-    doesn't tell edge from cloud, beside the most that there is."""
+    does not distinguish edge and cloud, beside the optimum."""
     names = [name for name, each in STRATEGIES.items() if "KubeDSM" in each.paper]
-    objective, found = KubeDsm(), _none_yet([*names, "kube-default"])
-    for step, (size, number) in enumerate(_cases()):
-        view, pending, running = cloud_assisted(*size, _seed(seed, number))
-        everyone = [*pending, *(pod for pod, _ in running)]
-        best = kubedsm.best(view, pending, running, objective, FILTERS)
-        for name in (*names, "kube-default"):
-            at = placed(view, pending, running, STRATEGIES[name](), _random(seed, number))
-            left = len(everyone) - len(at)
-            ours = None if left else kubedsm.quality(view, everyone, objective, at)
-            found[size, name].add(ours, best, left)
-        progress((step + 1) / (len(SIZES) * CLUSTERS))
-    return _rows(found, QOS)
+    names.append("kube-default")
+    objective, gaps = KubeDsm(), _Gaps(names)
+    for size, number in gaps.clusters(progress):
+        view, new, running = cloud_assisted(*size, _cluster_seed(seed, number))
+        pods = [*new, *(pod for pod, _ in running)]
+        best = kubedsm.best(view, new, running, objective, FILTERS)
+        for name in names:
+            placement = place(view, new, running, STRATEGIES[name](), _random(seed, number))
+            pending = len(pods) - len(placement)
+            ours = None if pending else kubedsm.quality(view, pods, objective, placement)
+            gaps.by_case[size, name].add(ours, best, pending)
+    return gaps.rows(QOS)
 
 
-Found = Mapping[tuple[tuple[int, int], str], OptimalityGap]
+class _Gaps:
+    """The optimality gap of each strategy on the clusters of each size."""
+
+    def __init__(self, strategies: Collection[str]) -> None:
+        self.by_case = {(size, name): OptimalityGap() for size in SIZES for name in strategies}
+
+    def clusters(self, progress: Progress) -> Iterator[tuple[tuple[int, int], int]]:
+        """Size and number of each cluster; reports progress after each."""
+        cases = [(size, number) for size in SIZES for number in range(CLUSTERS)]
+        for done, case in enumerate(cases, start=1):
+            yield case
+            progress(done / len(cases))
+
+    def rows(self, metric: str) -> Sequence[Row]:
+        return [
+            row
+            for ((nodes, pods), name), gap in self.by_case.items()
+            for row in gap.rows(TABLE, f"{nodes} nodes, {pods} pods", name, "", metric)
+        ]
 
 
-def _none_yet(names: Sequence[str]) -> Found:
-    return {(size, name): OptimalityGap() for size in SIZES for name in names}
-
-
-def _cases() -> Iterator[tuple[tuple[int, int], int]]:
-    return ((size, number) for size in SIZES for number in range(CLUSTERS))
-
-
-def _seed(seed: int, number: int) -> int:
+def _cluster_seed(seed: int, number: int) -> int:
     return seed * CLUSTERS + number
 
 
 def _random(seed: int, number: int) -> Random:
     return Random(f"ties {seed} {number}")
-
-
-def _rows(found: Found, metric: str) -> Sequence[Row]:
-    return [
-        row
-        for ((nodes, pods), name), distance in found.items()
-        for row in distance.rows(TABLE, f"{nodes} nodes, {pods} pods", name, "", metric)
-    ]

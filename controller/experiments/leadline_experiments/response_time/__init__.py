@@ -1,5 +1,5 @@
-"""The response-time paper's experiments (Section 5): two deployments scaled up and down on four
-unlike workers, with the proposed scheduler and with the default one.
+"""The response-time paper's experiments (Section 5): two deployments are scaled up and down on four
+different workers, with the proposed scheduler and with the default one.
 
 Alqahtani, Toosi, "Container Orchestration in Heterogeneous Edge Computing Environments",
 Fig. 3 to 8.
@@ -18,10 +18,11 @@ from leadline_controller.strategies.response_time import ResponseTime
 from leadline_experiments.response_time.claims import (
     DEFAULT,
     OURS,
-    Shown,
+    MethodResult,
+    Results,
     all_claims,
 )
-from leadline_experiments.response_time.optimum import Best, Plan, best_of_all
+from leadline_experiments.response_time.optimum import BestValues, Plan, best_of_all
 from leadline_experiments.response_time.testbed import (
     DETECTION,
     LEVELS,
@@ -29,7 +30,7 @@ from leadline_experiments.response_time.testbed import (
     WEB,
     WORKERS,
     Service,
-    drawn,
+    draw_workers,
 )
 from leadline_experiments.response_time.trial import (
     Method,
@@ -42,13 +43,12 @@ from leadline_experiments.response_time.trial import (
 from leadline_experiments.result import Claim, Figure, Progress, Result, Row, Series
 
 _PAPER = "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5"
-_OPTIMUM = "optimum"
 _RUNS = 5
 _SERVICES = (WEB, DETECTION)
-_DRAWN, _SPREAD, _SHORT_S = 12, 0.3, (2.0, 60.0)
-FIRMNESS = "how firm the claims are"
+_DRAWS, _SPREAD, _SHORT_S = 12, 0.3, (2.0, 60.0)
+ROBUSTNESS = "how firm the claims are"
 _AROUND = f"delays and profiles drawn within {_SPREAD:.0%} of the stand-ins"
-_HELD = f"in how many of {_DRAWN} such testbeds a claim holds"
+_HELD = f"in how many of {_DRAWS} such testbeds a claim holds"
 _METHODS: Mapping[str, Method] = {
     OURS: Method(ResponseTime(), newest),
     DEFAULT: Method(KubeDefault(), on_the_fullest),
@@ -57,88 +57,87 @@ _TABLES = {WEB.name: ("Fig. 3", "Fig. 5", "Fig. 6"), DETECTION.name: ("Fig. 4", 
 
 
 def run(seed: int, progress: Progress) -> Result:
-    """Five runs of each deployment under each scheduler, as the paper has it, beside the best
-    that any placement could reach; and how firmly what comes out of them stands."""
-    parts = len(_SERVICES) * (len(_METHODS) + 1) * _RUNS + _DRAWN
+    """Run the whole experiment; see Experiment. Each scheduler runs each deployment five times, as
+    in the paper. Beside the results stand the best of all placements, and how robust the claims
+    are to other numbers."""
+    parts = len(_SERVICES) * (len(_METHODS) + 1) * _RUNS + _DRAWS
     done = count(1)
 
     def tick(times: int = 1) -> None:
         for _ in range(times):
             progress(next(done) / parts)
 
-    shown = [_all_shown(service, seed, tick) for service in _SERVICES]
-    best = [
-        _best(service, each, seed, tick) for service, each in zip(_SERVICES, shown, strict=True)
+    results = [
+        {
+            name: _average(partial(run_trial, service, method), seed, tick)
+            for name, method in _METHODS.items()
+        }
+        for service in _SERVICES
     ]
-    claims = all_claims(*zip(_SERVICES, shown, strict=True))
-    found = list(zip(_SERVICES, shown, best, strict=True))
+    best = []
+    for service, each in zip(_SERVICES, results, strict=True):
+        best.append(best_of_all(service, partial(_run_plan, service, seed), each.values()))
+        tick(_RUNS)
+    claims = all_claims(*zip(_SERVICES, results, strict=True))
+    services = list(zip(_SERVICES, results, best, strict=True))
     return Result(
         experiment="response-time",
         paper=_PAPER,
         calibration=_calibration(),
-        rows=[*(row for each in found for row in _rows(*each)), *_firmness(claims, seed, tick)],
+        rows=[
+            *(row for each in services for row in _rows(*each)),
+            *_robustness_rows(claims, seed, tick),
+        ],
         claims=claims,
-        figures=[figure for each in found for figure in _figures(*each)],
+        figures=[figure for each in services for figure in _figures(*each)],
     )
 
 
-def _firmness(claims: Sequence[Claim], seed: int, tick: Callable[[], None]) -> Iterator[Row]:
-    """The paper's numbers are lost, so the stand-ins must not be what makes a claim hold: of
-    workers drawn around them, in how many it does. Claims that hold in all share a row."""
+def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None]) -> Iterator[Row]:
+    """On how many test beds with random numbers around the stand-ins a claim holds, as the paper's
+    numbers are lost and no claim should hold only because of a stand-in. Claims that always hold
+    share a row."""
     held = [0] * len(claims)
     random = Random(seed)
     short = [
         replace(service, step_s=step_s) for service, step_s in zip(_SERVICES, _SHORT_S, strict=True)
     ]
-    for _ in range(_DRAWN):
-        services = drawn(short, random, _SPREAD)
-        shown = [
-            {name: _shown([run_trial(each, how, seed)]) for name, how in _METHODS.items()}
+    for _ in range(_DRAWS):
+        services = draw_workers(short, random, _SPREAD)
+        results = [
+            {name: _mean([run_trial(each, method, seed)]) for name, method in _METHODS.items()}
             for each in services
         ]
-        found = all_claims(*zip(services, shown, strict=True))
-        held = [count + claim.holds for count, claim in zip(held, found, strict=True)]
+        drawn = all_claims(*zip(services, results, strict=True))
+        held = [count + claim.holds for count, claim in zip(held, drawn, strict=True)]
         tick()
     cases = [
         (f"{claim.where}: {claim.says}", times)
         for claim, times in zip(claims, held, strict=True)
-        if times < _DRAWN
+        if times < _DRAWS
     ]
-    cases.append((f"each of the other {held.count(_DRAWN)} claims", _DRAWN))
+    cases.append((f"each of the other {held.count(_DRAWS)} claims", _DRAWS))
     for case, times in cases:
-        yield Row(FIRMNESS, case, "", _AROUND, _HELD, None, times)
+        yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, times)
 
 
-def _all_shown(service: Service, seed: int, tick: Callable[[], None]) -> Mapping[str, Shown]:
-    return {
-        name: _five(partial(run_trial, service, method), seed, tick)
-        for name, method in _METHODS.items()
-    }
+def _run_plan(service: Service, seed: int, plan: Plan) -> MethodResult:
+    return _average(partial(run_plan, service, plan), seed, lambda: None)
 
 
-def _best(
-    service: Service, shown: Mapping[str, Shown], seed: int, tick: Callable[[int], None]
-) -> Best:
-    def follow(plan: Plan) -> Shown:
-        return _five(partial(run_plan, service, plan), seed, lambda: None)
-
-    best = best_of_all(service, follow, shown.values())
-    tick(_RUNS)
-    return best
-
-
-def _five(trial: Callable[[int], Outcome], seed: int, tick: Callable[[], None]) -> Shown:
+def _average(trial: Callable[[int], Outcome], seed: int, tick: Callable[[], None]) -> MethodResult:
+    """The averages of _RUNS runs; `tick` is called after each."""
     outcomes = []
     for each in range(seed, seed + _RUNS):
         outcomes.append(trial(each))
         tick()
-    return _shown(outcomes)
+    return _mean(outcomes)
 
 
-def _shown(outcomes: Sequence[Outcome]) -> Shown:
-    """Averages over the runs: of the requests' mean and deviation in each step, in ms."""
+def _mean(outcomes: Sequence[Outcome]) -> MethodResult:
+    """The averages over the runs."""
     steps = range(len(LEVELS))
-    return Shown(
+    return MethodResult(
         [fmean(fmean(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         [fmean(pstdev(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         [fmean(o.throughput[i] for o in outcomes) for i in steps],
@@ -147,24 +146,23 @@ def _shown(outcomes: Sequence[Outcome]) -> Shown:
     )
 
 
-def _rows(service: Service, shown: Mapping[str, Shown], best: Best) -> Iterator[Row]:
+def _rows(service: Service, results: Results, best: BestValues) -> Iterator[Row]:
     load, response, throughput = _TABLES[service.name]
     for step, level in enumerate(LEVELS):
         case = f"step {step + 1}, {service.steps[step].users} users"
-        for name, each in shown.items():
+        for name, each in results.items():
             yield Row(load, case, name, "", "replicas", level, len(each.nodes[step]))
             for table, metric, ours, optimum in (
-                (response, "response_ms", each.response_ms, best.response_ms),
-                (response, "deviation_ms", each.deviation_ms, None),
-                (throughput, "requests_per_s", each.throughput, best.throughput),
+                (response, "response_ms", each.response_ms[step], best.response_ms[step]),
+                (response, "deviation_ms", each.deviation_ms[step], None),
+                (throughput, "requests_per_s", each.throughput[step], best.throughput[step]),
             ):
-                reach = None if optimum is None else optimum[step]
-                yield Row(table, case, name, "", metric, None, ours[step], reach)
+                yield Row(table, case, name, "", metric, None, ours, optimum)
 
 
-def _figures(service: Service, shown: Mapping[str, Shown], best: Best) -> Iterator[Figure]:
+def _figures(service: Service, results: Results, best: BestValues) -> Iterator[Figure]:
     _, response, throughput = _TABLES[service.name]
-    methods: Mapping[str, Shown | Best] = {**shown, _OPTIMUM: best}
+    methods: Mapping[str, MethodResult | BestValues] = {**results, "optimum": best}
     steps = [f"{i + 1}: {step.users}" for i, step in enumerate(service.steps)]
     for table, what, unit in (
         (response, "response time", "ms"),
@@ -183,19 +181,18 @@ def _figures(service: Service, shown: Mapping[str, Shown], best: Best) -> Iterat
         )
 
 
-def _between(service: Service) -> str:
-    shortest_s, longest_s = service.load_profile.pause_s
-    return f"{shortest_s:g}-{longest_s:g} s"
-
-
 def _calibration() -> dict[str, str]:
+    def pause(service: Service) -> str:
+        shortest_s, longest_s = service.load_profile.pause_s
+        return f"{shortest_s:g}-{longest_s:g} s"
+
     def per_worker(profile_ms: Mapping[str, float]) -> str:
         return ", ".join(f"{name} {ms:g} ms" for name, ms in profile_ms.items())
 
     return {
         "the numbers below": "stand in for what only lost figures had. As the text prints no "
         "numbers, they were adjusted while watching the outcome, until what it says in words "
-        f"came out; the table '{FIRMNESS}' shows what other numbers give",
+        f"came out; the table '{ROBUSTNESS}' shows what other numbers give",
         "workers": "; ".join(
             f"{w.name}: {w.cores} cores, {w.memory_gib} GiB, {w.ping_ms:g} ms to the master"
             for w in WORKERS
@@ -205,7 +202,7 @@ def _calibration() -> dict[str, str]:
         "threshold": f"{THRESHOLD_MS:g} ms",
         "a replica asks for": "0.2 cores, 128 MiB; Kind's own pods 0.1 cores, 50 MiB a node",
         "users": "at the master; each keeps 5 (web) or 10 (object detection) requests going and "
-        f"pauses {_between(WEB)} or {_between(DETECTION)} after each answer",
+        f"pauses {pause(WEB)} or {pause(DETECTION)} after each answer",
         "steps": f"{WEB.step_s:g} s (web), {DETECTION.step_s:g} s (object detection)",
         "KEDA": "counts the requests that users keep going, as the paper's own sums do: 50 or 20 "
         "a replica; looks 20 times a step",

@@ -1,22 +1,19 @@
-"""What Section 5 says of Fig. 5 to 8, held against what came out.
+"""The claims of Section 5 about Fig. 3 to 8 beside the results.
 
-The text prints no number of them, so its sentences are what can be held: which scheduler is
-the better one in which step, what rises and what falls, and what comes out equal.
+The text has no numbers of these figures. So its statements are compared: which scheduler is better
+in which step, which values rise or fall, and which are equal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leadline_experiments.response_time.testbed import (
-    LEVELS,
-    THRESHOLD_MS,
-    Service,
-)
+from leadline_experiments.response_time.testbed import LEVELS, THRESHOLD_MS, Service
 from leadline_experiments.result import (
     Claim,
     count_claim,
     gain_claim,
     gain_percent,
+    make_claim,
     order_claim,
 )
 
@@ -25,9 +22,9 @@ PEAK = LEVELS.index(max(LEVELS))
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a method showed, a value for each step. nodes: of the first run's replicas.
-    removed: nodes of its replicas taken away, in that order."""
+class MethodResult:
+    """The results of a method, averaged over the runs, one value per step. nodes: of the first
+    run's replicas. removed: nodes of its removed replicas, in the order of removal."""
 
     response_ms: Sequence[float]
     deviation_ms: Sequence[float]
@@ -36,10 +33,11 @@ class Shown:
     removed: Sequence[str]
 
 
-def all_claims(
-    web: tuple[Service, Mapping[str, Shown]], detection: tuple[Service, Mapping[str, Shown]]
-) -> Sequence[Claim]:
-    """All that the paper says, of what each service showed."""
+Results = Mapping[str, MethodResult]  # by method
+
+
+def all_claims(web: tuple[Service, Results], detection: tuple[Service, Results]) -> Sequence[Claim]:
+    """All claims of the paper on both services."""
     return [
         *_placement_claims("Fig. 3", *web),
         *_web_claims(web[1]),
@@ -48,168 +46,103 @@ def all_claims(
     ]
 
 
-def _placement_claims(table: str, service: Service, shown: Mapping[str, Shown]) -> Iterator[Claim]:
-    """How many replicas there are, where they go, and which go first (Sections 3.2, 4.2, 5)."""
-    ours, default = shown[OURS], shown[DEFAULT]
+def _placement_claims(table: str, service: Service, results: Results) -> Iterator[Claim]:
+    """The number of replicas, their nodes and the order of removal (Sections 3.2, 4.2, 5)."""
+    ours, default = results[OURS], results[DEFAULT]
     for name in (OURS, DEFAULT):
-        yield count_claim(
-            table,
-            name,
-            "each step up brings a replica, each step down takes one away",
-            LEVELS,
-            [len(nodes) for nodes in shown[name].nodes],
-        )
+        says = "each step up brings a replica, each step down takes one away"
+        counts = [len(nodes) for nodes in results[name].nodes]
+        yield count_claim(table, name, says, LEVELS, counts)
     predicted = service.predicted_ms
-    group = sorted(
-        (n for n in predicted if predicted[n] <= THRESHOLD_MS), key=predicted.__getitem__
+    fast = sorted((n for n in predicted if predicted[n] <= THRESHOLD_MS), key=predicted.__getitem__)
+    peak = ours.nodes[PEAK]
+    says = (
+        "replicas go to the nodes under the threshold, the fastest first, then to the first again"
     )
-    yield _same(
-        table,
-        OURS,
-        "replicas go to the nodes under the threshold, the fastest first, then to the first again",
-        (*group, *group[:1] * max(LEVELS))[: max(LEVELS)],
-        ours.nodes[PEAK],
-    )
-    yield _same(
-        table,
-        OURS,
-        "a scale-down takes the replica created last",
-        tuple(reversed(ours.nodes[PEAK]))[: len(ours.removed)],
-        ours.removed,
-    )
-    yield _same(
-        table,
-        DEFAULT,
-        "the default spreads its replicas over all nodes",
-        sorted(predicted),
-        sorted(default.nodes[PEAK]),
-    )
-    yield order_claim(
-        table,
-        "step 1",
-        "the default's first node violates the threshold",
-        ("threshold", DEFAULT),
-        {"threshold": THRESHOLD_MS, DEFAULT: default.response_ms[0]},
-    )
+    yield _same(table, OURS, says, (*fast, *fast[:1] * max(LEVELS))[: max(LEVELS)], peak)
+    says = "a scale-down takes the replica created last"
+    yield _same(table, OURS, says, tuple(reversed(peak))[: len(ours.removed)], ours.removed)
+    says = "the default spreads its replicas over all nodes"
+    yield _same(table, DEFAULT, says, sorted(predicted), sorted(default.nodes[PEAK]))
+    says = "the default's first node violates the threshold"
+    limits = {"threshold": THRESHOLD_MS, DEFAULT: default.response_ms[0]}
+    yield order_claim(table, "step 1", says, tuple(limits), limits)
 
 
-def _web_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
+def _web_claims(results: Results) -> Iterator[Claim]:
     """Section 5.1."""
-    ours, default = shown[OURS], shown[DEFAULT]
+    ours, default = results[OURS], results[DEFAULT]
     response, throughput = "Fig. 5", "Fig. 6"
-    yield _first_replica(response, shown)
-    yield _steps(response, OURS, "the response time rises with the replicas", ours.response_ms, 1)
-    yield _steps(
-        response, DEFAULT, "the response time falls with the replicas", default.response_ms, -1
-    )
-    yield _steps(
-        response, OURS, "the way down has the same pattern", ours.response_ms, -1, down=True
-    )
-    yield _steps(
-        response, DEFAULT, "the way down has the same pattern", default.response_ms, 1, down=True
-    )
-    gaps = _gaps(shown)
-    yield order_claim(
-        response,
-        "step 4",
-        "the schedulers are most alike with the most replicas (least difference, ms)",
-        ("step 4", "steps 1-3"),
-        {"step 4": gaps[PEAK], "steps 1-3": min(gaps[:PEAK])},
-    )
-    yield from _more_throughput(throughput, shown, range(PEAK))
-    yield _steps(
-        throughput,
-        OURS,
-        "the throughput grows until there are three replicas",
-        ours.throughput[:PEAK],
-        1,
-    )
-    yield _equal(
-        throughput,
-        OURS,
-        "it is stable from three replicas on",
-        ours.throughput[PEAK - 1],
-        ours.throughput[PEAK],
-    )
-    yield _equal(
-        throughput,
-        "step 4",
-        "both have the same throughput with the most replicas",
-        default.throughput[PEAK],
-        ours.throughput[PEAK],
-    )
+    yield _first_replica(response, results)
+    for name, up in ((OURS, 1), (DEFAULT, -1)):
+        says = f"the response time {'rises' if up == 1 else 'falls'} with the replicas"
+        yield _steps(response, name, says, results[name].response_ms, up)
+    for name, up in ((OURS, 1), (DEFAULT, -1)):
+        says = "the way down has the same pattern"
+        yield _steps(response, name, says, results[name].response_ms, -up, down=True)
+    gaps = _gaps(results)
+    says = "the schedulers are most alike with the most replicas (least difference, ms)"
+    alike = {"step 4": gaps[PEAK], "steps 1-3": min(gaps[:PEAK])}
+    yield order_claim(response, "step 4", says, tuple(alike), alike)
+    yield from _more_throughput(throughput, results, range(PEAK))
+    says = "the throughput grows until there are three replicas"
+    yield _steps(throughput, OURS, says, ours.throughput[:PEAK], 1)
+    before, after = ours.throughput[PEAK - 1 : PEAK + 1]
+    yield _equal(throughput, OURS, "it is stable from three replicas on", before, after)
+    says = "both have the same throughput with the most replicas"
+    yield _equal(throughput, "step 4", says, default.throughput[PEAK], ours.throughput[PEAK])
 
 
-def _detection_claims(shown: Mapping[str, Shown]) -> Iterator[Claim]:
+def _detection_claims(results: Results) -> Iterator[Claim]:
     """Section 5.2."""
-    ours, default = shown[OURS], shown[DEFAULT]
+    ours, default = results[OURS], results[DEFAULT]
     response, throughput = "Fig. 7", "Fig. 8"
-    yield _first_replica(response, shown)
-    yield _steps(
-        response, DEFAULT, "more replicas make the default faster", default.response_ms[:PEAK], -1
-    )
-    gaps = _gaps(shown)
+    yield _first_replica(response, results)
+    says = "more replicas make the default faster"
+    yield _steps(response, DEFAULT, says, default.response_ms[:PEAK], -1)
+    gaps = _gaps(results)
     for step in (1, 2):
-        yield order_claim(
-            response,
-            f"step {step + 1}",
-            "the schedulers are closer than with the first replica (difference, ms)",
-            (f"step {step + 1}", "step 1"),
-            {f"step {step + 1}": gaps[step], "step 1": gaps[0]},
-        )
-    yield order_claim(
-        response,
-        "step 4",
-        "with the most replicas the proposed scheduler is the faster one",
-        (OURS, DEFAULT),
-        {name: shown[name].response_ms[PEAK] for name in (OURS, DEFAULT)},
-    )
-    yield _equal(
-        throughput,
-        "step 3",
-        "both have the same throughput with three replicas",
-        default.throughput[PEAK - 1],
-        ours.throughput[PEAK - 1],
-    )
-    others = [step for step in range(len(LEVELS)) if step != PEAK - 1]
-    yield from _more_throughput(throughput, shown, others)
+        says = "the schedulers are closer than with the first replica (difference, ms)"
+        closer = {f"step {step + 1}": gaps[step], "step 1": gaps[0]}
+        yield order_claim(response, f"step {step + 1}", says, tuple(closer), closer)
+    says = "with the most replicas the proposed scheduler is the faster one"
+    yield _faster(response, says, results, PEAK)
+    third = PEAK - 1
+    says = "both have the same throughput with three replicas"
+    yield _equal(throughput, "step 3", says, default.throughput[third], ours.throughput[third])
+    others = [step for step in range(len(LEVELS)) if step != third]
+    yield from _more_throughput(throughput, results, others)
 
 
-def _first_replica(table: str, shown: Mapping[str, Shown]) -> Claim:
-    return order_claim(
-        table,
-        "step 1",
-        "the first replica answers sooner than the default's",
-        (OURS, DEFAULT),
-        {name: shown[name].response_ms[0] for name in (OURS, DEFAULT)},
-    )
+def _first_replica(table: str, results: Results) -> Claim:
+    return _faster(table, "the first replica answers sooner than the default's", results, 0)
 
 
-def _more_throughput(
-    table: str, shown: Mapping[str, Shown], steps: Sequence[int]
-) -> Iterator[Claim]:
+def _faster(table: str, says: str, results: Results, step: int) -> Claim:
+    """The claim that ours responds faster than the default in a step."""
+    response_ms = {name: results[name].response_ms[step] for name in (OURS, DEFAULT)}
+    return order_claim(table, f"step {step + 1}", says, (OURS, DEFAULT), response_ms)
+
+
+def _more_throughput(table: str, results: Results, steps: Sequence[int]) -> Iterator[Claim]:
+    says = "the proposed scheduler has more throughput"
     for step in steps:
-        yield order_claim(
-            table,
-            f"step {step + 1}",
-            "the proposed scheduler has more throughput",
-            (DEFAULT, OURS),
-            {name: shown[name].throughput[step] for name in (OURS, DEFAULT)},
-        )
+        throughput = {name: results[name].throughput[step] for name in (OURS, DEFAULT)}
+        yield order_claim(table, f"step {step + 1}", says, (DEFAULT, OURS), throughput)
 
 
 def _steps(
     table: str, case: str, says: str, values: Sequence[float], sign: int, *, down: bool = False
 ) -> Claim:
-    """A claim that the values rise (sign 1) or fall (-1), on the steps up or on those down."""
+    """A claim that the values rise (sign 1) or fall (-1), on the steps up or down."""
     first = PEAK if down else 0
     last = len(values) if down else min(PEAK + 1, len(values))
     ours = {f"step {step + 1}": values[step] for step in range(first, last)}
     return order_claim(table, case, says, tuple(ours)[::sign], ours)
 
 
-def _gaps(shown: Mapping[str, Shown]) -> list[float]:
-    pairs = zip(shown[OURS].response_ms, shown[DEFAULT].response_ms, strict=True)
+def _gaps(results: Results) -> list[float]:
+    pairs = zip(results[OURS].response_ms, results[DEFAULT].response_ms, strict=True)
     return [abs(ours - default) for ours, default in pairs]
 
 
@@ -218,5 +151,5 @@ def _equal(table: str, case: str, says: str, before: float, after: float) -> Cla
 
 
 def _same(table: str, case: str, says: str, expected: Sequence[str], found: Sequence[str]) -> Claim:
-    paper, ours = "/".join(expected), "/".join(found)
-    return Claim(table, case, says, "exact", paper, ours, paper == ours)
+    texts = "/".join(expected), "/".join(found)
+    return make_claim(table, case, says, "exact", texts, texts[0] == texts[1])

@@ -1,9 +1,9 @@
-"""The paper's cluster and workloads (Sections 4.1 and 4.2), and what stands in for the numbers
-that only its figures had.
+"""The paper's cluster and workloads (Sections 4.1 and 4.2), with stand-ins for the numbers that
+only its figures had.
 
-Fig. 2 gave the workers' CPUs and memory, and no text gives them, the delays that `tc` added,
-the profiles or the thresholds. The stand-ins keep to what the text says: eight CPUs in all, as
-the laptop had; and the node with the most room is the one that breaks the threshold.
+The text has neither the workers' CPUs and memory (Fig. 2) nor the delays added by `tc`, the
+profiles and the thresholds. The stand-ins agree with the text: there are eight CPUs, like on the
+laptop, and the node with the most free resources is the one that violates the threshold.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,13 +30,13 @@ _MIB = 1024**2
 _GIB = 1024**3
 MASTER = "master"
 # kindnet, which Kind runs on every node.
-_KINDNET = {CPU: 100, MEMORY: 50 * _MIB}
-_REPLICA = {CPU: 200, MEMORY: 128 * _MIB, PODS: 1}
+_KINDNET_REQUESTS = {CPU: 100, MEMORY: 50 * _MIB}
+_REPLICA_REQUESTS = {CPU: 200, MEMORY: 128 * _MIB, PODS: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker: its size, and the round trip to the master."""
+    """A worker: its size and its round trip to the master."""
 
     name: str
     cores: int
@@ -56,64 +56,66 @@ THRESHOLD_MS = 250.0
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A deployment and its load. profile_ms: what one request alone takes on each worker.
-    habit, users_a_step: what its users do, and how many more come with each step up.
-    target_requests: what one replica is meant to take at a time. workers: the nodes that it
-    may be put on."""
+    """A deployment and its load. profile_ms: processing time of a single request on each worker.
+    users_per_step: users that each step up adds. requests_per_replica: the autoscaler's target.
+    workers: the nodes for its replicas."""
 
     name: str
     profile_ms: Mapping[str, float]
     load_profile: LoadProfile
-    users_a_step: int
-    target_requests: int
+    users_per_step: int
+    requests_per_replica: int
     step_s: float
     workers: tuple[Worker, ...] = WORKERS
 
     @property
     def predicted_ms(self) -> Mapping[str, float]:
-        """Ping and profile of each worker (Algorithm 1, line 3)."""
+        """The sum of ping and profile of each worker (Algorithm 1, line 3)."""
         return {each.name: each.ping_ms + self.profile_ms[each.name] for each in self.workers}
 
     @property
     def scaling(self) -> Scaling:
-        """From one replica to as many as there are workers, soon after each step."""
+        """From one replica to one per worker, soon after each step."""
         soon_s = self.step_s / 20
         return Scaling(
-            self.target_requests, maximum=len(self.workers), poll_s=soon_s, stabilisation_s=soon_s
+            self.requests_per_replica,
+            maximum=len(self.workers),
+            poll_s=soon_s,
+            stabilisation_s=soon_s,
         )
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Four steps up and three down (Fig. 3 and 4)."""
-        return tuple(Step(self.users_a_step * level, self.step_s) for level in LEVELS)
+        """Four levels up and three down (Fig. 3 and 4)."""
+        return tuple(Step(self.users_per_step * level, self.step_s) for level in LEVELS)
 
 
 WEB = Service(
     name="web",
     profile_ms={"w1": 2.6, "w2": 4.0, "w3": 4.0, "w4": 5.6},
     load_profile=LoadProfile(parallel=5, pause_s=(0.05, 0.15)),
-    users_a_step=10,
-    target_requests=50,
+    users_per_step=10,
+    requests_per_replica=50,
     step_s=10.0,
 )
 DETECTION = Service(
     name="object detection",
     profile_ms={"w1": 60.0, "w2": 85.0, "w3": 85.0, "w4": 120.0},
     load_profile=LoadProfile(parallel=10, pause_s=(2.0, 6.0)),
-    users_a_step=2,
-    target_requests=20,
+    users_per_step=2,
+    requests_per_replica=20,
     step_s=60.0,
 )
 
 
 def cluster(workers: Sequence[Worker]) -> ClusterView:
-    """The master and the workers, with nothing on them but Kind's own pods."""
+    """The master and the workers, with no pods but Kind's own."""
     table = NodeTable([_master(), *map(_node, workers)])
     count = len(table)
     links = [Link(MASTER, worker.name, worker.ping_ms) for worker in workers]
     return ClusterView(
         table=table,
-        requested={name: np.full(count, amount) for name, amount in _KINDNET.items()},
+        requested={name: np.full(count, amount) for name, amount in _KINDNET_REQUESTS.items()},
         metrics=NodeMetrics.unknown(count),
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=np.zeros(count),
@@ -121,9 +123,9 @@ def cluster(workers: Sequence[Worker]) -> ClusterView:
     )
 
 
-def drawn(services: Iterable[Service], random: Random, spread: float) -> Sequence[Service]:
-    """The services on workers that differ: every delay and profile within `spread`, as a share,
-    of what it is."""
+def draw_workers(services: Iterable[Service], random: Random, spread: float) -> Sequence[Service]:
+    """The services with random workers: every delay and profile is within `spread`, as a share, of
+    its stand-in."""
 
     def near(value: float) -> float:
         return value * random.uniform(1 - spread, 1 + spread)
@@ -139,12 +141,12 @@ def drawn(services: Iterable[Service], random: Random, spread: float) -> Sequenc
     ]
 
 
-def replica(service: Service, number: int) -> Pod:
-    """A pod of the deployment, with its threshold and profile."""
+def make_pod(service: Service, number: int) -> Pod:
+    """A pod of the deployment, with threshold and profile."""
     hints = PodAnnotations(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)
     labels = {"app": service.name.replace(" ", "-")}
     name = f"{labels['app']}-{number}"
-    return Pod("default", name, requests=_REPLICA, hints=hints, labels=labels)
+    return Pod("default", name, requests=_REPLICA_REQUESTS, hints=hints, labels=labels)
 
 
 def _master() -> Node:

@@ -1,4 +1,4 @@
-"""One run of the paper's test: a deployment that is scaled and placed while users load it."""
+"""One run of the paper's test: users load a deployment while it is scaled and placed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from simpy.events import ProcessGenerator
 
 from leadline_experiments.models.autoscaler import autoscale
 from leadline_experiments.models.cpu import CpuModel
-from leadline_experiments.models.users import Answered, Users
+from leadline_experiments.models.users import Users
 from leadline_experiments.response_time.testbed import (
     Service,
     cluster,
-    replica,
+    make_pod,
 )
 
 
 class Replica(NamedTuple):
-    """A pod, and the worker that it is on."""
+    """A pod and its worker."""
 
     pod: Pod
     node: str
@@ -36,22 +36,22 @@ Removal = Callable[[ClusterView, Sequence[Replica]], Replica]
 
 
 def newest(_: ClusterView, replicas: Sequence[Replica]) -> Replica:
-    """The paper's: Algorithm 1, lines 20-24."""
+    """The paper's removal: Algorithm 1, lines 20-24."""
     pod = replica_to_remove([each.pod for each in replicas])
     return next(each for each in replicas if each.pod is pod)
 
 
 def on_the_fullest(view: ClusterView, replicas: Sequence[Replica]) -> Replica:
-    """The default's, by Section 5.1: the one on the node with the least resources left. Of
-    equals the newest."""
-    at = np.array([view.table.index[each.node] for each in replicas])
-    room = KubeDefault().score(view, replicas[0].pod, at).total
-    return replicas[int(np.flatnonzero(room == room.min())[-1])]
+    """The default's removal (Section 5.1): the replica on the node with the fewest free resources;
+    of equals the newest."""
+    nodes = np.array([view.table.index[each.node] for each in replicas])
+    free = KubeDefault().score(view, replicas[0].pod, nodes).total
+    return replicas[int(np.flatnonzero(free == free.min())[-1])]
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How replicas are placed and taken away."""
+    """A strategy to place replicas, and the choice of the replica to remove."""
 
     strategy: Strategy
     removal: Removal
@@ -62,35 +62,29 @@ class Deployment:
 
     def __init__(self, service: Service, method: Method, random: Random) -> None:
         self.replicas: list[Replica] = []
-        self.created: list[Replica] = []
+
         self.removed: list[Replica] = []
+        self._created = 0
         self._service = service
         self._method = method
         self._random = random
         self._empty = cluster(service.workers)
-        self._nodes: Sequence[str] = ()
-
-    @property
-    def nodes(self) -> Sequence[str]:
-        """Where the replicas are."""
-        return self._nodes
+        self.nodes: Sequence[str] = ()
 
     def scale(self, count: int) -> None:
-        """Place new replicas, or take some away, one after the other. One that no node takes
-        stays away."""
+        """Add or remove replicas one after the other. A replica that fits no node is not
+        created."""
         while len(self.replicas) > count:
-            gone = self._method.removal(self._view(), self.replicas)
-            self.replicas.remove(gone)
-            self.removed.append(gone)
+            replica = self._method.removal(self._view(), self.replicas)
+            self.replicas.remove(replica)
+            self.removed.append(replica)
         for _ in range(count - len(self.replicas)):
-            self._add(replica(self._service, len(self.created) + 1))
-        self._nodes = tuple(each.node for each in self.replicas)
-
-    def _add(self, pod: Pod) -> None:
-        decision = decide(self._view(), pod, FILTERS, self._method.strategy, self._random)
-        if decision.node is not None:
-            self.replicas.append(Replica(pod, decision.node))
-            self.created.append(self.replicas[-1])
+            pod = make_pod(self._service, self._created + 1)
+            decision = decide(self._view(), pod, FILTERS, self._method.strategy, self._random)
+            if decision.node is not None:
+                self.replicas.append(Replica(pod, decision.node))
+                self._created += 1
+        self.nodes = tuple(each.node for each in self.replicas)
 
     def _view(self) -> ClusterView:
         view = self._empty
@@ -100,8 +94,8 @@ class Deployment:
         return view
 
 
-class Planned:
-    """Replicas that are where a plan has them. plan: the nodes of one, of two and so on."""
+class PlannedDeployment:
+    """Replicas on the nodes of a plan. plan: the nodes of one replica, of two, and so on."""
 
     def __init__(self, plan: Sequence[Sequence[str]]) -> None:
         self.nodes: Sequence[str] = ()
@@ -109,15 +103,15 @@ class Planned:
         self._plan = plan
 
     def scale(self, count: int) -> None:
-        """Have so many, wherever the ones before were."""
+        """Move to the plan's nodes for this number of replicas."""
         self.nodes = self._plan[count - 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run showed; all per step. response_s: of the requests sent in the step.
-    throughput: requests answered a second. nodes: of the replicas halfway through the step, in
-    the order of their creation. removed: nodes of the replicas taken away, in that order."""
+    """The outcome of one run. Per step: response_s of the requests sent in it; throughput in
+    answers per second; nodes of the replicas in its middle, in the order of creation. removed:
+    nodes of the removed replicas, in the order of removal."""
 
     response_s: Sequence[Sequence[float]]
     throughput: Sequence[float]
@@ -126,23 +120,22 @@ class Outcome:
 
 
 def run_trial(service: Service, method: Method, seed: int) -> Outcome:
-    """Follow the steps up and down once. What users draw is the same for every method."""
-    deployment = Deployment(service, method, Random(seed))
-    return _follow(service, deployment, seed)
+    """Run all steps once. The users' random numbers are the same for every method."""
+    return _simulate(service, Deployment(service, method, Random(seed)), seed)
 
 
 def run_plan(service: Service, plan: Sequence[Sequence[str]], seed: int) -> Outcome:
-    """The same, where the replicas are always as planned. plan: see Planned."""
-    return _follow(service, Planned(plan), seed)
+    """Run all steps once with the replicas of a plan; see PlannedDeployment."""
+    return _simulate(service, PlannedDeployment(plan), seed)
 
 
-def _follow(service: Service, deployment: Deployment | Planned, seed: int) -> Outcome:
+def _simulate(service: Service, deployment: Deployment | PlannedDeployment, seed: int) -> Outcome:
     random = Random(seed)
     env = simpy.Environment()
     deployment.scale(service.scaling.minimum)
     nodes: list[Sequence[str]] = []
 
-    def watch() -> ProcessGenerator:
+    def record_nodes() -> ProcessGenerator:
         for step in service.steps:
             yield env.timeout(step.length_s / 2)
             nodes.append(deployment.nodes)
@@ -150,48 +143,38 @@ def _follow(service: Service, deployment: Deployment | Planned, seed: int) -> Ou
 
     users = _users(env, service, lambda: deployment.nodes, random)
     env.process(users.follow(service.steps))
-    env.process(watch())
+    env.process(record_nodes())
     env.process(
         autoscale(
             env,
             service.scaling,
-            metric=lambda: users.asking,
+            metric=lambda: users.concurrent_requests,
             replicas=lambda: len(deployment.nodes),
             scale=deployment.scale,
         )
     )
     env.run(until=service.step_s * len(service.steps))
-    return _outcome(
-        users.answered, service.step_s, nodes, [gone.node for gone in deployment.removed]
-    )
+    response_s: list[list[float]] = [[] for _ in nodes]
+    answers = [0] * len(nodes)
+    for request in users.answered:
+        response_s[int(request.sent_s // service.step_s)].append(request.response_s)
+        answers[min(int(request.done_s // service.step_s), len(nodes) - 1)] += 1
+    throughput = [count / service.step_s for count in answers]
+    return Outcome(response_s, throughput, nodes, [each.node for each in deployment.removed])
 
 
 def _users(
     env: simpy.Environment, service: Service, nodes: Callable[[], Sequence[str]], random: Random
 ) -> Users:
-    """The service's users, at the master. Chance decides to which replica a request goes, as
-    kube-proxy has it; it waits for the way there and back, and for its share of the cores."""
+    """The service's users, at the master. A request goes to a random replica, as with kube-proxy.
+    It takes the round trip and the processing on its share of the cores."""
     cores = {worker.name: CpuModel(env, worker.cores) for worker in service.workers}
-    away_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
+    round_trip_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
     work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
 
     def serve() -> ProcessGenerator:
         node = random.choice(nodes())
-        yield env.timeout(away_s[node])
+        yield env.timeout(round_trip_s[node])
         yield cores[node].run(work_s[node], limit_cores=1.0)
 
     return Users(env, serve, service.load_profile, random)
-
-
-def _outcome(
-    answered: Sequence[Answered],
-    step_s: float,
-    nodes: Sequence[Sequence[str]],
-    removed: Sequence[str],
-) -> Outcome:
-    response_s: list[list[float]] = [[] for _ in nodes]
-    done = [0] * len(nodes)
-    for each in answered:
-        response_s[int(each.sent_s // step_s)].append(each.response_s)
-        done[min(int(each.done_s // step_s), len(nodes) - 1)] += 1
-    return Outcome(response_s, [count / step_s for count in done], nodes, removed)

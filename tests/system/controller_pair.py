@@ -1,4 +1,4 @@
-"""Two real controllers on one real cluster, and what can be done to them."""
+"""Two real controllers on one real cluster, and the faults that tests can inject."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.kube.control_plane import ControlPlane
 from tests.kube.objects import node, pod
 from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import free_port, listens
-from tests.system.audit import Audit, Write, audited_plane
+from tests.system.audit import Audit, AuditedRequest, audited_plane
 from tests.system.daemons import Daemon, eventually, leadline
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
@@ -36,14 +36,14 @@ CLUSTER = "attic"
 
 @dataclass
 class Candidate:
-    """One of the two. credential: by which the audit log knows it."""
+    """One of the two controllers. credential: its name in the audit log."""
 
     daemon: Daemon
     credential: str
     address: str
 
     def signal(self, number: signal.Signals) -> None:
-        """Stop it or let it go on."""
+        """Send a signal, for example SIGSTOP or SIGCONT."""
         assert self.daemon.pid is not None
         os.kill(self.daemon.pid, number)
 
@@ -55,8 +55,8 @@ class Candidate:
 
 
 @dataclass
-class Pair:
-    """What a test acts on, and what it looks at."""
+class ControllerPair:
+    """Two controllers, their broker, and a control plane with an audit log."""
 
     plane: ControlPlane
     audit: Audit
@@ -70,26 +70,26 @@ class Pair:
         return Api(self.plane.kubeconfig)
 
     def leader(self) -> Candidate | None:
-        """Who holds the Lease, by the audit log: whoever wrote it last."""
-        worked = [write for write in self.audit.leases() if write.worked]
+        """The holder of the Lease: by the audit log, the last one to write it."""
+        worked = [write for write in self.audit.lease_writes() if write.worked]
         last = worked[-1] if worked else None
         found = [one for one in self.candidates if last and last.to and one.credential == last.by]
         return found[0] if found else None
 
     def wait_leader(self, other_than: Candidate | None = None) -> Candidate:
-        """Wait until one leads (another one)."""
+        """Wait until a controller leads, one that is not `other_than`."""
         right = self.candidates if other_than is None else (self.other(other_than),)
         leader = eventually(self.leader, lambda seen: seen in right, "a controller leads")
         assert leader is not None
         return leader
 
     def other(self, one: Candidate) -> Candidate:
-        """Not this one."""
+        """The other candidate."""
         first, second = self.candidates
         return second if one is first else first
 
     def both_run(self) -> tuple[Candidate, Candidate]:
-        """Start whoever does not run, and return who leads and who stands by."""
+        """Start both if needed, and return the leader and the standby."""
         for one in self.candidates:
             one.daemon.start()
             eventually(partial(_answers, one), bool, "the controller answers")
@@ -98,7 +98,7 @@ class Pair:
 
     @contextmanager
     def burst(self, prefix: str, count: int) -> Iterator[None]:
-        """Pods come while this lasts; leaving waits until all have come."""
+        """Create pods during the block; the end of the block waits for the last one."""
 
         def create() -> None:
             for number in range(count):
@@ -113,7 +113,7 @@ class Pair:
             creating.join()
 
     def wait_some_bound(self, prefix: str, count: int) -> None:
-        """Wait until at least so many are bound."""
+        """Wait until at least `count` pods are bound."""
         eventually(
             lambda: sum(write.worked for write in self.audit.bindings(prefix)),
             lambda bound: bound >= count,
@@ -122,7 +122,7 @@ class Pair:
         )
 
     def wait_all_bound(self, prefix: str, count: int) -> dict[str, str]:
-        """Wait until all of them are bound: pod -> node."""
+        """Wait until all pods are bound, and return pod -> node."""
         return eventually(
             lambda: self._where(prefix),
             lambda where: len(where) == count and all(where.values()),
@@ -131,8 +131,8 @@ class Pair:
         )
 
     def tally(self, prefix: str, where: dict[str, str]) -> Counter[int]:
-        """How many pods have how many bindings that worked. Fails when one is not where its
-        binding put it, or is bound without any that was asked for."""
+        """Number of successful bindings -> number of pods. Fails if a pod is not on the node of
+        its binding, or is bound without a request for it."""
         bindings = self.audit.bindings(prefix)
         worked = [write for write in bindings if write.worked]
         for write in worked:
@@ -143,7 +143,7 @@ class Pair:
         return Counter(by_pod[name] for name in where)
 
     def pause_etcd(self) -> None:
-        """Let the API server's store stand still."""
+        """Suspend the API server's store."""
         for process in psutil.Process(self.plane.pid).children(recursive=True):
             if any(argument.startswith("--data-dir") for argument in process.cmdline()):
                 process.suspend()
@@ -151,18 +151,20 @@ class Pair:
         assert self._etcd
 
     def continue_etcd(self) -> None:
-        """Let it go on; fine if it does."""
+        """Resume the store; no error if it runs."""
         while self._etcd:
             self._etcd.pop().resume()
 
-    def renewals(self, one: Candidate) -> list[Write]:
-        """The writes of the Lease that worked for it."""
+    def renewals(self, one: Candidate) -> list[AuditedRequest]:
+        """Its successful writes of the Lease."""
         return [
-            write for write in self.audit.leases() if write.worked and write.by == one.credential
+            write
+            for write in self.audit.lease_writes()
+            if write.worked and write.by == one.credential
         ]
 
     def clean(self) -> None:
-        """Undo what a test may have left undone, and remove its pods."""
+        """Resume what a test has stopped, and remove its pods."""
         self.continue_etcd()
         for one in self.candidates:
             if one.daemon.pid is not None:
@@ -181,7 +183,7 @@ class Pair:
         try:
             self.api.create(PODS, manifest)
         except ApiError as error:
-            return error.code == 409  # made all the same, and only the answer was lost
+            return error.code == 409  # the pod was created, and only the answer was lost
         except OSError:
             return False
         return True
@@ -195,8 +197,8 @@ class Pair:
 
 
 @contextmanager
-def pair(folder: Path) -> Iterator[Pair]:
-    """Both run with the rights that the manifests give them, one token each."""
+def controller_pair(folder: Path) -> Iterator[ControllerPair]:
+    """Two controllers with the rights of the manifests and a token each."""
     with ExitStack() as cleanup:
         plane, audit = cleanup.enter_context(audited_plane(folder))
         broker = cleanup.enter_context(mosquitto())
@@ -205,7 +207,7 @@ def pair(folder: Path) -> Iterator[Pair]:
         for name in NODES:
             admin.add_node(node(name, cpu="64", pods=500, address="192.0.2.1"))
         candidates = [_candidate(folder / name, plane, broker) for name in ("a", "b")]
-        built = Pair(plane, audit, broker, (candidates[0], candidates[1]))
+        built = ControllerPair(plane, audit, broker, (candidates[0], candidates[1]))
         cleanup.callback(built.clean)
         for one in candidates:
             cleanup.callback(one.daemon.stop, signal.SIGKILL)

@@ -1,12 +1,11 @@
-"""Process 1 of a yard: it starts machines, and when it ends the kernel ends all that was there.
+"""Process 1 of the testbed's namespaces: it starts the machines, and they end with it.
 
-It stands in namespaces of its own (mounts, network, processes) that `yard.py` made for it, and
-does what the lines on its standard input ask: `{"start": NAME, "command": [...]}` and
-`{"cut": NAME}`, and `{"finally": [...]}` for a command to run at the end; each is answered by
-one line. When that input closes, because the tests are over
-or because somebody killed them, it ends, and with it every machine and every mount.
+`namespaces.py` creates its namespaces (mounts, network, processes). Each line on its standard input
+is a request: `{"start": NAME, "command": [...]}`, `{"cut": NAME}`, or `{"finally": [...]}` for a
+command to run at the end. It answers each with one line. When the input closes, because the tests
+have ended or were killed, it ends, and with it every machine and every mount.
 
-It runs as a plain script and imports nothing of ours.
+It runs as a plain script and imports nothing of this repository.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# nspawn ends so when its machine rebooted, for somebody to start it again.
+# nspawn's exit code after a reboot; the machine must be started again.
 REBOOTED = 133
 CGROUPS = Path("/sys/fs/cgroup")
 POLL_S = 0.2
 END_S = 10.0
 
 
-class Keeper:
-    """The machines that run: their processes by name, and the commands that started them."""
+class MachineSupervisor:
+    """The running machines: their processes by name, and their commands."""
 
     def __init__(self, group: Path) -> None:
         self._group = group
         self._commands: dict[str, list[str]] = {}
         self._running: dict[int, str] = {}
-        self._last: list[list[str]] = []
+        self._final_commands: list[list[str]] = []
 
-    def obey(self, order: dict[str, object]) -> None:
-        """Do what one line asks."""
-        if "start" in order:
-            name, command = str(order["start"]), order["command"]
+    def handle(self, request: dict[str, object]) -> None:
+        """Carry out a request."""
+        if "start" in request:
+            name, command = str(request["start"]), request["command"]
             assert isinstance(command, list)
             self._commands[name] = command
             self._start(name)
-        elif "cut" in order:
-            self._cut(str(order["cut"]))
-        elif "finally" in order:
-            command = order["finally"]
+        elif "cut" in request:
+            self._cut(str(request["cut"]))
+        elif "finally" in request:
+            command = request["finally"]
             assert isinstance(command, list)
-            self._last.append(command)
+            self._final_commands.append(command)
 
     def reap(self) -> None:
-        """Bury the dead, ours and the orphans of others; start again what only rebooted."""
+        """Reap children and orphans, and start rebooted machines again."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 name = self._running.pop(ended[0], None)
@@ -61,20 +60,20 @@ class Keeper:
                     self._start(name)
 
     def end(self) -> None:
-        """Cut every machine's power and leave no control group behind."""
+        """Kill every machine, remove the control groups and run the final commands."""
         for name in set(self._running.values()):
             self._cut(name)
         _remove(self._group)
-        for command in self._last:
+        for command in self._final_commands:
             subprocess.run(command, check=False, timeout=END_S, stdout=subprocess.DEVNULL)
 
     def _start(self, name: str) -> None:
         command = self._commands[name]
         self._group.mkdir(exist_ok=True)
-        _pass_on(self._group)
+        _enable_controllers(self._group)
         pid = os.fork()
         if pid == 0:
-            # Machines in one control group would take each other's services for their own.
+            # In a shared control group, machines would see each other's services.
             group = self._group / name
             group.mkdir(exist_ok=True)
             (group / "cgroup.procs").write_text("0")
@@ -96,15 +95,14 @@ class Keeper:
         _remove(self._group / name)
 
 
-def _pass_on(group: Path) -> None:
-    """Let the machines limit memory and processes, where this kernel has the controllers here and
-    not in the old hierarchies."""
+def _enable_controllers(group: Path) -> None:
+    """Let the machines limit memory and processes, if the controllers are in cgroup2."""
     for controller in {"memory", "pids"} & set((group / "cgroup.controllers").read_text().split()):
         (group / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def _remove(group: Path) -> None:
-    """Remove a control group and those in it; the kernel needs a moment to empty them."""
+    """Remove a control group and its children; retry, as the kernel needs time to empty them."""
     deadline_s = time.monotonic() + END_S
     while group.exists() and time.monotonic() < deadline_s:
         for folder, _, _ in os.walk(group, topdown=False):
@@ -115,7 +113,7 @@ def _remove(group: Path) -> None:
 
 
 def _lines() -> Iterator[str | None]:
-    """Each line of the input as it comes, and None now and then in between."""
+    """Each line of the input, and None whenever there is none for `POLL_S`."""
     waiting = b""
     while True:
         if not select.select([0], [], [], POLL_S)[0]:
@@ -130,16 +128,16 @@ def _lines() -> Iterator[str | None]:
 
 def main(group: str) -> None:
     """Serve until the input closes."""
-    keeper = Keeper(CGROUPS / group)
+    supervisor = MachineSupervisor(CGROUPS / group)
     print("done", flush=True)
     try:
         for line in _lines():
-            keeper.reap()
+            supervisor.reap()
             if line is not None:
-                keeper.obey(json.loads(line))
+                supervisor.handle(json.loads(line))
                 print("done", flush=True)
     finally:
-        keeper.end()
+        supervisor.end()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a client may do at the broker: runs on a machine of the yard, with a key that is there.
+"""Tries what a client may do at the broker; it runs on a machine of the testbed with a key there.
 
-`python - JSON` prints JSON: "answers", the broker's word on each message by topic; "heard", the
-topics of what came until one of them was `until`; "failure", why there was no connection.
+`python - JSON` prints JSON: "answers", the broker's answer to each message by topic; "heard", the
+topics of the received messages up to `until`; "failure", why there was no connection.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import Any
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
-class Attempt:
-    """Connects as `keys`, subscribes, publishes empty messages, listens; leaves its `will`."""
+class MqttAttempt:
+    """Connects with `keys`, subscribes, publishes empty messages and listens; leaves its `will`."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self.answers: dict[str, str] = {}
@@ -47,11 +47,11 @@ class Attempt:
         client.on_disconnect = self._on_disconnect
 
     def run(self) -> None:
-        """To the end, or until patience ends."""
+        """Run until all is done or the time is over."""
         try:
             self._client.connect(self._asked["host"], self._asked.get("port", 8883))
             self._client.loop_start()
-            if not self._done.wait(PATIENCE_S):
+            if not self._done.wait(TIMEOUT_S):
                 self.failure = "nothing came in time"
         except OSError as error:
             self.failure = str(error)
@@ -62,11 +62,11 @@ class Attempt:
         for topic in self._asked.get("publish", []):
             sent = client.publish(topic, b"", 1, self._asked.get("retain", False))
             self._waiting[sent.mid] = topic
-        self._look_whether_all_is_done()
+        self._check_done()
 
     def _on_publish(self, _client: Any, _data: Any, number: int, code: Any, _: Any) -> None:
         self.answers[self._waiting.pop(number)] = str(code)
-        self._look_whether_all_is_done()
+        self._check_done()
 
     def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         self.heard.append(message.topic)
@@ -81,14 +81,14 @@ class Attempt:
         self.failure = str(code)
         self._done.set()
 
-    def _look_whether_all_is_done(self) -> None:
+    def _check_done(self) -> None:
         if not (self._waiting or "until" in self._asked):
             self._done.set()
 
 
 if __name__ == "__main__":
-    attempt = Attempt(json.loads(sys.argv[1]))
+    attempt = MqttAttempt(json.loads(sys.argv[1]))
     attempt.run()
-    told = {"answers": attempt.answers, "heard": attempt.heard, "failure": attempt.failure}
-    print(json.dumps(told), flush=True)
-    os._exit(0)  # without a word to the broker, so that a will is published
+    result = {"answers": attempt.answers, "heard": attempt.heard, "failure": attempt.failure}
+    print(json.dumps(result), flush=True)
+    os._exit(0)  # without a DISCONNECT, so that the broker publishes the will
