@@ -21,7 +21,6 @@ from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.framework.cycle import Strategy, filters_with
@@ -100,7 +99,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(keeper=self.history)
+        self.decisions = DecisionLog(sink=self.history)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """A loop that places this cluster's pods."""
@@ -121,7 +120,7 @@ class Controller:
             async for change in changes:
                 self.state.apply(change)
                 self._tell(change)
-                learn(self.decisions, change)
+                self.decisions.observe(change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
@@ -160,7 +159,7 @@ class Controller:
         """Keep decisions for as long as the context lasts, and know those of earlier runs."""
         self.history.start()
         try:
-            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            self.decisions.restore(await self.history.restored())
             yield
         finally:
             await self.history.stop()

@@ -178,20 +178,22 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, "since_s: expected seconds, 0 for all"
             )
-        told, truncated = await self._source.history.since(since_s or None)
-        return await asyncio.to_thread(placements.listing, told, truncated=truncated)
+        records, truncated = await self._source.history.since(since_s or None)
+        now = self._source.decisions.now()
+        return await asyncio.to_thread(placements.listing, records, now, truncated=truncated)
 
     async def ExplainPod(
         self, request: pb.ExplainPodRequest, context: Context
     ) -> pb.ExplainPodResponse:
         key = placements.pod_key(request.pod)
-        told = await placements.decisions_about(self._source, key)
-        if not told:
+        records = await placements.decisions_about(self._source, key)
+        if not records:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, placements.why_unexplained(self._source, key)
             )
-        # All of it is frozen, and a large cluster makes a long answer: no decision waits for it.
-        return await asyncio.to_thread(placements.explanation, told)
+        # Records are immutable, and an explanation over a large cluster takes long to make.
+        now = self._source.decisions.now()
+        return await asyncio.to_thread(placements.explanation, records, now)
 
     async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
         changes = Changes()

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import DecisionLog, History
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.ports import Leadership
 from leadline_controller.leaderelection.lease import SOLE_LEADER
@@ -26,7 +27,7 @@ class InspectionSource:
     telemetry: TelemetryState
     cluster: ClusterState
     decisions: DecisionLog
-    history: History
+    history: Recorder
     now_s: Callable[[], float]
     version: str
     cluster_name: str

@@ -12,7 +12,6 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.placements import placement
 from leadline_controller.api.source import InspectionSource
-from leadline_controller.decisions.log import DecisionView
 
 
 class NodeFingerprint(NamedTuple):
@@ -51,8 +50,8 @@ class Changes:
 
     def of_placements(self, source: InspectionSource) -> Iterator[pb.WatchEvent]:
         """The decisions that are new, or whose outcome is, in the order of their numbers."""
-        now_s = source.now_s()
+        now = source.decisions.now()
         changed = [x for x in source.decisions.all() if x.number > self._number]
         for record in sorted(changed, key=lambda x: x.number):
             self._number = record.number
-            yield pb.WatchEvent(placement=placement(DecisionView.brief(record, now_s)))
+            yield pb.WatchEvent(placement=placement(record, now))

@@ -6,15 +6,21 @@ disks: its structure is checked when it is opened, each row when it is read, and
 SQLite does with it goes on for ever.
 """
 
+import json
+import math
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from leadline_controller.decisions.rows import MOST_TIMES, Row, Rule, Settled, row_of
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
 from leadline_controller.decisions.schema import (
     CorruptFileError,
     check_file,
@@ -23,7 +29,9 @@ from leadline_controller.decisions.schema import (
     lenient,
     upgrade,
 )
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.framework.options import OptionValue, value_of_text
+from leadline_controller.parsing.fields import valid_text
 
 MEMORY = ":memory:"
 _BUSY_S = 5.0
@@ -38,6 +46,11 @@ _COMPUTING = 0.1
 _LARGEST_ID = 2**62
 # Room is made a little ahead, for a batch is written before it is known how large it is.
 _FULL, _PRUNED_TO = 0.95, 0.9
+# A column beyond these bounds was not written by Leadline, and would break its readers.
+_MAX_TEXT_READ = 2**16
+_MAX_TIMES = 2**32 - 1
+_MAX_UP_S = 1e10
+_MAX_UNIX_S = 2e11
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {explanation}, decisions.id FROM decisions"
@@ -117,23 +130,28 @@ class Database:
 
     # Writing.
 
-    def write(self, changes: Iterable[Row | Settled], now: Now) -> None:
-        """All of these or none. What repeats the pod's last decision is counted there."""
+    def write(self, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
+        """Write all of the changes or none. A record that repeats the last decision about its pod
+        replaces it and adds to its count."""
         with self._transaction():
-            self._boot(now.boot, now.started_unix_s)
+            self._boot_id(now.boot, now.started_unix_s)
             for change in changes:
-                if isinstance(change, Row):
-                    self._decided(change)
+                if isinstance(change, DecisionRecord):
+                    self._add(change)
                 else:
-                    self._settled(change)
+                    self._connection.execute(
+                        "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
+                        " (SELECT max(id) FROM decisions WHERE pod = ?)",
+                        (change.outcome, change.uid, change.pod),
+                    )
             self._prune(now)
         self._shrink()
 
-    def copy(self, rows: Iterable[Row]) -> None:
-        """Take rows over from another database, oldest first, as the newest of this one."""
+    def copy(self, records: Iterable[DecisionRecord]) -> None:
+        """Append the records of another database, oldest first."""
         with self._transaction():
-            for row in rows:
-                self._insert(row)
+            for record in records:
+                self._insert(record)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -147,50 +165,37 @@ class Database:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _decided(self, row: Row) -> None:
+    def _add(self, record: DecisionRecord) -> None:
         last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
-        for before, number in list(self._rows(last, (row.pod,), explanation=False)):
-            if row.repeats(before):
+        for before, number in list(self._select(last, (record.pod,), explanation=False)):
+            if _repeats(before, record):
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
-                times = min(before.times + row.times, MOST_TIMES)
-                row = row._replace(times=times, first=before.first)
-        self._insert(row)
+                times = min(before.times + record.times, _MAX_TIMES)
+                record = replace(record, times=times, first=before.first)
+        self._insert(record)
 
-    def _insert(self, row: Row) -> None:
-        first = self._boot(row.first.boot, row.first.started_unix_s)
-        last = self._boot(row.last.boot, row.last.started_unix_s)
+    def _insert(self, record: DecisionRecord) -> None:
+        rule_id = self._id(
+            "INSERT INTO rules (strategy, better, options) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET better = better RETURNING id",
+            (record.strategy, record.better, _options_json(tuple(sorted(record.options.items())))),
+        )
         self._connection.execute(
             "INSERT INTO decisions SELECT coalesce(max(id), 0) + 1,"
             " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM decisions",
             (
-                *(row.pod, row.uid, row.node, row.why, row.outcome, row.times),
-                *(
-                    self._rule(row.rule),
-                    first,
-                    row.first.up_s,
-                    last,
-                    row.last.up_s,
-                    row.explanation,
-                ),
+                *(record.pod, record.uid, record.node, record.why, record.outcome, record.times),
+                rule_id,
+                self._boot_id(record.first.boot, record.first.started_unix_s),
+                record.first.up_s,
+                self._boot_id(record.last.boot, record.last.started_unix_s),
+                record.last.up_s,
+                record.explanation,
             ),
         )
 
-    def _settled(self, change: Settled) -> None:
-        self._connection.execute(
-            "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
-            " (SELECT max(id) FROM decisions WHERE pod = ?)",
-            (change.outcome, change.uid, change.pod),
-        )
-
-    def _rule(self, rule: Rule) -> int:
-        return self._id(
-            "INSERT INTO rules (strategy, better, options) VALUES (?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET better = better RETURNING id",
-            rule,
-        )
-
-    def _boot(self, boot: str, started_unix_s: float | None) -> int:
-        """The machine's run of this name; the last word on when it began is the best."""
+    def _boot_id(self, boot: str, started_unix_s: float | None) -> int:
+        """The id of this run of the machine; the newest known start time replaces the others."""
         return self._id(
             "INSERT INTO boots (boot, started_unix_s) VALUES (?, ?) ON CONFLICT (boot) DO UPDATE"
             " SET started_unix_s = coalesce(excluded.started_unix_s, started_unix_s) RETURNING id",
@@ -220,8 +225,8 @@ class Database:
     def _prune_age(self, now: Now) -> None:
         """Drop from the oldest on, up to the first that is young enough."""
         old = 0
-        for row, number in self._rows("ORDER BY decisions.id", explanation=False):
-            if row.last.age_s(now) <= self._max_age_s:
+        for record, number in self._select("ORDER BY decisions.id", explanation=False):
+            if record.last.age_s(now) <= self._max_age_s:
                 break
             old = number
         if old:
@@ -241,27 +246,28 @@ class Database:
 
     # Reading.
 
-    def about(self, pod: str, limit: int) -> list[Row]:
+    def about(self, pod: str, limit: int) -> list[DecisionRecord]:
         """The last decisions about a pod, the newest first."""
         rest = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT ?"
-        return [row for row, _ in self._rows(rest, (pod, limit))]
+        return [record for record, _ in self._select(rest, (pod, limit))]
 
-    def newest_first(self) -> Iterator[Row]:
-        """All decisions, without their accounts."""
-        return (row for row, _ in self._rows("ORDER BY decisions.id DESC", explanation=False))
+    def newest_first(self) -> Iterator[DecisionRecord]:
+        """All decisions, without their explanations."""
+        rest = "ORDER BY decisions.id DESC"
+        return (record for record, _ in self._select(rest, explanation=False))
 
-    def all(self) -> Iterator[Row]:
+    def all(self) -> Iterator[DecisionRecord]:
         """All decisions, oldest first."""
-        return (row for row, _ in self._rows("ORDER BY decisions.id"))
+        return (record for record, _ in self._select("ORDER BY decisions.id"))
 
-    def _rows(
+    def _select(
         self, rest: str, values: Sequence[object] = (), *, explanation: bool = True
-    ) -> Iterator[tuple[Row, int]]:
-        for row, number in rows(self._connection, rest, values, explanation=explanation):
-            if row is None:
+    ) -> Iterator[tuple[DecisionRecord, int]]:
+        for record, number in select(self._connection, rest, values, explanation=explanation):
+            if record is None:
                 self.unreadable += 1
             else:
-                yield row, number
+                yield record, number
 
     def _number(self, sql: str, values: Sequence[object] = ()) -> int:
         found = self._connection.execute(sql, values).fetchone()
@@ -270,18 +276,74 @@ class Database:
         return found[0]
 
 
-def rows(
+def select(
     connection: sqlite3.Connection,
     rest: str,
     values: Sequence[object] = (),
     *,
     explanation: bool = True,
-) -> Iterator[tuple[Row | None, int]]:
-    """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
-    on. explanation: read it as well."""
+) -> Iterator[tuple[DecisionRecord | None, int]]:
+    """Decisions with their ids, None for an unreadable one. rest: the query from WHERE on.
+    explanation: whether to read it as well."""
     sql = _SELECT.format(explanation="account" if explanation else "x''", rest=rest)
-    for found in connection.execute(sql, values):
-        yield row_of(found), found[-1]
+    for columns in connection.execute(sql, values):
+        yield _record_of(columns), columns[-1]
+
+
+def _record_of(columns: Sequence[Any]) -> DecisionRecord | None:
+    """The decision in a row of _SELECT; None where a column holds what Leadline never writes."""
+    pod, uid, node, why, outcome, times, strategy, better, options = columns[:9]
+    first, last, explanation = Moment(*columns[9:12]), Moment(*columns[12:15]), columns[15]
+    texts = (pod, uid, why, outcome, strategy, better, options, first.boot, last.boot)
+    sound = (
+        all(isinstance(text, str) and len(text) <= _MAX_TEXT_READ for text in texts)
+        and (node is None or (isinstance(node, str) and len(node) <= _MAX_TEXT_READ))
+        and isinstance(times, int)
+        and 0 < times <= _MAX_TIMES
+        and _is_between(first.up_s, _MAX_UP_S)
+        and _is_between(last.up_s, _MAX_UP_S)
+        and (first.started_unix_s is None or _is_between(first.started_unix_s, _MAX_UNIX_S))
+        and (last.started_unix_s is None or _is_between(last.started_unix_s, _MAX_UNIX_S))
+        and isinstance(explanation, bytes)
+    )
+    if not sound:
+        return None
+    return DecisionRecord(
+        *(pod, uid, node, why, strategy, "lower" if better == "lower" else "higher"),
+        *(_options_of(options), outcome, first, last, times),
+        explanation=explanation,
+    )
+
+
+def _is_between(value: object, highest: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= highest
+
+
+def _repeats(before: DecisionRecord, record: DecisionRecord) -> bool:
+    """Whether this is the decision before it once more, which was not carried out."""
+    one, other = (
+        (each.uid, each.node, each.why, each.strategy, each.better, each.options)
+        for each in (before, record)
+    )
+    return one == other and before.outcome != "bound"
+
+
+@lru_cache(maxsize=16)
+def _options_json(options: tuple[tuple[str, OptionValue], ...]) -> str:
+    return json.dumps(dict(options))
+
+
+@lru_cache(maxsize=16)
+def _options_of(text: str) -> Mapping[str, OptionValue]:
+    try:
+        return MappingProxyType(
+            {
+                valid_text(name): value_of_text(valid_text(str(value)))
+                for name, value in json.loads(text).items()
+            }
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return MappingProxyType({})
 
 
 def connected(path: Path | str) -> sqlite3.Connection:

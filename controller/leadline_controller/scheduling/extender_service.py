@@ -343,7 +343,7 @@ class ExtenderService:
             shown = self._state.pod(pod.uid)
             if shown is None or shown.node_name != node:  # else only the answer was lost
                 self._state.forget(pod)
-                self._decisions.settle(pod.key, f"failed: {error}")
+                self._decisions.set_outcome(pod.key, f"failed: {error}")
                 raise ExtenderError(str(error)) from None
         except BaseException:
             self._state.forget(pod)  # the watch will tell, should it have worked
@@ -360,7 +360,7 @@ class ExtenderService:
         if decision is None:
             return
         if decision.node == node:
-            self._decisions.settle(pod.key, BOUND)
+            self._decisions.set_outcome(pod.key, BOUND)
         else:
             decision = replace(decision, node=node, why=_overruled(decision, node))
             self._decisions.add(decision, self._clock.now_s(), BOUND, self._options)

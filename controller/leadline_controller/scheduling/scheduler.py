@@ -14,7 +14,6 @@ from typing import Any
 
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
 from leadline_controller.framework.options import values_of
@@ -117,7 +116,7 @@ class Scheduler:
             async for change in changes:
                 events = self._state.apply(change)
                 self._heard(change)
-                learn(self._decisions, change)
+                self._decisions.observe(change)
                 self._queue_up(change)
                 self._volumes.notice(change)
                 self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
@@ -251,7 +250,7 @@ class Scheduler:
             self._not_bound(pod, error)
         else:
             self._queue.remove(pod.uid)
-            self._decisions.settle(pod.key, BOUND)
+            self._decisions.set_outcome(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
             self._say(pod, PodEvent("Normal", "Scheduled", message))
 
@@ -277,7 +276,7 @@ class Scheduler:
         shown = self._state.pod(pod.uid)
         if shown is not None and shown.node_name is not None:
             return  # only the answer was lost, or another was quicker
-        self._decisions.settle(pod.key, f"failed: {error}")
+        self._decisions.set_outcome(pod.key, f"failed: {error}")
         if pod.uid in self._queue and not isinstance(error, _LEFT_UNSAID):
             self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
 

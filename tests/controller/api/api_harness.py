@@ -67,7 +67,7 @@ class Scene:
         self.telemetry = TelemetryState(TimesToLive())
         self.cluster = ClusterState()
         self.history = Recorder(HistorySettings(), self.moment)
-        self.decisions = DecisionLog(keeper=self.history)
+        self.decisions = DecisionLog(sink=self.history, now=self.moment)
         self.turn = Turn()
         self.source = InspectionSource(
             telemetry=self.telemetry,

@@ -163,7 +163,7 @@ async def test_one_node_with_its_links_and_pods(scene: Scene, stub: Stub) -> Non
     assert link.bandwidth_is_lower_bound
     placed = scene.decisions.get("default/web-1")
     assert placed is not None
-    assert placed.decision.node == "n1"
+    assert placed.node == "n1"
     assert "default/web-1" in response.placed_pods
 
 
@@ -277,7 +277,7 @@ async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub)
     assert told == ["default/web-1", "default/huge", "default/web-2"]
 
     scene.now_s += 1  # ages alone are no news
-    scene.decisions.settle("default/huge", BOUND)
+    scene.decisions.set_outcome("default/huge", BOUND)
     event = await next_event(stream)
     assert (event.placement.pod, event.placement.outcome) == ("default/huge", BOUND)
 

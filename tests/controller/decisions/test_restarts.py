@@ -19,7 +19,6 @@ from leadline_controller.cli.__main__ import run
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
@@ -251,7 +250,7 @@ def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_pat
         pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
         controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
-            learn(controller.decisions, Relisted((), tuple(pods)))
+            controller.decisions.observe(Relisted((), tuple(pods)))
         async with controller.remembering():
             return [
                 (await controller.history.about(f"default/{name}"))[0].outcome for name in names

@@ -7,11 +7,12 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.decisions.rows import Settled
+from leadline_controller.decisions.record import OutcomeChange, ages_s
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.decisions.store import Store
 
@@ -48,8 +49,8 @@ def test_without_a_file_it_keeps_them_in_memory(
     max_mb: int, machine: Machine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opened(None if max_mb else tmp_path / "d.db", machine, max_mb)
-    store.write([machine.row("a")])
-    store.write([Settled("default/a", "uid-a", "bound")])
+    store.write([machine.record("a")])
+    store.write([OutcomeChange("default/a", "uid-a", "bound")])
     assert [told.outcome for told in store.about("default/a", 1)] == ["bound"]
     store.close()
     assert list(tmp_path.iterdir()) == []
@@ -59,10 +60,10 @@ def test_without_a_file_it_keeps_them_in_memory(
 def test_the_last_decision_about_each_pod_oldest_first(machine: Machine) -> None:
     store = opened(None, machine)
     for name, node in (("a", None), ("b", "n1"), ("a", "n2")):
-        store.write([machine.row(name, node)])
+        store.write([machine.record(name, node)])
         machine.wait(10)
-    told, truncated = store.since(None, 10)
-    assert [(each.pod, each.node, each.age_s) for each in told] == [
+    records, truncated = store.since(None, 10)
+    assert [(each.pod, each.node, each.last.age_s(machine.now())) for each in records] == [
         ("default/b", "n1", 20.0),
         ("default/a", "n2", 10.0),
     ]
@@ -71,14 +72,14 @@ def test_the_last_decision_about_each_pod_oldest_first(machine: Machine) -> None
 
 def test_a_pod_made_again_under_its_name_is_another(machine: Machine) -> None:
     store = opened(None, machine)
-    store.write([machine.row("web-0", "n1"), machine.row("web-0", "n2", uid="second")])
+    store.write([machine.record("web-0", "n1"), machine.record("web-0", "n2", uid="second")])
     assert listed(store) == ["web-0", "web-0"]
 
 
 def test_only_those_younger_than_asked(machine: Machine) -> None:
     store = opened(None, machine)
     for i in range(5):
-        store.write([machine.row(f"p{i}")])
+        store.write([machine.record(f"p{i}")])
         machine.wait(10)
     assert listed(store, 30) == ["p2", "p3", "p4"]
     assert listed(store, 5) == []
@@ -86,7 +87,7 @@ def test_only_those_younger_than_asked(machine: Machine) -> None:
 
 def test_too_many_for_one_answer_are_the_newest_and_it_says_so(machine: Machine) -> None:
     store = opened(None, machine)
-    store.write([machine.row(f"p{i}") for i in range(5)])
+    store.write([machine.record(f"p{i}") for i in range(5)])
     assert [listed(store, None, limit) for limit in (3, 5)] == [
         ["p2", "p3", "p4"],
         ["p0", "p1", "p2", "p3", "p4"],
@@ -97,11 +98,11 @@ def test_too_many_for_one_answer_are_the_newest_and_it_says_so(machine: Machine)
 @pytest.mark.parametrize("jump_s", [-30 * 86400.0, +30 * 86400.0])
 def test_since_holds_when_the_clock_jumps(jump_s: float, tmp_path: Path, machine: Machine) -> None:
     store = opened(tmp_path / "d.db", machine)
-    store.write([machine.row("long ago")])
+    store.write([machine.record("long ago")])
     machine.wait(7200)
     assert machine.unix_s is not None
     machine.unix_s += jump_s
-    store.write([machine.row("now")])
+    store.write([machine.record("now")])
     machine.wait(60)
     assert listed(store, 3600) == ["now"]
     assert listed(store, 10_000) == ["long ago", "now"]
@@ -112,12 +113,12 @@ def test_since_after_a_restart_of_a_machine_without_a_clock(
     tmp_path: Path, machine: Machine
 ) -> None:
     store = opened(tmp_path / "d.db", machine)
-    store.write([machine.row("before")])
+    store.write([machine.record("before")])
     store.close()
     machine.reboot("boot-2")
     machine.unix_s, machine.up_s = None, 300.0
     store = opened(tmp_path / "d.db", machine)
-    store.write([machine.row("after")])
+    store.write([machine.record("after")])
     assert listed(store, 60) == ["after"]  # what was before this start is older than it
     assert listed(store, 301) == ["before", "after"]
     store.close()
@@ -127,13 +128,15 @@ def test_what_was_decided_before_another_is_never_younger(tmp_path: Path) -> Non
     """An earlier run of the machine had a clock that was a year ahead."""
     machine = Machine(unix_s=1_831_536_000.0)
     store = opened(tmp_path / "d.db", machine)
-    store.write([machine.row("a year ahead")])
+    store.write([machine.record("a year ahead")])
     machine.reboot("boot-2")
     machine.unix_s = 1_800_000_000.0
-    store.write([machine.row("next")])
+    store.write([machine.record("next")])
     machine.wait(1000)
-    told, _ = store.since(None, 10)
-    assert [each.age_s for each in told] == sorted((each.age_s for each in told), reverse=True)
+    records, _ = store.since(None, 10)
+    ages = list(ages_s(reversed(records), machine.now()))
+    assert len(ages) == 2
+    assert ages == sorted(ages)
     assert listed(store, 900) == []
     store.close()
 
@@ -162,7 +165,7 @@ def test_where_no_file_can_be_it_goes_on_and_says_so_once(
     path = make(tmp_path)
     store = opened(path, machine)
     for i in range(5):
-        store.write([machine.row(f"p{i}")])
+        store.write([machine.record(f"p{i}")])
         machine.wait(MINUTE_S)
     assert listed(store) == [f"p{i}" for i in range(5)]
     store.close()
@@ -177,12 +180,12 @@ def test_when_the_folder_comes_back_so_does_what_was_decided(
 ) -> None:
     path = folder_missing(tmp_path)
     store = opened(path, machine)
-    store.write([machine.row("a"), machine.row("b")])
+    store.write([machine.record("a"), machine.record("b")])
     (tmp_path / "file").unlink()
-    store.write([machine.row("c")])  # too soon to look again
+    store.write([machine.record("c")])  # too soon to look again
     assert not path.exists()
     machine.wait(MINUTE_S)
-    store.write([machine.row("d")])
+    store.write([machine.record("d")])
     assert listed(store) == ["a", "b", "c", "d"]
     store.close()
     assert said(caplog)[1:] == [f"decisions are written to {path} again"]
@@ -204,7 +207,7 @@ def no_file_larger_than(size: int) -> Iterator[None]:
 
 def through_a_full_disk(store: Store, machine: Machine) -> None:
     for i in range(50):
-        store.write([machine.row(f"p{i}", explanation=bytes(10_000))])
+        store.write([machine.record(f"p{i}", explanation=bytes(10_000))])
         machine.wait(1)
 
 
@@ -212,17 +215,17 @@ def test_a_disk_that_fills_up_loses_nothing(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opened(tmp_path / "d.db", machine)
-    store.write([machine.row("before")])
+    store.write([machine.record("before")])
     with no_file_larger_than(128 * 1024):
         through_a_full_disk(store, machine)
         everything = ["before", *(f"p{i}" for i in range(50))]
         assert listed(store) == everything  # some from disk, the others from memory
-        store.write([Settled("default/before", "uid-before", "bound")])
-        store.write([Settled("default/p49", "uid-p49", "bound")])
+        store.write([OutcomeChange("default/before", "uid-before", "bound")])
+        store.write([OutcomeChange("default/p49", "uid-p49", "bound")])
     (line,) = said(caplog)
     assert "kept in memory" in line
     machine.wait(MINUTE_S)
-    store.write([machine.row("after")])
+    store.write([machine.record("after")])
     assert listed(store) == [*everything, "after"]
     store.close()
     store = opened(tmp_path / "d.db", machine)
@@ -260,14 +263,14 @@ def test_a_real_disk_that_is_full(
         assert "full" in line
         subprocess.run(["mount", "-o", "remount,size=4m", folder], check=True)
         machine.wait(MINUTE_S)
-        store.write([machine.row("after")])
+        store.write([machine.record("after")])
         store.close()
         store = opened(folder / "d.db", machine)
         assert listed(store) == [*(f"p{i}" for i in range(50)), "after"]
         store.close()
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         store = opened(folder / "d.db", machine)
-        store.write([machine.row("read only")])
+        store.write([machine.record("read only")])
         assert "read only" in listed(store)
         store.close()
         assert "kept in memory" in said(caplog)[-1]
@@ -277,7 +280,7 @@ def test_a_real_disk_that_is_full(
 
 def full_of(path: Path, machine: Machine, count: int = 60) -> None:
     store = opened(path, machine)
-    store.write([machine.row(f"p{i}", why="x" * 1500) for i in range(count)])
+    store.write([machine.record(f"p{i}", why="x" * 1500) for i in range(count)])
     store.close()
 
 
@@ -292,7 +295,7 @@ def test_a_file_that_is_no_database_is_kept_aside(
     path = tmp_path / "d.db"
     path.write_bytes(rubbish)
     store = opened(path, machine)
-    store.write([machine.row("a")])
+    store.write([machine.record("a")])
     assert listed(store) == ["a"]
     store.close()
     if rubbish:
@@ -316,7 +319,7 @@ def test_of_a_file_with_broken_pages_the_rest_is_rescued(
     path.with_name("d.db-wal").write_bytes(b"was not closed")  # so it is looked through
     store = opened(path, machine)
     kept = listed(store)
-    store.write([machine.row("after")])
+    store.write([machine.record("after")])
     assert listed(store) == [*kept, "after"]
     store.close()
     assert 40 < len(kept) < 60
@@ -335,8 +338,8 @@ def test_a_file_that_breaks_while_it_is_in_use(
     with path.open("r+b") as file:  # the last leaf of the decisions, and what follows it
         file.seek(4096)
         file.write(b"\xaa" * (path.stat().st_size - 4096))
-    store.write([machine.row("during")])
-    store.write([machine.row("after")])
+    store.write([machine.record("during")])
+    store.write([machine.record("after")])
     assert listed(store)[-2:] == ["during", "after"]
     store.close()
     assert aside(path).exists()
@@ -356,7 +359,7 @@ def test_a_disk_that_breaks_every_file_is_not_asked_all_the_time(
             file.seek(100)
             file.write(b"\xaa" * path.stat().st_size)
         path.with_name("d.db-wal").unlink(missing_ok=True)
-        store.write([machine.row(f"p{i}")])
+        store.write([machine.record(f"p{i}")])
         machine.wait(1)
     assert listed(store) == [f"p{i}" for i in range(20)]
     store.close()
@@ -368,9 +371,9 @@ def test_an_account_with_a_flipped_bit_is_left_out_and_the_rest_told(
 ) -> None:
     path = tmp_path / "d.db"
     store = opened(path, machine)
-    store.write([machine.row("a", explanation=b"\x78\x9crubbish"), machine.row("b")])
-    (told,) = store.about("default/a", 1)
-    assert (told.node, told.explanation.nodes) == ("n1", ())
+    store.write([machine.record("a", explanation=b"\x78\x9crubbish"), machine.record("b")])
+    (record,) = store.about("default/a", 1)
+    assert (record.node, record.explain().nodes) == ("n1", ())
     store.close()
 
 
@@ -385,11 +388,11 @@ def test_a_file_that_another_holds_is_waited_for(
     store = opened(path, machine)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        store.write([machine.row("a")])
+        store.write([machine.record("a")])
         assert listed(store) == ["a"]
         assert "locked" in said(caplog)[0]
     machine.wait(MINUTE_S)
-    store.write([machine.row("b")])
+    store.write([machine.record("b")])
     store.close()
     store = opened(path, machine)
     assert listed(store) == ["a", "b"]
@@ -402,7 +405,7 @@ def test_a_copy_made_in_the_middle_of_writing_can_be_opened(
     path = tmp_path / "d.db"
     store = opened(path, machine)
     for i in range(30):
-        store.write([machine.row(f"p{i}")])
+        store.write([machine.record(f"p{i}")])
         copies = tmp_path / f"copy{i}"
         copies.mkdir()
         for ending in ("", "-wal"):
@@ -424,10 +427,10 @@ def test_a_record_that_cannot_be_written_costs_none_beside_it(
         {"explanation": None},
         {"outcome": object()},
     ]
-    rows = [machine.row(f"p{i}") for i in range(40)]
+    rows = [machine.record(f"p{i}") for i in range(40)]
     for at, changed in enumerate(wrong):
-        rows[7 * at] = rows[7 * at]._replace(**changed)
-    store.write([*rows, Settled("default/p39", "uid-p39", "bound")])
+        rows[7 * at] = replace(rows[7 * at], **changed)
+    store.write([*rows, OutcomeChange("default/p39", "uid-p39", "bound")])
     sound = [f"p{i}" for i in range(40) if i not in (0, 7, 14, 21)]
     assert listed(store) == sound
     assert [told.outcome for told in store.about("default/p39", 1)] == ["bound"]
@@ -447,7 +450,7 @@ def test_rows_that_cannot_be_read_are_put_aside_and_the_others_stay(
     store = opened(path, machine)
     kept = [f"p{i}" for i in range(60) if (i + 1) % 3]
     assert listed(store) == kept
-    store.write([machine.row("after")])
+    store.write([machine.record("after")])
     assert listed(store) == [*kept, "after"]
     store.close()
     (line,) = said(caplog)
@@ -462,7 +465,7 @@ def test_a_file_of_another_program_is_not_touched_at_all(tmp_path: Path, machine
         theirs.execute("PRAGMA journal_mode = WAL")
     before = path.stat(), path.read_bytes()
     store = opened(path, machine)
-    store.write([machine.row("a")])
+    store.write([machine.record("a")])
     store.close()
     assert (path.stat().st_mode, path.stat().st_mtime_ns, path.read_bytes()) == (
         *(before[0].st_mode, before[0].st_mtime_ns),

@@ -63,7 +63,7 @@ async def kept(
     began."""
     caplog.set_level(logging.WARNING)
     recorder = Recorder(HistorySettings(path))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     for each in decisions:
         log.add(each, 0.0, PENDING, {})
     recorder.start()
@@ -72,7 +72,7 @@ async def kept(
     finally:
         await recorder.stop()
     assert all(each[0].node == one.node for each, one in zip(told, decisions, strict=True) if each)
-    return [bool(each[0].explanation.nodes) for each in told if each]
+    return [bool(each[0].explain().nodes) for each in told if each]
 
 
 async def test_past_the_bound_decisions_are_kept_without_their_scores(
@@ -101,13 +101,13 @@ async def test_what_was_written_makes_room(tmp_path: Path, monkeypatch: pytest.M
     decisions = made(MANY, 4)
     monkeypatch.setattr(recording, "_DETAILED_BYTES", 2.5 * weight_of_decision(decisions[0]))
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     recorder.start()
     try:
         for each in decisions:
             log.add(each, 0.0, PENDING, {})
             (told,) = await recorder.about(each.pod.key)
-            assert told.explanation.nodes
+            assert told.explain().nodes
     finally:
         await recorder.stop()
 

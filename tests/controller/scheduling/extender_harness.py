@@ -101,7 +101,7 @@ class Scene:
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")
         assert record is not None
-        return record.decision.node, record.outcome
+        return record.node, record.outcome
 
     def free_mbps(self) -> dict[str, float]:
         view = self.state.view(self.telemetry, self.clock.now_s())

@@ -146,7 +146,8 @@ async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: 
     scene.extender_service.prioritize(asked(wants("web", 50), ["n3", "n2"]))
     record = scene.decisions.get("default/web")
     assert record is not None
-    assert (record.decision.strategy, record.outcome) == ("dacs", PENDING)
+    assert record.decision is not None
+    assert (record.strategy, record.outcome) == ("dacs", PENDING)
     assert record.decision.rejected()["n1"][0] == (
         "kube-scheduler: not among the nodes that it asked about"
     )
@@ -321,7 +322,8 @@ async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene)
     assert scene.outcome("web") == ("n2", BOUND)
     record = scene.decisions.get("default/web")
     assert record is not None
-    assert record.decision.why.startswith("kube-scheduler chose it, which has 9 of 10, over n3: ")
+    assert record.decision is not None
+    assert record.why.startswith("kube-scheduler chose it, which has 9 of 10, over n3: ")
     assert record.decision.scores().keys() == set(NAMES)
     await scene.extender_service.close()
     assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
@@ -336,7 +338,7 @@ async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene)
     scene.hear(PodChanged(replace(pods[0], node_name="n2")))
     record = scene.decisions.get("default/web-0")
     assert record is not None
-    assert record.decision.why.startswith("kube-scheduler chose it over n3: ")
+    assert record.why.startswith("kube-scheduler chose it over n3: ")
     await scene.extender_service.close()
 
 
@@ -346,8 +348,8 @@ async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> Non
     scene.hear(PodChanged(replace(pod, node_name="n2")))
     record = scene.decisions.get("default/web")
     assert record is not None
-    assert (record.decision.node, record.outcome) == ("n2", BOUND)
-    assert record.decision.why.startswith("kube-scheduler chose it without Leadline")
+    assert (record.node, record.outcome) == ("n2", BOUND)
+    assert record.why.startswith("kube-scheduler chose it without Leadline")
 
 
 async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> None:
@@ -520,11 +522,13 @@ async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
     scene.extender_service.prioritize(asked(made, NAMES))
     record = scene.decisions.get("default/web")
     assert record is not None
+    assert record.decision is not None
     assert (record.decision.pod.labels, record.decision.has_basis) == ({}, False)
     known = put(scene, "web")
     scene.extender_service.prioritize(asked(made, NAMES))
     record = scene.decisions.get("default/web")
     assert record is not None
+    assert record.decision is not None
     assert record.decision.pod is known
 
 

@@ -162,12 +162,12 @@ async def asked_again(stage: Stage, deed: Deed) -> bool:
         await stage.clock.advance(BACKED_OFF_S)
         before = stage.decisions.get("default/p")
         assert before is not None
-        assert before.decision.node is None
+        assert before.node is None
         deed(stage)
         await stage.clock.advance(BACKED_OFF_S)
         after = stage.decisions.get("default/p")
         assert after is not None
-        return after.at_s > before.at_s
+        return after.decided_s > before.decided_s
 
 
 def test_every_filter_is_looked_at() -> None:

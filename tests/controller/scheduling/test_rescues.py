@@ -259,13 +259,13 @@ async def test_a_pod_that_is_woken_finds_its_place(name: str) -> None:
         await stage.clock.advance(BACKED_OFF_S)
         before = stage.decisions.get("default/p")
         assert before is not None
-        assert (before.decision.node, before.at_s) == (None, 0.0)
-        assert name.partition(":")[0] in before.decision.why
+        assert (before.node, before.decided_s) == (None, 0.0)
+        assert name.partition(":")[0] in before.why
         rescue.deed(stage)
         await stage.clock.advance(2)
         after = stage.decisions.get("default/p")
         assert after is not None
-        assert after.decision.node == rescue.lands
+        assert after.node == rescue.lands
 
 
 def test_every_filter_has_a_rescue() -> None:
