@@ -64,7 +64,7 @@ def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
         own=own,
         at_binding=filters_with({name: FILTERS[name] for name in at_binding}, how.strategy),
         random=how.random,
-        whole=every,
+        check_unmodelled=every,
         warm_up_s=how.warm_up_s,
     )
 
@@ -211,14 +211,14 @@ class Controller:
             self.clock,
         )
         server = ExtenderServer(extender, extender_service)
-        self._listeners.append(extender_service.heard)
+        self._listeners.append(extender_service.observe)
         try:
             address = await server.start()
             log.info("answering kube-scheduler at %s", address)
             yield address
         finally:
             await server.stop()
-            self._listeners.remove(extender_service.heard)
+            self._listeners.remove(extender_service.observe)
             await extender_service.close()
 
     def _tell(self, change: ClusterChange) -> None:

@@ -132,15 +132,15 @@ class ExtenderServer:
             return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
-        waiting = self._extender_service.not_ready()
+        waiting = self._extender_service.not_ready_reason()
         return web.Response(status=503 if waiting else 200, text=f"{waiting or 'ok'}\n")
 
     async def _filter(self, request: web.Request) -> web.StreamResponse:
         async def work(body: Body) -> Pieces:
-            await self._extender_service.ready()
+            await self._extender_service.wait_until_ready()
             async with self._turn(body):
                 question = await self._question(body)
-                await self._extender_service.settled(question)
+                await self._extender_service.wait_for_bandwidth(question)
                 passing, failed = self._extender_service.filter(question)
             return protocol.filter_answer(question, passing, failed)
 
@@ -148,7 +148,7 @@ class ExtenderServer:
 
     async def _prioritize(self, request: web.Request) -> web.StreamResponse:
         async def work(body: Body) -> Pieces:
-            await self._extender_service.ready()
+            await self._extender_service.wait_until_ready()
             async with self._turn(body):
                 question = await self._question(body)
                 priorities = self._extender_service.prioritize(question)
@@ -221,7 +221,7 @@ class ExtenderServer:
                     self._connections.received(request)
                     answer = await work(body)
             except TimeoutError:
-                told = self._extender_service.not_ready() or self._too_slow(request)
+                told = self._extender_service.not_ready_reason() or self._too_slow(request)
             except (protocol.ProtocolError, ExtenderError) as error:
                 told = str(error)
             except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as error:

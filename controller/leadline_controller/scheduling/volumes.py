@@ -78,7 +78,7 @@ class VolumeWaits:
             limit.cancel()
             del self._waits[pod.uid]
 
-    def notice(self, change: ClusterChange) -> None:
+    def observe(self, change: ClusterChange) -> None:
         """The state has changed by this."""
         if not self._waits:
             return

@@ -66,7 +66,7 @@ class Scene:
         every_filter: bool = False,
         warm_up_s: float = 0.0,
         expected_s: float = 60.0,
-        unsure_s: float = 0.05,
+        uncertain_s: float = 0.05,
         cluster: MemoryCluster | None = None,
     ) -> None:
         self.cluster = cluster or MemoryCluster(nodes)
@@ -77,16 +77,16 @@ class Scene:
         how = ExtenderProfile(
             strategy or Dacs(alpha=0.0),
             FILTERS if every_filter else OWN_FILTERS,
-            OWN_FILTERS,
-            FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
             Random(7),
-            whole=every_filter,
             warm_up_s=warm_up_s,
+            own=OWN_FILTERS,
+            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
+            check_unmodelled=every_filter,
         )
         self.extender_service = ExtenderService(
             *(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock),
             expected_s=expected_s,
-            unsure_s=unsure_s,
+            uncertain_s=uncertain_s,
         )
 
     def list(self) -> None:
@@ -96,7 +96,7 @@ class Scene:
     def hear(self, change: Any) -> None:
         """A change comes over the watch."""
         self.state.apply(change)
-        self.extender_service.heard(change)
+        self.extender_service.observe(change)
 
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")

@@ -18,7 +18,7 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.scheduling import extender_service as extender_adviser
+from leadline_controller.scheduling import extender_service
 from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.scheduling.extender_service import ExtenderError
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
@@ -187,7 +187,7 @@ async def test_a_burst_does_not_pile_up_on_one_link(scene: Scene) -> None:
 @asynccontextmanager
 async def asking_after(scene: Scene, question: ExtenderArgs) -> AsyncIterator["asyncio.Task[None]"]:
     """Somebody who waits to learn where the pods before this one went."""
-    waiting = asyncio.create_task(scene.extender_service.settled(question))
+    waiting = asyncio.create_task(scene.extender_service.wait_for_bandwidth(question))
     try:
         await asyncio.sleep(0)
         yield waiting
@@ -202,7 +202,7 @@ async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
     bound_by_us: bool,
 ) -> None:
     """It goes on to the next pod before anybody can know which node it took."""
-    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene = Scene(boards(100, 1000), uncertain_s=PATIENCE_S)
     scene.list()
     first, _ = put(scene, "a", 60), put(scene, "b", 60)
     question = asked(wants("a", 60, data_mb="100"), NAMES[:2])
@@ -219,7 +219,7 @@ async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
 
 
 async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -> None:
-    scene = Scene(boards(100, 1000), unsure_s=0.05)
+    scene = Scene(boards(100, 1000), uncertain_s=0.05)
     scene.list()
     put(scene, "a", 60)
     put(scene, "b", 60)
@@ -231,7 +231,7 @@ async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -
 
 
 async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
-    scene = Scene(boards(100), unsure_s=PATIENCE_S)
+    scene = Scene(boards(100), uncertain_s=PATIENCE_S)
     scene.list()
     async with asking_after(scene, asked(wants("new", 60), ["n1"])) as waiting:
         assert not waiting.done()
@@ -241,7 +241,7 @@ async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
 
 
 async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> None:
-    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene = Scene(boards(100, 1000), uncertain_s=PATIENCE_S)
     scene.list()
     for name, mbps in (("any", None), ("wide", 500), ("next", 60), ("last", None)):
         put(scene, name, mbps)
@@ -259,7 +259,7 @@ async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> No
 async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
     mbps: float, waits: bool
 ) -> None:
-    scene = Scene(boards(100, 1000), unsure_s=PATIENCE_S)
+    scene = Scene(boards(100, 1000), uncertain_s=PATIENCE_S)
     scene.list()
     first, _ = put(scene, "first", 60), put(scene, "second", mbps)
     scene.extender_service.prioritize(asked(wants("first", 60, data_mb="1"), NAMES[:2]))
@@ -333,7 +333,7 @@ async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene)
     pods = [put(scene, f"web-{i}") for i in range(40)]
     for pod in pods:
         scene.extender_service.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
-    detailed = [uid for uid, each in scene.extender_service._open.items() if each.has_basis]
+    detailed = [uid for uid, each in scene.extender_service._pending.items() if each.has_basis]
     assert detailed == [pod.uid for pod in pods[-32:]]
     scene.hear(PodChanged(replace(pods[0], node_name="n2")))
     record = scene.decisions.get("default/web-0")
@@ -373,7 +373,7 @@ async def test_bind_binds_this_very_pod(scene: Scene) -> None:
 
 async def test_bind_waits_a_moment_for_our_own_watch() -> None:
     """The filters look at the pod as the API server has it, not as anybody says that it is."""
-    scene = Scene(boards(10), unsure_s=PATIENCE_S)
+    scene = Scene(boards(10), uncertain_s=PATIENCE_S)
     scene.list()
     pod = scene.cluster.put_pod(pending(wants("new")))
     scene.extender_service.filter(asked(wants("new"), ["n1"]))
@@ -412,21 +412,21 @@ async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) ->
     with pytest.raises(ExtenderError, match="nobody asked about"):
         await scene.extender_service.bind(binding(pod, "n1"))
     scene.hear(PodDeleted(pod))
-    assert not scene.extender_service._asked_s
+    assert not scene.extender_service._called_s
 
 
 async def test_pods_that_are_asked_about_are_bounded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extender_adviser, "_MOST_ASKED", 100)
+    monkeypatch.setattr(extender_service, "_MAX_CALLED", 100)
     for number in range(200):
         scene.extender_service.filter(asked(wants(f"p{number}"), []))
-    assert len(scene.extender_service._asked_s) == 100
+    assert len(scene.extender_service._called_s) == 100
     scene.extender_service.filter(
         asked({**wants("web"), "metadata": {"name": "w", "uid": "x" * 999}}, [])
     )
-    assert not any(len(uid) > 253 for uid in scene.extender_service._asked_s)
-    assert not any(len(uid) > 253 for uid in scene.extender_service._open)
+    assert not any(len(uid) > 253 for uid in scene.extender_service._called_s)
+    assert not any(len(uid) > 253 for uid in scene.extender_service._pending)
 
 
 TAINT = {"key": "for", "value": "nobody", "effect": "NoSchedule"}
@@ -501,7 +501,7 @@ async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
 
 
 async def test_bind_looks_again_while_our_watch_is_behind() -> None:
-    scene = Scene([read_node(wide("n1", 10, cpu="100m"))], unsure_s=PATIENCE_S)
+    scene = Scene([read_node(wide("n1", 10, cpu="100m"))], uncertain_s=PATIENCE_S)
     there = replace(pending(wants("there")), node_name="n1")
     scene.cluster.put_pod(there)
     scene.list()
@@ -535,8 +535,8 @@ async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
 async def test_open_decisions_are_kept_in_detail_only_for_the_last_few(scene: Scene) -> None:
     for number in range(100):
         scene.extender_service.prioritize(asked(wants(f"p{number}"), NAMES))
-    assert sum(decision.has_basis for decision in scene.extender_service._open.values()) == 32
-    assert scene.extender_service._open["uid-p99"].has_basis
+    assert sum(decision.has_basis for decision in scene.extender_service._pending.values()) == 32
+    assert scene.extender_service._pending["uid-p99"].has_basis
 
 
 async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
@@ -645,32 +645,34 @@ async def test_a_binding_that_is_given_up_takes_nothing() -> None:
 
 async def test_before_the_first_list_nothing_is_judged() -> None:
     scene = Scene(boards(10))
-    assert "has not yet told which nodes" in str(scene.extender_service.not_ready())
+    assert "has not yet told which nodes" in str(scene.extender_service.not_ready_reason())
     with pytest.raises(ExtenderError, match="has not yet told"):
         await scene.extender_service.bind(ExtenderBindingArgs("default", "web", "u", "n1"))
     scene.list()
-    assert scene.extender_service.not_ready() is None
+    assert scene.extender_service.not_ready_reason() is None
 
 
 async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
     scene = Scene(boards(10, 20), warm_up_s=15.0)
     scene.list()
-    assert "the agents of 2 nodes, for 15 s at most" in str(scene.extender_service.not_ready())
+    assert "the agents of 2 nodes, for 15 s at most" in str(
+        scene.extender_service.not_ready_reason()
+    )
     await scene.clock.advance(14.0)
-    assert scene.extender_service.not_ready()
+    assert scene.extender_service.not_ready_reason()
     await scene.clock.advance(1.0)
-    assert scene.extender_service.not_ready() is None
+    assert scene.extender_service.not_ready_reason() is None
     scene.hear(NodeChanged(read_node(wide("late", 1))))
-    assert scene.extender_service.not_ready() is None
+    assert scene.extender_service.not_ready_reason() is None
 
 
 async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extender_adviser, "_MOST_OPEN", 100)
+    monkeypatch.setattr(extender_service, "_MAX_PENDING", 100)
     for number in range(200):
         scene.extender_service.filter(asked(wants(f"p{number}", 5000), ["n1"]))
-    assert len(scene.extender_service._open) == 100
+    assert len(scene.extender_service._pending) == 100
 
 
 async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:

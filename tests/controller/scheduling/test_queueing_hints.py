@@ -204,7 +204,7 @@ async def test_who_is_refused_by_several_filters_hopes_for_each() -> None:
     both = {name: FILTERS[name] for name in ("NodeUnschedulable", "NodeResourcesFit")}
     for happening, wakes in (("cordon lifted", True), ("more of a node", True), ("label", False)):
         stage = refusing("NodeResourcesFit")
-        stage.scheduler._placing = replace(stage.placing, filters=both)
+        stage.scheduler._step._profile = replace(stage.placing, filters=both)
         assert await asked_again(stage, HAPPENINGS[happening]) is wakes
 
 
