@@ -16,12 +16,12 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
 
-# Fields of NodeScore; a file may name others.
+# The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
 
 
 def pod_key(text: str) -> str:
-    """namespace/name from what a person typed; a name alone is of the namespace default."""
+    """namespace/name of a pod; a name alone is in the namespace default."""
     return text if "/" in text else f"default/{text}"
 
 
@@ -107,7 +107,7 @@ def _known(columns: Mapping[str, Floats], at: int) -> Iterator[tuple[str, float]
 
 
 def why_unexplained(source: InspectionSource, key: str) -> str:
-    """One sentence on a pod of which no decision is remembered."""
+    """Why there is no decision about the pod with this key, in one sentence."""
     shown = key[:200]
     pod = next((pod for pod, _ in source.cluster.pods() if pod.key == key), None)
     if pod is None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.api.extender_protocol import (
     ProtocolError,
-    bind_answer,
-    error_answer,
-    filter_answer,
-    prioritize_answer,
+    error_result,
+    filter_result,
+    host_priorities,
     read_binding_args,
     read_extender_args,
 )
@@ -41,7 +40,7 @@ def test_whole_nodes_come_back_as_the_text_that_came() -> None:
     assert question.nodes is not None
     assert question.nodes["n1"].bandwidth_mbps == 10
     assert bytes(question.raw("n1")) == sent.encode()
-    answer = b"".join(filter_answer(question, ["n1"], {}))
+    answer = b"".join(filter_result(question, ["n1"], {}))
     assert sent.encode() in answer
     assert json.loads(answer)["Nodes"] == {"items": [wide("n1", 10)]}
 
@@ -53,7 +52,7 @@ def test_a_filters_answer_has_gos_keys_and_never_both_lists_null(whole: bool) ->
     question = asked(pod, nodes=sent) if whole else asked(pod, ["n1", "n2"])
     for passing in (["n2"], []):
         failed = {"n1": 'a "reason"'}
-        answer = json.loads(b"".join(filter_answer(question, passing, failed)))
+        answer = json.loads(b"".join(filter_result(question, passing, failed)))
         assert answer == {
             "Nodes": {"items": [each for each in sent if each["metadata"]["name"] in passing]}
             if whole
@@ -66,7 +65,7 @@ def test_a_filters_answer_has_gos_keys_and_never_both_lists_null(whole: bool) ->
 
 
 def test_a_prioritized_list_is_bare_and_leaves_nobody_out() -> None:
-    answer = prioritize_answer(asked(wants("web"), ["n1", "n2"]), {"n2": 10})
+    answer = host_priorities(asked(wants("web"), ["n1", "n2"]), {"n2": 10})
     assert json.loads(answer) == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
 
 
@@ -74,8 +73,8 @@ def test_a_binding() -> None:
     assert read_binding_args(json.dumps(BOUND).encode()) == ExtenderBindingArgs(
         "default", "web", "u-1", "n1"
     )
-    assert json.loads(bind_answer()) == {"Error": ""}
-    assert json.loads(error_answer("no")) == {"Error": "no"}
+    assert json.loads(error_result("")) == {"Error": ""}
+    assert json.loads(error_result("no")) == {"Error": "no"}
 
 
 def test_no_nodes_are_a_question_too() -> None:
@@ -162,7 +161,7 @@ def test_whatever_comes_is_read_or_refused(pod: Any, nodes: Any, names: Any) -> 
         body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
         with suppress(ProtocolError):
             question = read_extender_args(body)
-            assert json.loads(b"".join(filter_answer(question, [], {})))["Error"] == ""
+            assert json.loads(b"".join(filter_result(question, [], {})))["Error"] == ""
 
 
 @given(st.binary(max_size=60), st.integers(0, 2000))

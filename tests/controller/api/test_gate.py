@@ -78,7 +78,7 @@ async def test_silent_connections_leave_a_place_for_a_client_with_a_certificate(
         answered = [await is_answered(address, own) for _ in range(3)]
         opened = psutil.Process().num_fds() - before - 200  # which are the attack's own ends
     assert answered == [True] * 3
-    assert opened < gate.PLACES + 60
+    assert opened < gate.MAX_CONNECTIONS + 60
 
 
 async def test_calls_whose_answers_nobody_reads_make_room(address: str) -> None:
@@ -105,7 +105,7 @@ async def test_a_call_whose_answer_is_not_read_ends_with_its_connection(
                 pass
         return b"closed"
 
-    monkeypatch.setattr(calls, "ANSWERS", calls.Kind("calls", 24, 0.3))
+    monkeypatch.setattr(calls, "ANSWERS", calls.CallKind("calls", 24, 0.3))
     assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
 
 
@@ -156,7 +156,7 @@ async def test_health_watches_are_bounded_and_health_is_told_meanwhile(address: 
 async def test_answers_that_wait_are_bounded_in_bytes(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_HONEST_S", 60.0)
+    monkeypatch.setattr(calls, "_MIN_CALL_S", 60.0)
     async with under(attack.unread(place(address), 8)):
         await asyncio.sleep(0.5)
         monkeypatch.setattr(calls, "MAX_BYTES", 100)
@@ -165,7 +165,7 @@ async def test_answers_that_wait_are_bounded_in_bytes(
                 await control_pb2_grpc.InspectionStub(channel).ListNodes(pb.ListNodesRequest())
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         monkeypatch.setattr(calls, "MAX_BYTES", 4000)
-        monkeypatch.setattr(calls, "_HONEST_S", 0.1)
+        monkeypatch.setattr(calls, "_MIN_CALL_S", 0.1)
         assert await eventually_answered(address)
 
 
@@ -353,17 +353,17 @@ def test_a_peer_is_an_address(address: object, peer: str) -> None:
 
 
 def test_calls_in_progress_never_take_all_connections() -> None:
-    assert calls.MAX_CALLS < gate.PLACES
+    assert calls.MAX_CALLS < gate.MAX_CONNECTIONS
 
 
 def test_descriptors_are_left_for_scheduling() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with limited_to(1024, before[1]):
-        assert gate.fitting_places() == gate.PLACES
+        assert gate.affordable_connections() == gate.MAX_CONNECTIONS
     with limited_to(600, before[1]):
-        assert gate.fitting_places() == 29
+        assert gate.affordable_connections() == 29
     with limited_to(256, before[1]):
-        assert gate.fitting_places() == 8
+        assert gate.affordable_connections() == 8
 
 
 @contextmanager
