@@ -196,7 +196,7 @@ async def test_a_scheduler_that_starts_anew_goes_on_with_what_was_begun(
 async def test_a_volume_that_nobody_makes_is_given_up_said_and_waited_for_anew(
     bench: Bench, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volumes, "LONGEST_S", 2.0)
+    monkeypatch.setattr(volumes, "TIMEOUT_S", 2.0)
     bench.node("a")
     bench.storage_class(PROVISIONER)
     wanted = bench.claim()

@@ -1,9 +1,8 @@
-"""One SQLite file of decisions, bounded in size and age. Used by one thread.
+"""One SQLite file of decisions, bounded in size and age. For use by one thread.
 
-Write-ahead logging with synchronous NORMAL: a power cut leaves a sound file that lacks at most
-what was written since the last checkpoint. A file may have been damaged by whatever happens to
-disks: its structure is checked when it is opened, each row when it is read, and nothing that
-SQLite does with it goes on for ever.
+With write-ahead logging and synchronous NORMAL a power cut leaves a sound file that lacks at most
+what was written since the last checkpoint. Disks can damage files, so the structure is checked
+when the file is opened, each row when it is read, and every operation of SQLite has a time limit.
 """
 
 import json
@@ -40,11 +39,11 @@ _JOURNAL_BYTES = 4 * _MIB
 _CACHE_KIB = 2048
 # A sound file of 64 MiB is checked in a quarter of a second, and in a few on a small board.
 _CHECK_S = 5.0
-_LONGEST_S = 30.0
-# Of the time that a call took; below, it waited for the disk.
+_LIMIT_S = 30.0
+# Share of CPU time in a call's time; below it, the call waited for the disk.
 _COMPUTING = 0.1
 _LARGEST_ID = 2**62
-# Room is made a little ahead, for a batch is written before it is known how large it is.
+# Old rows are deleted a little early, because the size of a batch is known only once it is written.
 _FULL, _PRUNED_TO = 0.95, 0.9
 # A column beyond these bounds was not written by Leadline, and would break its readers.
 _MAX_TEXT_READ = 2**16
@@ -60,11 +59,9 @@ _SELECT = (
 
 
 class Database:
-    """The file at `path`, made if need be, or MEMORY. Methods raise sqlite3.Error; opening
-    raises schema.ForeignFileError and OSError as well.
-
-    unreadable: rows that were skipped because a column is not what is written there.
-    """
+    """The file at `path`, created if missing, or MEMORY. Methods raise sqlite3.Error; opening
+    raises schema.ForeignFileError and OSError as well. unreadable: rows skipped because of an
+    invalid column."""
 
     def __init__(self, path: Path | str, max_bytes: int, max_age_s: float) -> None:
         self._max_bytes = max_bytes
@@ -90,7 +87,7 @@ class Database:
             "journal_mode = WAL",
             "synchronous = NORMAL",
             f"journal_size_limit = {_JOURNAL_BYTES}",
-            f"cache_size = -{_CACHE_KIB}",  # the file's own word on it may be a flipped bit
+            f"cache_size = -{_CACHE_KIB}",  # the file's own setting may be damaged
         ):
             self._connection.execute(f"PRAGMA {pragma}")
         self._check()
@@ -100,8 +97,7 @@ class Database:
             raise CorruptFileError("it has no numbers left for new decisions")
 
     def _check(self) -> None:
-        """Have SQLite look through all of it, as far as it gets in a few seconds. Raises
-        CorruptFileError."""
+        """Run SQLite's integrity check for at most a few seconds. Raises CorruptFileError."""
         try:
             with _interrupted_after(self._connection, _CHECK_S):
                 found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -110,22 +106,22 @@ class Database:
                 raise
             return
         finally:
-            # What it read stays in no cache: damage done from now on would not be noticed.
+            # Empty the cache, which would hide later damage of the file.
             self._connection.execute("PRAGMA shrink_memory")
         if found != ("ok",):
             raise CorruptFileError(" ".join(str(found[0]).split())[:200])
 
     def bounded(self) -> AbstractContextManager[None]:
-        """For whoever reads or writes: what takes too long ends with sqlite3.Error, and as
-        CorruptFileError where it was not the disk that took so long."""
-        return bounded(self._connection, _LONGEST_S)
+        """Limit the time of reading or writing: too long raises sqlite3.Error, and CorruptFileError
+        if it was not the disk that took so long."""
+        return bounded(self._connection, _LIMIT_S)
 
     def close(self) -> None:
-        """Write everything into the file itself, and let go of it."""
+        """Write everything into the file itself, and close it."""
         self._connection.close()
 
     def checkpoint(self) -> None:
-        """See to it that what was written so far survives a power cut."""
+        """Make what was written so far survive a power cut."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     # Writing.
@@ -223,7 +219,7 @@ class Database:
             used = self._used_bytes()
 
     def _prune_age(self, now: Now) -> None:
-        """Drop from the oldest on, up to the first that is young enough."""
+        """Delete from the oldest row up to the first that is young enough."""
         old = 0
         for record, number in self._select("ORDER BY decisions.id", explanation=False):
             if record.last.age_s(now) <= self._max_age_s:
@@ -237,11 +233,11 @@ class Database:
         return pages * self._number("PRAGMA page_size")
 
     def _shrink(self) -> None:
-        """Give pages back where the file is larger than it may be: the bound was lowered."""
+        """Shrink a file that is too large because its limit was lowered."""
         most = self._max_bytes // self._number("PRAGMA page_size")
         extra = self._number("PRAGMA page_count") - most
         if extra > 0:
-            # It gives a page back at each step, and only a script takes all of them.
+            # It frees a page per step, and only executescript runs all steps.
             self._connection.executescript(f"PRAGMA incremental_vacuum({extra})")
 
     # Reading.
@@ -347,7 +343,7 @@ def _options_of(text: str) -> Mapping[str, OptionValue]:
 
 
 def connected(path: Path | str) -> sqlite3.Connection:
-    """A connection whose texts are valid whatever the file holds. Raises sqlite3.Error."""
+    """A connection that decodes any text. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     connection.text_factory = lenient
     return connection
@@ -355,9 +351,9 @@ def connected(path: Path | str) -> sqlite3.Connection:
 
 @contextmanager
 def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
-    """Interrupt what the connection does after so long: a damaged tree of pages can be endless.
-    Raises CorruptFileError where SQLite was computing all that time and not waiting for a disk,
-    and where it quotes the file in an error that is no text."""
+    """Interrupt the connection after `limit_s`, as a damaged tree of pages can be endless. Raises
+    CorruptFileError if SQLite was computing meanwhile and not waiting for a disk, and if its error
+    quotes invalid text of the file."""
     began_s = time.thread_time()
     try:
         with _interrupted_after(connection, limit_s):
@@ -374,7 +370,7 @@ def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
 @contextmanager
 def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
     def interrupt() -> None:
-        with suppress(sqlite3.Error):  # it was closed just now
+        with suppress(sqlite3.Error):  # it may be closed by now
             connection.interrupt()
 
     timer = threading.Timer(limit_s, interrupt)
@@ -387,8 +383,7 @@ def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterat
 
 
 def _prepare(path: Path) -> None:
-    """Make the file, for our eyes only; one that is there is looked at first. Raises as
-    check_file."""
+    """Create the file for its owner only, or check it if it exists. Raises as check_file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         check_file(path)

@@ -25,7 +25,7 @@ def name_of(record: DecisionRecord) -> str:
     return record.pod.removeprefix("default/")
 
 
-def test_the_oldest_decisions_make_room() -> None:
+def test_the_oldest_decisions_are_evicted() -> None:
     log = DecisionLog(limit=3)
     for i in range(5):
         log.add(decision(f"p{i}"), float(i), BOUND, {})
@@ -33,7 +33,7 @@ def test_the_oldest_decisions_make_room() -> None:
     assert log.get("default/p1") is None
 
 
-def test_those_whose_outcome_is_still_to_come_are_kept_until_it_came() -> None:
+def test_pending_decisions_stay_until_they_have_an_outcome() -> None:
     sink = OutcomeSink()
     log = DecisionLog(limit=2, sink=sink)
     for i in range(4):
@@ -46,7 +46,7 @@ def test_those_whose_outcome_is_still_to_come_are_kept_until_it_came() -> None:
     assert log.get("default/p0") is None
 
 
-def test_but_not_for_ever() -> None:
+def test_the_number_of_pending_decisions_is_bounded() -> None:
     log = DecisionLog(limit=1)
     for i in range(5000):
         log.add(decision(f"p{i}"), float(i), PENDING, {})
@@ -55,7 +55,7 @@ def test_but_not_for_ever() -> None:
     assert log.get("default/p903") is not None
 
 
-def test_the_newest_decision_about_a_pod_is_the_one_that_is_kept() -> None:
+def test_a_new_decision_replaces_the_old_one_about_the_pod() -> None:
     log = DecisionLog(limit=3)
     log.add(decision("a", None), 1.0, PENDING, {})
     log.add(decision("b"), 2.0, PENDING, {})
@@ -80,7 +80,7 @@ def test_numbers_grow_with_every_change_and_only_then() -> None:
     assert log.get("default/a") == settled
 
 
-def test_settling_what_is_forgotten_does_nothing() -> None:
+def test_the_outcome_of_an_unknown_decision_is_ignored() -> None:
     log = DecisionLog(limit=1)
     log.set_outcome("default/a", BOUND)
     assert list(log.all()) == []

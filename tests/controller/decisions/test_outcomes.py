@@ -42,7 +42,7 @@ ON_N2 = "failed: the pod is on n2"
         (NodeChanged(Node("n1")), PENDING, PENDING),
     ],
 )
-def test_the_watch_has_the_last_word(change: ClusterChange, before: str, after: str) -> None:
+def test_the_watch_decides_the_outcome(change: ClusterChange, before: str, after: str) -> None:
     log = DecisionLog()
     log.add(decision("p"), 1.0, before, {})
     log.observe(change)
@@ -51,7 +51,7 @@ def test_the_watch_has_the_last_word(change: ClusterChange, before: str, after: 
     assert record.outcome == after
 
 
-def test_what_was_never_decided_is_nothing_to_learn_of() -> None:
+def test_pods_without_a_decision_are_ignored() -> None:
     log = DecisionLog()
     for change in (PodChanged(THERE), PodDeleted(POD), Relisted((), (THERE,))):
         log.observe(change)

@@ -19,7 +19,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.resources import Claim, StorageClass, Unreadable, Volume
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.scheduling.volumes import LONGEST_S
+from leadline_controller.scheduling.volumes import TIMEOUT_S
 
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
@@ -199,7 +199,7 @@ async def test_a_volume_that_never_comes_is_given_up() -> None:
     cluster.put_resource(claim())
     stage = Stage(cluster)
     async with stage.running():
-        await stage.clock.advance(LONGEST_S + 1)
+        await stage.clock.advance(TIMEOUT_S + 1)
         assert failures(stage, "p") == ["its volumes were not bound within 600 s"]
         await stage.clock.advance(10)
     assert len(cluster.plans) == 2
@@ -218,7 +218,7 @@ async def test_a_pod_that_goes_meanwhile_is_not_bound_and_takes_nothing() -> Non
         assert sum(stage.cpu_requested().values()) == 0
         for plan, name in zip(cluster.plans, "cd", strict=True):
             cluster.bind_claim(claim(name, selected_node=plan.node), volume(name, plan.node))
-        await stage.clock.advance(LONGEST_S)
+        await stage.clock.advance(TIMEOUT_S)
     assert cluster.asked == {}
 
 
