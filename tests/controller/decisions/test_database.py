@@ -28,7 +28,7 @@ def names(database: Database) -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["disk", "memory"])
-def test_what_is_written_comes_back(where: str, tmp_path: Path) -> None:
+def test_written_decisions_are_read_back(where: str, tmp_path: Path) -> None:
     machine = Machine()
     database = opened(tmp_path / "d.db" if where == "disk" else MEMORY)
     rows = [machine.record("a"), machine.record("b", None, outcome="failed: because", why="é ✓")]
@@ -39,7 +39,7 @@ def test_what_is_written_comes_back(where: str, tmp_path: Path) -> None:
     database.close()
 
 
-def test_it_is_there_after_closing_and_opening(tmp_path: Path) -> None:
+def test_decisions_are_there_after_closing_and_opening(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "deep" / "down" / "d.db"
     database = opened(path)
     database.write([row := machine.record("a")], machine.now())
@@ -61,7 +61,7 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(("d.db", "d.db-wal", "d.db-shm"), 0o600)
 
 
-def test_the_same_decision_again_is_counted_and_not_kept_twice() -> None:
+def test_a_repeated_decision_is_counted_and_not_stored_twice() -> None:
     machine, database = Machine(), opened(MEMORY)
     first = machine.record("stuck", None)
     database.write([first, machine.record("other")], machine.now())
@@ -86,14 +86,14 @@ def test_another_decision_about_the_pod_is_another_row(changed: dict[str, Any]) 
     assert [row.times for row in database.about("default/p", 10)] == [1, 1]
 
 
-def test_a_decision_that_was_carried_out_is_not_counted_on() -> None:
+def test_a_decision_after_a_bound_one_is_another_row() -> None:
     machine, database = Machine(), opened(MEMORY)
     database.write([machine.record("p", outcome="bound")], machine.now())
     database.write([machine.record("p")], machine.now())
     assert [row.outcome for row in database.about("default/p", 10)] == ["pending", "bound"]
 
 
-def test_an_outcome_is_of_the_last_decision_about_this_very_pod() -> None:
+def test_an_outcome_belongs_to_the_last_decision_about_exactly_this_pod() -> None:
     machine, database = Machine(), opened(MEMORY)
     database.write([machine.record("p", "n1"), machine.record("p", "n2")], machine.now())
     database.write([OutcomeChange("default/p", "uid-p", "bound")], machine.now())
@@ -117,7 +117,7 @@ def size_of(path: Path) -> int:
     return sum(each.stat().st_size for each in path.parent.iterdir())
 
 
-def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> None:
+def test_the_file_stays_below_its_size_and_the_oldest_rows_are_deleted(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
     database, noise = opened(path, MIB), random.Random(1)
     for turn in range(200):
@@ -134,7 +134,7 @@ def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> Non
     assert size_of(path) <= MIB
 
 
-def test_a_lower_bound_makes_the_file_smaller(tmp_path: Path) -> None:
+def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
     database = opened(path, 4 * MIB)
     database.write(
@@ -149,7 +149,7 @@ def test_a_lower_bound_makes_the_file_smaller(tmp_path: Path) -> None:
     assert size_of(path) <= MIB
 
 
-def test_one_decision_larger_than_the_bound_ends_nothing() -> None:
+def test_one_decision_larger_than_the_limit_does_no_harm() -> None:
     machine, database = Machine(), opened(MEMORY, 64 * 1024)
     database.write([machine.record("a")], machine.now())
     database.write([machine.record("huge", explanation=bytes(MIB))], machine.now())
@@ -157,7 +157,7 @@ def test_one_decision_larger_than_the_bound_ends_nothing() -> None:
     assert names(database)[-1:] == ["b"]
 
 
-def test_what_is_too_old_is_dropped() -> None:
+def test_old_decisions_are_deleted() -> None:
     machine, database = Machine(), opened(MEMORY, max_age_s=10 * DAY_S)
     for name in ("a", "b", "c"):
         machine.wait(4 * DAY_S)
@@ -168,7 +168,7 @@ def test_what_is_too_old_is_dropped() -> None:
     assert names(database) == ["b", "c", "d"]
 
 
-def test_a_clock_that_was_wrong_drops_nothing() -> None:
+def test_a_wrong_clock_deletes_nothing() -> None:
     machine = Machine(unix_s=None)
     database = opened(MEMORY, max_age_s=10 * DAY_S)
     database.write([machine.record("without a clock")], machine.now())
@@ -205,7 +205,7 @@ def test_a_file_that_is_not_ours_is_left_alone(
     assert path.read_bytes() == before
 
 
-def test_an_older_file_is_brought_up_in_one_step_or_not_at_all(
+def test_an_older_file_is_migrated_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine, path = Machine(), tmp_path / "d.db"

@@ -166,7 +166,7 @@ def test_a_decision_that_is_younger_than_asked_is_listed_after_a_restart(
         assert ask(capsys, second.address, "placements", "--since", "2h")["placements"] != []
 
 
-def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
+def test_repeated_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
     path, chance = tmp_path / "d.db", Random(5)
     kept: dict[str, int] = {}
     for name in ("a", "b", "c"):
@@ -179,7 +179,7 @@ def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) ->
             assert len(found) >= count
 
 
-def test_when_the_power_goes_what_was_written_is_a_sound_beginning(tmp_path: Path) -> None:
+def test_after_a_power_cut_the_file_has_a_sound_beginning(tmp_path: Path) -> None:
     """The files as they are in one moment, the journal's last writes lost or half done."""
     path, chance = tmp_path / "d.db", Random(6)
     lengths = set()
@@ -201,7 +201,7 @@ def test_when_the_power_goes_what_was_written_is_a_sound_beginning(tmp_path: Pat
     assert len(lengths) > 3
 
 
-def test_after_a_power_cut_the_controller_goes_on_with_what_is_there(
+def test_after_a_power_cut_the_controller_continues_with_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, copy = tmp_path / "d.db", tmp_path / "after" / "d.db"
@@ -232,7 +232,7 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
     assert not (tmp_path / "d.db-wal").exists()
 
 
-def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_path: Path) -> None:
+def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path) -> None:
     """However many were decided after it, and whoever bound or deleted it meanwhile."""
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
     names = ("here", "elsewhere", "deleted", "waiting")

@@ -70,13 +70,13 @@ def test_the_last_decision_about_each_pod_oldest_first(machine: Machine) -> None
     assert not truncated
 
 
-def test_a_pod_made_again_under_its_name_is_another(machine: Machine) -> None:
+def test_a_pod_recreated_with_the_same_name_is_another(machine: Machine) -> None:
     store = opened(None, machine)
     store.write([machine.record("web-0", "n1"), machine.record("web-0", "n2", uid="second")])
     assert listed(store) == ["web-0", "web-0"]
 
 
-def test_only_those_younger_than_asked(machine: Machine) -> None:
+def test_since_returns_only_younger_decisions(machine: Machine) -> None:
     store = opened(None, machine)
     for i in range(5):
         store.write([machine.record(f"p{i}")])
@@ -85,7 +85,7 @@ def test_only_those_younger_than_asked(machine: Machine) -> None:
     assert listed(store, 5) == []
 
 
-def test_too_many_for_one_answer_are_the_newest_and_it_says_so(machine: Machine) -> None:
+def test_since_returns_the_newest_and_reports_that_there_are_more(machine: Machine) -> None:
     store = opened(None, machine)
     store.write([machine.record(f"p{i}") for i in range(5)])
     assert [listed(store, None, limit) for limit in (3, 5)] == [
@@ -124,7 +124,7 @@ def test_since_after_a_restart_of_a_machine_without_a_clock(
     store.close()
 
 
-def test_what_was_decided_before_another_is_never_younger(tmp_path: Path) -> None:
+def test_a_decision_is_never_younger_than_the_next_one(tmp_path: Path) -> None:
     """An earlier run of the machine had a clock that was a year ahead."""
     machine = Machine(unix_s=1_831_536_000.0)
     store = opened(tmp_path / "d.db", machine)
@@ -158,7 +158,7 @@ def of_another_program(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [folder_missing, folder_in_the_way, of_another_program])
-def test_where_no_file_can_be_it_goes_on_and_says_so_once(
+def test_without_a_usable_path_it_uses_memory_and_logs_that_once(
     make: object, tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert callable(make)
@@ -175,7 +175,7 @@ def test_where_no_file_can_be_it_goes_on_and_says_so_once(
     assert "\n" not in line
 
 
-def test_when_the_folder_comes_back_so_does_what_was_decided(
+def test_when_the_folder_is_back_the_decisions_are_moved_to_disk(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = folder_missing(tmp_path)
@@ -211,7 +211,7 @@ def through_a_full_disk(store: Store, machine: Machine) -> None:
         machine.wait(1)
 
 
-def test_a_disk_that_fills_up_loses_nothing(
+def test_a_full_disk_loses_no_decision(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opened(tmp_path / "d.db", machine)
@@ -236,9 +236,7 @@ def test_a_disk_that_fills_up_loses_nothing(
     store.close()
 
 
-def test_what_is_only_in_memory_is_tried_once_more_at_the_end(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_close_tries_to_write_what_is_in_memory(tmp_path: Path, machine: Machine) -> None:
     store = opened(tmp_path / "d.db", machine)
     with no_file_larger_than(128 * 1024):
         through_a_full_disk(store, machine)
@@ -289,7 +287,7 @@ def aside(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"nonsense" * 1000, b"SQLite format 3\x00" + b"x" * 5000])
-def test_a_file_that_is_no_database_is_kept_aside(
+def test_a_file_that_is_no_database_is_moved_aside(
     rubbish: bytes, tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "d.db"
@@ -307,7 +305,7 @@ def test_a_file_that_is_no_database_is_kept_aside(
     store.close()
 
 
-def test_of_a_file_with_broken_pages_the_rest_is_rescued(
+def test_the_readable_rest_of_a_file_with_broken_pages_is_rescued(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "d.db"
@@ -329,7 +327,7 @@ def test_of_a_file_with_broken_pages_the_rest_is_rescued(
     assert f"{len(kept)} decisions were rescued" in said(caplog)[0]
 
 
-def test_a_file_that_breaks_while_it_is_in_use(
+def test_a_file_that_is_damaged_during_use_is_replaced(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "d.db"
@@ -349,7 +347,7 @@ def test_a_file_that_breaks_while_it_is_in_use(
     store.close()
 
 
-def test_a_disk_that_breaks_every_file_is_not_asked_all_the_time(
+def test_a_disk_that_damages_every_file_is_not_retried_all_the_time(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "d.db"
@@ -366,9 +364,7 @@ def test_a_disk_that_breaks_every_file_is_not_asked_all_the_time(
     assert len(said(caplog)) <= 4
 
 
-def test_an_account_with_a_flipped_bit_is_left_out_and_the_rest_told(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_a_damaged_explanation_is_left_out(tmp_path: Path, machine: Machine) -> None:
     path = tmp_path / "d.db"
     store = opened(path, machine)
     store.write([machine.record("a", explanation=b"\x78\x9crubbish"), machine.record("b")])
@@ -377,7 +373,7 @@ def test_an_account_with_a_flipped_bit_is_left_out_and_the_rest_told(
     store.close()
 
 
-def test_a_file_that_another_holds_is_waited_for(
+def test_a_locked_file_is_retried_later(
     tmp_path: Path,
     machine: Machine,
     caplog: pytest.LogCaptureFixture,
@@ -417,7 +413,7 @@ def test_a_copy_made_in_the_middle_of_writing_can_be_opened(
 
 
 @pytest.mark.parametrize("where", ["disk", "memory"])
-def test_a_record_that_cannot_be_written_costs_none_beside_it(
+def test_a_record_that_cannot_be_written_does_not_affect_the_others(
     where: str, tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = opened(tmp_path / "d.db" if where == "disk" else None, machine)
@@ -440,7 +436,7 @@ def test_a_record_that_cannot_be_written_costs_none_beside_it(
     assert not aside(tmp_path / "d.db").exists()
 
 
-def test_rows_that_cannot_be_read_are_put_aside_and_the_others_stay(
+def test_a_file_with_unreadable_rows_is_replaced_by_one_with_the_others(
     tmp_path: Path, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "d.db"
@@ -458,7 +454,7 @@ def test_rows_that_cannot_be_read_are_put_aside_and_the_others_stay(
     assert "40 decisions were rescued" in line
 
 
-def test_a_file_of_another_program_is_not_touched_at_all(tmp_path: Path, machine: Machine) -> None:
+def test_a_file_of_another_program_is_not_changed(tmp_path: Path, machine: Machine) -> None:
     path = of_another_program(tmp_path)
     path.chmod(0o644)
     with closing(sqlite3.connect(path)) as theirs:

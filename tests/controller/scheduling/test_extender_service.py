@@ -53,7 +53,7 @@ def binding(pod: Pod, node: str) -> ExtenderBindingArgs:
     return ExtenderBindingArgs(pod.namespace, pod.name, pod.uid, node)
 
 
-async def test_the_filter_runs_what_kube_scheduler_has_nothing_like(scene: Scene) -> None:
+async def test_filter_runs_the_filters_that_kube_scheduler_lacks(scene: Scene) -> None:
     passing, failed = scene.extender_service.filter(asked(wants("web", 50), ["n3", "n1", "n2"]))
     assert passing == ["n3", "n2"]
     assert failed == {
@@ -64,7 +64,7 @@ async def test_the_filter_runs_what_kube_scheduler_has_nothing_like(scene: Scene
     assert scene.extender_service.filter(asked(huge, NAMES)) == (NAMES, {})
 
 
-async def test_every_filter_runs_where_that_is_asked_for() -> None:
+async def test_filter_runs_every_filter_if_configured() -> None:
     scene = Scene(boards(10, 100), every_filter=True)
     scene.list()
     huge = wants("huge")
@@ -78,34 +78,34 @@ async def test_every_filter_runs_where_that_is_asked_for() -> None:
         scene.extender_service.filter(asked(claiming, ["n1"]))
 
 
-async def test_demands_that_kube_scheduler_looks_after_are_no_obstacle(scene: Scene) -> None:
+async def test_demands_that_kube_scheduler_checks_are_no_obstacle(scene: Scene) -> None:
     claiming = wants("claims")
     claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
     assert scene.extender_service.filter(asked(claiming, NAMES)) == (NAMES, {})
     assert scene.extender_service.prioritize(asked(claiming, NAMES))["n3"] == 10
 
 
-async def test_the_strategys_choice_has_10_and_the_worst_0(scene: Scene) -> None:
+async def test_the_strategys_choice_has_priority_10_and_the_worst_0(scene: Scene) -> None:
     ranks = scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
     assert ranks == {"n1": 0, "n2": 9, "n3": 10}
     ranks = scene.extender_service.prioritize(asked(wants("web", data_mb="100"), ["n1", "n2"]))
     assert ranks == {"n1": 0, "n2": 10}
 
 
-async def test_a_node_that_we_do_not_know_is_refused_and_not_scored(scene: Scene) -> None:
+async def test_an_unknown_node_is_refused_and_not_scored(scene: Scene) -> None:
     passing, failed = scene.extender_service.filter(asked(wants("web"), ["n1", "new"]))
     assert (passing, failed) == (["n1"], {"new": "Leadline does not know this node"})
     assert scene.extender_service.prioritize(asked(wants("web"), ["n1", "new"])) == {"n1": 10}
 
 
-async def test_none_that_we_know_is_an_error(scene: Scene) -> None:
+async def test_only_unknown_nodes_are_an_error(scene: Scene) -> None:
     question = asked(wants("web"), ["x", "y"])
     for ask in (scene.extender_service.filter, scene.extender_service.prioritize):
         with pytest.raises(ExtenderError, match="none of these nodes is known to Leadline, as 'x'"):
             ask(question)
 
 
-async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
+async def test_whole_nodes_replace_those_of_the_watch(scene: Scene) -> None:
     sent = [wide("n1", 500), wide("new", 700), wide("n3", 5)]
     passing, failed = scene.extender_service.filter(asked(wants("web", 50), nodes=sent))
     assert passing == ["n1", "new"]
@@ -115,7 +115,7 @@ async def test_whole_nodes_count_as_they_were_sent(scene: Scene) -> None:
     assert ranks["new"] == 10
 
 
-async def test_a_whole_node_that_cannot_be_read_is_refused(scene: Scene) -> None:
+async def test_an_unreadable_whole_node_is_refused(scene: Scene) -> None:
     odd = node("n2")
     odd["status"]["allocatable"]["cpu"] = "lots"
     passing, failed = scene.extender_service.filter(
@@ -125,7 +125,7 @@ async def test_a_whole_node_that_cannot_be_read_is_refused(scene: Scene) -> None
     assert "allocatable.cpu" in failed["n2"]
 
 
-async def test_over_many_nodes_equal_refusals_have_equal_words() -> None:
+async def test_for_many_nodes_equal_refusals_have_equal_reasons() -> None:
     scene = Scene(boards(*range(1, 31)))
     scene.list()
     names = [f"n{i}" for i in range(1, 31)]
@@ -134,13 +134,13 @@ async def test_over_many_nodes_equal_refusals_have_equal_words() -> None:
     assert failed.keys() == set(names)
 
 
-async def test_a_user_whose_node_there_is_not_is_an_error_and_explained(scene: Scene) -> None:
+async def test_an_unknown_user_node_is_an_error_and_recorded(scene: Scene) -> None:
     with pytest.raises(ExtenderError, match=r"annotation leadline.dev/user-node: .* 'mars'"):
         scene.extender_service.filter(asked(wants("web", user_node="mars"), NAMES))
     assert scene.outcome("web") == (None, PENDING)
 
 
-async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: Scene) -> None:
+async def test_a_recorded_decision_has_the_nodes_that_kube_scheduler_refused(scene: Scene) -> None:
     scene.extender_service.filter(asked(wants("web", 50), ["n1", "n3", "n2"]))
     assert scene.decisions.get("default/web") is None  # it asks again, for the scores
     scene.extender_service.prioritize(asked(wants("web", 50), ["n3", "n2"]))
@@ -154,16 +154,16 @@ async def test_a_decision_is_remembered_with_what_kube_scheduler_refused(scene: 
 
 
 @pytest.mark.parametrize("mbps", [500, 5000])
-async def test_where_one_node_or_none_is_left_nobody_asks_again(scene: Scene, mbps: float) -> None:
+async def test_filter_decides_when_at_most_one_node_is_left(scene: Scene, mbps: float) -> None:
     scene.extender_service.filter(asked(wants("web", mbps), NAMES))
     assert scene.outcome("web") == ("n3" if mbps == 500 else None, PENDING)
 
 
-async def test_no_nodes_make_no_decision(scene: Scene) -> None:
+async def test_no_nodes_are_no_error(scene: Scene) -> None:
     assert scene.extender_service.filter(asked(wants("web"), [])) == ([], {})
 
 
-async def test_a_pod_counts_where_we_want_it_until_the_watch_tells(scene: Scene) -> None:
+async def test_a_pod_counts_on_our_choice_until_the_watch_shows_its_node(scene: Scene) -> None:
     pod = put(scene, "web", 60)
     question = asked(wants("web", 60, data_mb="100"), NAMES)
     scene.extender_service.filter(question)
@@ -218,7 +218,7 @@ async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
     assert scene.extender_service.filter(following)[0] == ["n2"]
 
 
-async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -> None:
+async def test_the_wait_for_a_pod_that_kube_scheduler_gave_up_is_short() -> None:
     scene = Scene(boards(100, 1000), uncertain_s=0.05)
     scene.list()
     put(scene, "a", 60)
@@ -230,7 +230,7 @@ async def test_a_pod_that_kube_scheduler_gave_up_is_waited_for_a_moment_only() -
     assert scene.free_mbps() in ({"n1": 40, "n2": 1000}, {"n1": 100, "n2": 940})
 
 
-async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
+async def test_a_pod_that_the_watch_does_not_show_yet_waits() -> None:
     scene = Scene(boards(100), uncertain_s=PATIENCE_S)
     scene.list()
     async with asking_after(scene, asked(wants("new", 60), ["n1"])) as waiting:
@@ -240,7 +240,7 @@ async def test_a_pod_that_our_watch_has_yet_to_show_is_waited_for() -> None:
     assert scene.free_mbps() == {"n1": 40}
 
 
-async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> None:
+async def test_a_pod_without_bandwidth_or_with_a_certain_node_delays_no_other() -> None:
     scene = Scene(boards(100, 1000), uncertain_s=PATIENCE_S)
     scene.list()
     for name, mbps in (("any", None), ("wide", 500), ("next", 60), ("last", None)):
@@ -256,7 +256,7 @@ async def test_who_needs_no_bandwidth_or_leaves_no_doubt_holds_nobody_up() -> No
 
 
 @pytest.mark.parametrize(("mbps", "waits"), [(4, False), (50, True), (100, True), (170, False)])
-async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
+async def test_a_pod_does_not_wait_if_the_others_make_no_difference(
     mbps: float, waits: bool
 ) -> None:
     scene = Scene(boards(100, 1000), uncertain_s=PATIENCE_S)
@@ -268,13 +268,13 @@ async def test_where_it_does_not_matter_where_the_others_went_nobody_waits(
         scene.hear(PodChanged(replace(first, node_name="n1")))
 
 
-async def test_asked_again_a_pod_does_not_compete_with_itself(scene: Scene) -> None:
+async def test_a_second_call_does_not_count_the_pod_itself(scene: Scene) -> None:
     put(scene, "web", 600)
     for _ in range(3):
         assert scene.extender_service.filter(asked(wants("web", 600), NAMES))[0] == ["n3"]
 
 
-async def test_what_never_came_true_is_forgotten() -> None:
+async def test_an_expectation_expires() -> None:
     scene = Scene(boards(1000), expected_s=0.05)
     scene.list()
     put(scene, "web", 600)
@@ -287,7 +287,7 @@ async def test_what_never_came_true_is_forgotten() -> None:
     assert scene.free_mbps() == {"n1": 1000}
 
 
-async def test_closing_takes_back_what_was_only_expected(scene: Scene) -> None:
+async def test_close_withdraws_expected_pods(scene: Scene) -> None:
     put(scene, "web", 600)
     scene.extender_service.filter(asked(wants("web", 600), NAMES))
     await scene.extender_service.close()
@@ -304,7 +304,7 @@ async def test_a_deleted_pod_leaves_nothing_behind(scene: Scene) -> None:
     assert scene.outcome("web") == ("n3", PENDING)
 
 
-async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> None:
+async def test_the_watch_shows_the_pod_on_our_choice(scene: Scene) -> None:
     pod = put(scene, "web")
     scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n3")))
@@ -315,7 +315,7 @@ async def test_the_watch_tells_that_it_went_where_we_wanted(scene: Scene) -> Non
     assert seen.event.message.startswith("n3 by dacs: ")
 
 
-async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene) -> None:
+async def test_the_watch_shows_that_kube_scheduler_chose_another_node(scene: Scene) -> None:
     pod = put(scene, "web")
     scene.extender_service.prioritize(asked(wants("web", data_mb="100"), NAMES))
     scene.hear(Relisted(tuple(scene.cluster.nodes), (replace(pod, node_name="n2"),)))
@@ -329,7 +329,7 @@ async def test_the_watch_tells_that_kube_scheduler_chose_otherwise(scene: Scene)
     assert scene.cluster.events[0].event.message.startswith("n2 by dacs: kube-scheduler chose it")
 
 
-async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene) -> None:
+async def test_only_the_newest_decisions_keep_their_view(scene: Scene) -> None:
     pods = [put(scene, f"web-{i}") for i in range(40)]
     for pod in pods:
         scene.extender_service.prioritize(asked(wants(pod.name, data_mb="100"), NAMES))
@@ -342,7 +342,7 @@ async def test_only_the_last_answers_keep_what_they_were_made_from(scene: Scene)
     await scene.extender_service.close()
 
 
-async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> None:
+async def test_the_watch_shows_a_pod_bound_against_our_decision(scene: Scene) -> None:
     pod = put(scene, "web", 5000)
     scene.extender_service.filter(asked(wants("web", 5000), NAMES))
     scene.hear(PodChanged(replace(pod, node_name="n2")))
@@ -352,7 +352,7 @@ async def test_the_watch_tells_that_it_was_bound_without_us(scene: Scene) -> Non
     assert record.why.startswith("kube-scheduler chose it without Leadline")
 
 
-async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> None:
+async def test_an_event_that_cannot_be_written_is_ignored(scene: Scene) -> None:
     pod = put(scene, "web")
     scene.extender_service.prioritize(asked(wants("web"), NAMES))
     scene.cluster.fail_next_event(UnavailableError("503"))
@@ -362,7 +362,7 @@ async def test_an_event_that_cannot_be_written_harms_nobody(scene: Scene) -> Non
     assert scene.outcome("web")[1] == BOUND
 
 
-async def test_bind_binds_this_very_pod(scene: Scene) -> None:
+async def test_bind_binds_exactly_this_pod(scene: Scene) -> None:
     pod = put(scene, "web", 60)
     scene.extender_service.prioritize(asked(wants("web", 60), NAMES))
     await scene.extender_service.bind(binding(pod, "n2"))
@@ -371,7 +371,7 @@ async def test_bind_binds_this_very_pod(scene: Scene) -> None:
     assert scene.outcome("web") == ("n2", BOUND)
 
 
-async def test_bind_waits_a_moment_for_our_own_watch() -> None:
+async def test_bind_waits_a_moment_for_the_watch() -> None:
     """The filters look at the pod as the API server has it, not as anybody says that it is."""
     scene = Scene(boards(10), uncertain_s=PATIENCE_S)
     scene.list()
@@ -394,7 +394,7 @@ async def test_a_pod_that_the_watch_never_shows_is_not_bound(scene: Scene) -> No
     assert scene.cluster.pod("default/new").node_name is None
 
 
-async def test_bind_refuses_pods_that_nobody_asked_about(scene: Scene) -> None:
+async def test_bind_refuses_pods_without_an_earlier_call(scene: Scene) -> None:
     pod, other = put(scene, "web"), put(scene, "other")
     scene.extender_service.prioritize(asked(wants("other"), NAMES))
     with pytest.raises(
@@ -405,7 +405,7 @@ async def test_bind_refuses_pods_that_nobody_asked_about(scene: Scene) -> None:
     await scene.extender_service.bind(binding(other, "n1"))
 
 
-async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) -> None:
+async def test_bind_refuses_pods_whose_last_call_is_too_old(scene: Scene) -> None:
     pod = put(scene, "web")
     scene.extender_service.filter(asked(wants("web"), NAMES))
     await scene.clock.advance(901.0)
@@ -415,7 +415,7 @@ async def test_bind_refuses_pods_that_were_asked_about_long_ago(scene: Scene) ->
     assert not scene.extender_service._called_s
 
 
-async def test_pods_that_are_asked_about_are_bounded(
+async def test_the_number_of_remembered_calls_is_bounded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extender_service, "_MAX_CALLED", 100)
@@ -439,7 +439,7 @@ UNFIT: Mapping[str, tuple[Object, Object, str]] = {
 
 
 @pytest.mark.parametrize(("node", "spec", "told"), UNFIT.values(), ids=UNFIT.keys())
-async def test_bind_refuses_what_kube_scheduler_itself_would_refuse(
+async def test_bind_refuses_what_kube_scheduler_would_refuse(
     node: Object, spec: Object, told: str
 ) -> None:
     scene = Scene([read_node(node)])
@@ -457,7 +457,7 @@ async def test_bind_refuses_what_kube_scheduler_itself_would_refuse(
     assert scene.cluster.pod("default/web").node_name is None
 
 
-async def test_bind_takes_what_kube_scheduler_knows_and_leadline_does_not_model() -> None:
+async def test_bind_accepts_demands_that_only_kube_scheduler_models() -> None:
     """A DaemonSet's pod goes to a node that is not ready; resource claims and kinds of volumes
     that no filter of ours knows are kube-scheduler's to judge."""
     scene = Scene([read_node(wide("n1", 10, ready=False))])
@@ -474,7 +474,7 @@ async def test_bind_takes_what_kube_scheduler_knows_and_leadline_does_not_model(
     assert scene.cluster.pod("default/web").node_name == "n1"
 
 
-async def test_where_every_filter_runs_bind_refuses_what_leadline_does_not_model() -> None:
+async def test_with_every_filter_bind_refuses_demands_that_leadline_does_not_model() -> None:
     scene = Scene([read_node(wide("n1", 10, ready=False))], every_filter=True)
     scene.list()
     claiming = wants("claims")
@@ -488,7 +488,7 @@ async def test_where_every_filter_runs_bind_refuses_what_leadline_does_not_model
             await scene.extender_service.bind(binding(pod, "n1"))
 
 
-async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
+async def test_a_pods_own_expectation_does_not_prevent_its_binding() -> None:
     scene = Scene([read_node(wide("n1", 10, cpu="100m")), read_node(wide("n2", 10, cpu="100m"))])
     scene.list()
     first, second = put(scene, "a"), put(scene, "b")
@@ -500,7 +500,7 @@ async def test_a_pods_own_expected_place_is_not_in_its_way() -> None:
     await scene.extender_service.bind(binding(second, "n2"))
 
 
-async def test_bind_looks_again_while_our_watch_is_behind() -> None:
+async def test_bind_checks_again_while_the_watch_is_behind() -> None:
     scene = Scene([read_node(wide("n1", 10, cpu="100m"))], uncertain_s=PATIENCE_S)
     there = replace(pending(wants("there")), node_name="n1")
     scene.cluster.put_pod(there)
@@ -516,7 +516,7 @@ async def test_bind_looks_again_while_our_watch_is_behind() -> None:
     assert scene.cluster.pod("default/web").node_name == "n1"
 
 
-async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
+async def test_data_about_a_pod_that_the_watch_does_not_show_is_not_kept(scene: Scene) -> None:
     made = wants("web")
     made["metadata"]["labels"] = {f"k{i}": "v" for i in range(9000)}
     scene.extender_service.prioritize(asked(made, NAMES))
@@ -532,14 +532,14 @@ async def test_what_strangers_say_of_a_pod_is_not_kept(scene: Scene) -> None:
     assert record.decision.pod is known
 
 
-async def test_open_decisions_are_kept_in_detail_only_for_the_last_few(scene: Scene) -> None:
+async def test_only_the_newest_pending_decisions_keep_their_view(scene: Scene) -> None:
     for number in range(100):
         scene.extender_service.prioritize(asked(wants(f"p{number}"), NAMES))
     assert sum(decision.has_basis for decision in scene.extender_service._pending.values()) == 32
     assert scene.extender_service._pending["uid-p99"].has_basis
 
 
-async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
+async def test_bind_runs_leadlines_own_filters_again(scene: Scene) -> None:
     first, second = put(scene, "a", 60), put(scene, "b", 60)
     scene.extender_service.prioritize(asked(wants("a", 60), ["n2", "n3"]))
     scene.extender_service.prioritize(
@@ -562,9 +562,7 @@ async def test_bind_checks_again_what_only_we_look_after(scene: Scene) -> None:
         ({"name": "gone", "uid": "uid-gone"}, "the API server does not show pod default/gone"),
     ],
 )
-async def test_bind_refuses_what_is_not_there(
-    scene: Scene, wrong: dict[str, str], told: str
-) -> None:
+async def test_bind_refuses_missing_objects(scene: Scene, wrong: dict[str, str], told: str) -> None:
     pod = put(scene, "web")
     for name in ("web", "gone"):
         scene.extender_service.filter(asked(wants(name), NAMES))
@@ -573,7 +571,7 @@ async def test_bind_refuses_what_is_not_there(
     assert scene.cluster.pod("default/web").node_name is None
 
 
-async def test_a_pod_that_was_made_again_meanwhile_is_not_bound(scene: Scene) -> None:
+async def test_a_pod_recreated_meanwhile_is_not_bound(scene: Scene) -> None:
     """Our watch still shows the one before; the API server knows its uid no more."""
     pod = put(scene, "web")
     scene.extender_service.filter(asked(wants("web"), NAMES))
@@ -583,7 +581,7 @@ async def test_a_pod_that_was_made_again_meanwhile_is_not_bound(scene: Scene) ->
 
 
 @pytest.mark.parametrize("error", [InvalidError("403: no"), UnavailableError("503: later")])
-async def test_a_binding_that_failed_is_told_and_takes_nothing(
+async def test_a_failed_binding_is_reported_and_takes_no_resources(
     scene: Scene, error: Exception
 ) -> None:
     pod = put(scene, "web", 60)
@@ -598,7 +596,7 @@ async def test_a_binding_that_failed_is_told_and_takes_nothing(
     assert scene.outcome("web") == ("n2", BOUND)
 
 
-async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
+async def test_a_binding_with_a_lost_answer_counts_when_the_watch_shows_it(
     scene: Scene,
 ) -> None:
     pod = put(scene, "web", 60)
@@ -610,7 +608,7 @@ async def test_a_binding_whose_answer_was_lost_counts_when_the_watch_shows_it(
     assert scene.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
 
 
-async def test_a_binding_that_the_watch_shows_while_it_fails_has_worked() -> None:
+async def test_a_failed_binding_that_the_watch_shows_was_successful() -> None:
     class Late(MemoryCluster):
         async def bind(self, pod: Pod, node: str) -> None:
             late.hear(PodChanged(replace(pod, node_name="n1")))
@@ -632,7 +630,7 @@ class Stuck(MemoryCluster):
         await asyncio.Event().wait()
 
 
-async def test_a_binding_that_is_given_up_takes_nothing() -> None:
+async def test_a_cancelled_binding_takes_no_resources() -> None:
     scene = Scene(cluster=Stuck(boards(100)))
     scene.list()
     pod = put(scene, "web", 60)
@@ -643,7 +641,7 @@ async def test_a_binding_that_is_given_up_takes_nothing() -> None:
     assert scene.free_mbps() == {"n1": 100}
 
 
-async def test_before_the_first_list_nothing_is_judged() -> None:
+async def test_before_the_first_list_there_are_no_answers() -> None:
     scene = Scene(boards(10))
     assert "has not yet told which nodes" in str(scene.extender_service.not_ready_reason())
     with pytest.raises(ExtenderError, match="has not yet told"):
@@ -652,7 +650,7 @@ async def test_before_the_first_list_nothing_is_judged() -> None:
     assert scene.extender_service.not_ready_reason() is None
 
 
-async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
+async def test_after_a_start_it_waits_for_the_agents_for_a_bounded_time() -> None:
     scene = Scene(boards(10, 20), warm_up_s=15.0)
     scene.list()
     assert "the agents of 2 nodes, for 15 s at most" in str(
@@ -666,7 +664,7 @@ async def test_at_first_it_waits_for_the_agents_but_not_for_ever() -> None:
     assert scene.extender_service.not_ready_reason() is None
 
 
-async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
+async def test_the_number_of_pending_decisions_is_bounded(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extender_service, "_MAX_PENDING", 100)
@@ -675,7 +673,7 @@ async def test_pods_that_nobody_speaks_of_again_are_not_kept_for_ever(
     assert len(scene.extender_service._pending) == 100
 
 
-async def test_every_filter_runs_over_whole_nodes_that_our_watch_has_not_seen() -> None:
+async def test_every_filter_runs_on_whole_nodes_that_the_watch_has_not_shown() -> None:
     scene = Scene(boards(10, 20), every_filter=True)
     resident = replace(pending(wants("there")), labels={"app": "web"}, node_name="n2")
     scene.cluster.put_pod(resident)

@@ -170,37 +170,37 @@ async def asked_again(stage: Stage, deed: Deed) -> bool:
         return after.decided_s > before.decided_s
 
 
-def test_every_filter_is_looked_at() -> None:
+def test_every_filter_has_its_events_and_demands_here() -> None:
     assert set(WAKES) == set(WISHES) == set(FILTERS)
     assert set().union(*WAKES.values()) <= set(HAPPENINGS)
 
 
 @pytest.mark.parametrize("happening", HAPPENINGS)
 @pytest.mark.parametrize("name", FILTERS)
-async def test_a_pod_is_woken_by_what_its_filter_hopes_for_alone(name: str, happening: str) -> None:
+async def test_only_the_events_of_its_filter_retry_a_pod(name: str, happening: str) -> None:
     woken = await asked_again(refusing(name), HAPPENINGS[happening])
     assert woken == (happening in WAKES[name])
 
 
 @pytest.mark.parametrize("happening", ["taint added", "taint lifted"])
-async def test_taints_matter_to_a_spread_that_honours_them(happening: str) -> None:
+async def test_taint_events_retry_a_spread_that_honours_taints(happening: str) -> None:
     honouring = {"spread": (replace(NEVER, honor_taints=True),)}
     assert await asked_again(refusing("PodTopologySpread", honouring), HAPPENINGS[happening])
 
 
 @pytest.mark.parametrize("happening", ["claim", "volume", "class"])
-async def test_a_claim_that_is_not_there_waits_for_storage(happening: str) -> None:
+async def test_a_missing_claim_waits_for_storage_events(happening: str) -> None:
     missing = {"claims": (ClaimUse("missing"),)}
     assert await asked_again(refusing("VolumeBinding", missing), HAPPENINGS[happening])
 
 
 @pytest.mark.parametrize("happening", ["node added", "label", "limit", "plain pod gone"])
-async def test_a_claim_that_is_not_there_waits_for_nothing_about_nodes(happening: str) -> None:
+async def test_a_missing_claim_ignores_node_events(happening: str) -> None:
     missing = {"claims": (ClaimUse("missing"),)}
     assert not await asked_again(refusing("VolumeBinding", missing), HAPPENINGS[happening])
 
 
-async def test_who_is_refused_by_several_filters_hopes_for_each() -> None:
+async def test_a_pod_refused_by_several_filters_is_retried_for_each() -> None:
     both = {name: FILTERS[name] for name in ("NodeUnschedulable", "NodeResourcesFit")}
     for happening, wakes in (("cordon lifted", True), ("more of a node", True), ("label", False)):
         stage = refusing("NodeResourcesFit")
@@ -208,20 +208,20 @@ async def test_who_is_refused_by_several_filters_hopes_for_each() -> None:
         assert await asked_again(stage, HAPPENINGS[happening]) is wakes
 
 
-async def test_what_may_be_read_at_last_wakes_who_has_claims() -> None:
+async def test_storage_that_becomes_readable_retries_pods_with_claims() -> None:
     stage = refusing("VolumeBinding")
     hidden = Unreadable("PersistentVolume", "403")
     stage.cluster.put_resource(hidden)
     assert await asked_again(stage, lambda s: s.cluster.remove_resource(hidden))
 
 
-async def test_a_pod_that_cant_be_read_waits_for_itself_alone() -> None:
+async def test_an_unreadable_pod_waits_only_for_its_own_change() -> None:
     for happening, deed in HAPPENINGS.items():
         unread = refusing("NodeReady", {"problem": "spec.x: what is it?"})
         assert not await asked_again(unread, deed), happening
 
 
-async def test_an_unknown_user_node_is_waited_for() -> None:
+async def test_a_pod_with_an_unknown_user_node_waits_for_node_events() -> None:
     for happening, wakes in (("node added", True), ("label", False), ("plain pod gone", False)):
         stage = refusing("NodeReady", {"hints": PodAnnotations(user_node="n3")})
         assert await asked_again(stage, HAPPENINGS[happening]) is wakes

@@ -249,7 +249,7 @@ RESCUES: dict[str, Rescue] = {
 
 
 @pytest.mark.parametrize("name", RESCUES)
-async def test_a_pod_that_is_woken_finds_its_place(name: str) -> None:
+async def test_a_retried_pod_is_bound_to_the_expected_node(name: str) -> None:
     rescue = RESCUES[name]
     cluster = CountingCluster(rescue.nodes, [*rescue.pods, rescue.wanting])
     for resource in rescue.resources:
@@ -268,7 +268,7 @@ async def test_a_pod_that_is_woken_finds_its_place(name: str) -> None:
         assert after.node == rescue.lands
 
 
-def test_every_filter_has_a_rescue() -> None:
+def test_every_filter_has_a_case_here() -> None:
     assert {name.partition(":")[0] for name in RESCUES} == set(FILTERS)
 
 
@@ -276,7 +276,9 @@ def test_every_filter_has_a_rescue() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFoundError("404: gone"), UnavailableError("503")])
-async def test_a_binding_that_fails_leaves_its_room_to_who_waits(error: ClusterError) -> None:
+async def test_a_failed_binding_frees_its_resources_for_unschedulable_pods(
+    error: ClusterError,
+) -> None:
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("first", cpu=900)]))
     stage.cluster.gate.clear()
     async with stage.running():
@@ -289,7 +291,7 @@ async def test_a_binding_that_fails_leaves_its_room_to_who_waits(error: ClusterE
         assert stage.where()["p"] == "n1"
 
 
-async def test_the_more_urgent_goes_first_of_those_who_are_woken() -> None:
+async def test_of_the_retried_pods_the_one_of_higher_priority_is_first() -> None:
     waiting = [pod(f"p{i}", cpu=800, priority=i) for i in range(3)]
     full = pod("full", cpu=900, node_name="n1")
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [full, *waiting]))
