@@ -351,5 +351,5 @@ def test_nobody_binds_what_kube_scheduler_did_not_ask_about(scene: Scene) -> Non
     with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
         connection.request("POST", "/bind", json.dumps(binding))
         told = json.loads(connection.getresponse().read())["Error"]
-    assert "nobody asked about such a pod" in told
+    assert "no filter or prioritize call named this pod" in told
     assert scene.nodes_of("alone") == {"alone": None}

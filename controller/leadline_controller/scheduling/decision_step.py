@@ -50,7 +50,7 @@ class DecisionStep:
     def not_ready_reason(self) -> str | None:
         """Why there can be no decisions yet, in one sentence; None when there can."""
         if not self._state.listed:
-            return "the API server has not yet told which nodes and pods there are"
+            return "the API server has not listed its nodes and pods yet"
         now_s = self._clock.now_s()
         if self._warm_by_s is None:
             self._warm_by_s = now_s + self._profile.warm_up_s

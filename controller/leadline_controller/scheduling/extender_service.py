@@ -179,8 +179,8 @@ class ExtenderService:
         called_s = self._called_s.get(binding.uid, float("-inf"))
         if self._clock.now_s() - called_s > _CALLED_S:
             raise ExtenderError(
-                f"uid {binding.uid[:80]}: nobody asked about such a pod within {_CALLED_S:.0f} s, "
-                "so it is not bound"
+                f"uid {binding.uid[:80]}: no filter or prioritize call named this pod within "
+                f"{_CALLED_S:.0f} s, so it is not bound"
             )
         now_s = asyncio.get_running_loop().time
         until_s = now_s() + self._uncertain_s

@@ -104,12 +104,12 @@ async def test_filter_prioritize_and_bind(secured: Secured) -> None:
     scene = listed()
     pod = scene.cluster.put_pod(pending(wants("web", 50)))
     scene.hear(PodChanged(pod))
-    question = args(wants("web", 50, data_mb="100"), NAMES)
+    arguments = args(wants("web", 50, data_mb="100"), NAMES)
     async with answering(scene, tls=secured.tls) as address:
-        status, filtered = await post(address, "filter", question, secured.shown)
+        status, filtered = await post(address, "filter", arguments, secured.shown)
         assert (status, filtered["NodeNames"], filtered["Error"]) == (200, ["n2", "n3"], "")
         assert filtered["FailedAndUnresolvableNodes"].keys() == {"n1"}
-        status, ranked = await post(address, "prioritize", question, secured.shown)
+        status, ranked = await post(address, "prioritize", arguments, secured.shown)
         assert status == 200
         assert {each["Host"]: each["Score"] for each in ranked}["n1"] == 0
         binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
@@ -135,7 +135,7 @@ async def test_health() -> None:
     scene = Scene([read_node(each) for each in NODES])
     async with answering(scene) as address, aiohttp.ClientSession() as session:
         async with session.get(f"http://{address}/healthz") as answer:
-            assert (answer.status, "not yet told" in await answer.text()) == (503, True)
+            assert (answer.status, "has not listed" in await answer.text()) == (503, True)
         scene.list()
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
@@ -181,12 +181,12 @@ async def test_ten_thousand_names() -> None:
     names = [f"n{i}" for i in range(count)]
     scene = Scene([read_node(wide(name, i % 100)) for i, name in enumerate(names)])
     scene.list()
-    question = args(wants("web", 50, data_mb="10"), names)
+    arguments = args(wants("web", 50, data_mb="10"), names)
     async with answering(scene, Limits(answer_s=PATIENCE_S)) as address:
-        _, filtered = await post(address, "filter", question)
+        _, filtered = await post(address, "filter", arguments)
         assert len(filtered["NodeNames"]) == count // 2
         assert len(filtered["FailedAndUnresolvableNodes"]) == count // 2
-        _, ranked = await post(address, "prioritize", question)
+        _, ranked = await post(address, "prioritize", arguments)
         assert len(ranked) == count
 
 
@@ -197,10 +197,10 @@ async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
     nodes = [wide(f"n{i}", i % 100) for i in range(count)]
     for each in nodes:
         each["status"]["images"] = images
-    question = args(wants("web", 50), nodes=nodes)
-    assert len(question) > 15_000_000
+    arguments = args(wants("web", 50), nodes=nodes)
+    assert len(arguments) > 15_000_000
     async with answering(listed(), Limits(answer_s=PATIENCE_S, head_s=PATIENCE_S)) as address:
-        large = asyncio.create_task(post(address, "filter", question))
+        large = asyncio.create_task(post(address, "filter", arguments))
         meanwhile = 0
         while not large.done():
             await post(address, "filter", args(wants("small"), NAMES))
@@ -229,9 +229,9 @@ async def test_a_request_that_is_too_long_gets_an_error_of_the_protocol(chunked:
 
 
 def heavy() -> bytes:
-    question = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
-    assert 300_000 < len(question) < 400_000
-    return question
+    arguments = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
+    assert 300_000 < len(arguments) < 400_000
+    return arguments
 
 
 async def test_a_request_without_free_bytes_gets_advice_in_time() -> None:
@@ -272,11 +272,11 @@ async def test_parsing_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
         raise StoppedError
 
     async with answering(listed(), Limits(answer_s=1.0, large_bytes=1000)) as text:
-        address, question = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
+        address, arguments = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
         with monkeypatch.context() as patch:
             patch.setattr(protocol, "read_extender_args", read_for_ever)
             connection = await address.connect()
-            asking = asyncio.create_task(connection.post("/filter", question))
+            asking = asyncio.create_task(connection.post("/filter", arguments))
             assert await asyncio.to_thread(began.wait, PATIENCE_S)
             if ends == "client goes":
                 connection.close()
@@ -286,7 +286,7 @@ async def test_parsing_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
                 assert b"not answered within 1 s" in (await asking)[1]
                 connection.close()
             assert await asyncio.to_thread(ended.wait, PATIENCE_S)
-        assert await passing(address, question) == {"n1", "n2", "n3"}
+        assert await passing(address, arguments) == {"n1", "n2", "n3"}
 
 
 async def test_damaged_requests_are_answered_correctly_or_refused(
@@ -389,9 +389,9 @@ async def test_a_head_without_an_end_is_cut_off() -> None:
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
 async def test_many_random_bytes_get_an_error_of_the_protocol(verb: str, secured: Secured) -> None:
-    question = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
+    arguments = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
     async with answering(listed(), Limits(answer_s=PATIENCE_S), secured.tls) as address:
-        _, answer = await post(address, verb, question, secured.shown)
+        _, answer = await post(address, verb, arguments, secured.shown)
         assert answer["Error"].startswith("leadline: ")
 
 
@@ -434,12 +434,12 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
     nodes = [wide(f"n{i}", 1) for i in range(3000)]
     for each in nodes:
         each["metadata"]["annotations"] = {"long": "x" * 3000}
-    question = args(wants("web"), nodes=nodes)
+    arguments = args(wants("web"), nodes=nodes)
     async with answering(listed(), Limits(answer_s=3.0)) as address:
         host, port = address.split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1000)
-        head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(question)}\r\n\r\n"
-        writer.write(head.encode() + question)
+        head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(arguments)}\r\n\r\n"
+        writer.write(head.encode() + arguments)
         await writer.drain()
         # Nothing is read, so the answer fills the buffers and goes no further.
         with pytest.raises(ConnectionError):
@@ -452,10 +452,10 @@ async def test_at_the_limit_the_least_useful_connection_is_closed(kind: str) -> 
     """An idle connection that is asked over within a moment of its end is opened again, by Go as
     well as here."""
     async with answering(listed()) as text:
-        address, question = Address.of(text), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text), args(wants("web", 50), NAMES)
         async with crowd(address, 100, kind):
             for _ in range(5):
-                assert await passing(address, question) == {"n2", "n3"}
+                assert await passing(address, arguments) == {"n2", "n3"}
 
 
 async def test_the_oldest_silent_and_the_longest_idle_connection_are_closed_first() -> None:
@@ -484,10 +484,10 @@ async def asked_over(address: Address) -> Connection:
 
 async def test_connections_without_a_tls_handshake_exclude_no_other(secured: Secured) -> None:
     async with answering(listed(), tls=secured.tls) as text:
-        address, question = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
         async with crowd(address, 100, "silent"):
             for _ in range(3):
-                assert await passing(address, question) == {"n2", "n3"}
+                assert await passing(address, arguments) == {"n2", "n3"}
 
 
 async def test_connections_of_one_other_address_are_bounded(
@@ -515,7 +515,7 @@ async def test_a_service_that_is_not_ready_says_so_in_time() -> None:
     scene = Scene([read_node(each) for each in NODES])
     async with answering(scene, BRIEF) as address:
         _, answer = await post(address, "filter", args(wants("web"), NAMES))
-        assert "the API server has not yet told" in answer["Error"]
+        assert "the API server has not listed" in answer["Error"]
         status, _ = await post(address, "prioritize", args(wants("web"), NAMES))
         assert status == 400
 

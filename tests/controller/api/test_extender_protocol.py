@@ -17,17 +17,17 @@ from leadline_controller.api.extender_protocol import (
 )
 from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
 
-from tests.controller.scheduling.extender_harness import args, asked, wants, wide
+from tests.controller.scheduling.extender_harness import args, extender_args, wants, wide
 from tests.kube.objects import node
 
 BOUND = {"PodName": "web", "PodNamespace": "default", "PodUID": "u-1", "Node": "n1"}
 
 
 def test_node_names_are_parsed() -> None:
-    question = asked(wants("web", 5), ["n2", "n1"])
-    assert (question.pod.key, question.pod.uid) == ("default/web", "uid-web")
-    assert question.pod.hints.bandwidth_mbps == 5
-    assert (question.names, question.nodes) == (("n2", "n1"), None)
+    arguments = extender_args(wants("web", 5), ["n2", "n1"])
+    assert (arguments.pod.key, arguments.pod.uid) == ("default/web", "uid-web")
+    assert arguments.pod.hints.bandwidth_mbps == 5
+    assert (arguments.names, arguments.nodes) == (("n2", "n1"), None)
 
 
 def test_whole_nodes_are_sent_back_unchanged() -> None:
@@ -35,12 +35,12 @@ def test_whole_nodes_are_sent_back_unchanged() -> None:
     body = (
         f'{{"NodeNames": null, "Pod": {json.dumps(wants("web"))}, "Nodes": {{"items": [{sent}]}}}}'
     )
-    question = read_extender_args(body.encode())
-    assert question.names == ("n1",)
-    assert question.nodes is not None
-    assert question.nodes["n1"].bandwidth_mbps == 10
-    assert bytes(question.raw("n1")) == sent.encode()
-    answer = b"".join(filter_result(question, ["n1"], {}))
+    arguments = read_extender_args(body.encode())
+    assert arguments.names == ("n1",)
+    assert arguments.nodes is not None
+    assert arguments.nodes["n1"].bandwidth_mbps == 10
+    assert bytes(arguments.raw("n1")) == sent.encode()
+    answer = b"".join(filter_result(arguments, ["n1"], {}))
     assert sent.encode() in answer
     assert json.loads(answer)["Nodes"] == {"items": [wide("n1", 10)]}
 
@@ -49,10 +49,10 @@ def test_whole_nodes_are_sent_back_unchanged() -> None:
 def test_a_filter_result_has_the_keys_of_go_and_never_two_null_lists(whole: bool) -> None:
     sent = [node("n1"), node("n2")]
     pod = wants("web")
-    question = asked(pod, nodes=sent) if whole else asked(pod, ["n1", "n2"])
+    arguments = extender_args(pod, nodes=sent) if whole else extender_args(pod, ["n1", "n2"])
     for passing in (["n2"], []):
         failed = {"n1": 'a "reason"'}
-        answer = json.loads(b"".join(filter_result(question, passing, failed)))
+        answer = json.loads(b"".join(filter_result(arguments, passing, failed)))
         assert answer == {
             "Nodes": {"items": [each for each in sent if each["metadata"]["name"] in passing]}
             if whole
@@ -65,7 +65,7 @@ def test_a_filter_result_has_the_keys_of_go_and_never_two_null_lists(whole: bool
 
 
 def test_host_priorities_are_a_list_with_every_node() -> None:
-    answer = host_priorities(asked(wants("web"), ["n1", "n2"]), {"n2": 10})
+    answer = host_priorities(extender_args(wants("web"), ["n1", "n2"]), {"n2": 10})
     assert json.loads(answer) == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
 
 
@@ -78,8 +78,8 @@ def test_binding_arguments_are_parsed() -> None:
 
 
 def test_arguments_without_nodes_are_valid() -> None:
-    assert asked(wants("web"), []).names == ()
-    assert asked(wants("web"), nodes=[]).names == ()
+    assert extender_args(wants("web"), []).names == ()
+    assert extender_args(wants("web"), nodes=[]).names == ()
     null_items = json.dumps({"Pod": wants("web"), "Nodes": {"items": None}}).encode()
     assert read_extender_args(null_items).names == ()
 
@@ -87,17 +87,17 @@ def test_arguments_without_nodes_are_valid() -> None:
 def test_an_unreadable_node_does_not_affect_the_others() -> None:
     odd = node("n1")
     odd["status"]["allocatable"]["cpu"] = "lots"
-    question = asked(wants("web"), nodes=[odd, node("n2")])
-    assert question.names == ("n1", "n2")
-    assert question.nodes is not None
-    assert question.nodes.keys() == {"n2"}
-    assert "Nodes.items[0].status.allocatable.cpu" in question.unreadable["n1"]
+    arguments = extender_args(wants("web"), nodes=[odd, node("n2")])
+    assert arguments.names == ("n1", "n2")
+    assert arguments.nodes is not None
+    assert arguments.nodes.keys() == {"n2"}
+    assert "Nodes.items[0].status.allocatable.cpu" in arguments.unreadable["n1"]
 
 
 def test_an_unmodelled_demand_is_no_unreadable_annotation() -> None:
     made = wants("web")
     made["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    assert "resourceClaims" in str(asked(made, ["n1"]).pod.problem)
+    assert "resourceClaims" in str(extender_args(made, ["n1"]).pod.problem)
 
 
 POD = json.dumps(wants("web"))
@@ -160,8 +160,8 @@ def test_any_input_is_parsed_or_refused(pod: Any, nodes: Any, names: Any) -> Non
     for given_pod in (pod, wants("web")):
         body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
         with suppress(ProtocolError):
-            question = read_extender_args(body)
-            assert json.loads(b"".join(filter_result(question, [], {})))["Error"] == ""
+            arguments = read_extender_args(body)
+            assert json.loads(b"".join(filter_result(arguments, [], {})))["Error"] == ""
 
 
 @given(st.binary(max_size=60), st.integers(0, 2000))

@@ -19,7 +19,9 @@ MIB = 1024 * 1024
 DAY_S = 86400.0
 
 
-def opened(path: Path | str, max_bytes: int = 64 * MIB, max_age_s: float = 90 * DAY_S) -> Database:
+def open_database(
+    path: Path | str, max_bytes: int = 64 * MIB, max_age_s: float = 90 * DAY_S
+) -> Database:
     return Database(path, max_bytes, max_age_s)
 
 
@@ -30,7 +32,7 @@ def names(database: Database) -> list[str]:
 @pytest.mark.parametrize("where", ["disk", "memory"])
 def test_written_decisions_are_read_back(where: str, tmp_path: Path) -> None:
     machine = Machine()
-    database = opened(tmp_path / "d.db" if where == "disk" else MEMORY)
+    database = open_database(tmp_path / "d.db" if where == "disk" else MEMORY)
     rows = [machine.record("a"), machine.record("b", None, outcome="failed: because", why="é ✓")]
     database.write(rows, machine.now())
     assert list(database.all()) == rows
@@ -41,11 +43,11 @@ def test_written_decisions_are_read_back(where: str, tmp_path: Path) -> None:
 
 def test_decisions_are_there_after_closing_and_opening(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "deep" / "down" / "d.db"
-    database = opened(path)
+    database = open_database(path)
     database.write([row := machine.record("a")], machine.now())
     database.close()
     assert [each.name for each in path.parent.iterdir()] == ["d.db"]  # no journal is left over
-    database = opened(path)
+    database = open_database(path)
     assert list(database.all()) == [row]
     database.close()
 
@@ -54,7 +56,7 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "own" / "d.db"
     path.parent.mkdir()
     path.touch(0o644)
-    database = opened(path)
+    database = open_database(path)
     database.write([machine.record("a")], machine.now())
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     database.close()
@@ -62,7 +64,7 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
 
 
 def test_a_repeated_decision_is_counted_and_not_stored_twice() -> None:
-    machine, database = Machine(), opened(MEMORY)
+    machine, database = Machine(), open_database(MEMORY)
     first = machine.record("stuck", None)
     database.write([first, machine.record("other")], machine.now())
     for _ in range(20):
@@ -80,21 +82,21 @@ def test_a_repeated_decision_is_counted_and_not_stored_twice() -> None:
     ids=lambda changed: next(iter(changed)),
 )
 def test_another_decision_about_the_pod_is_another_row(changed: dict[str, Any]) -> None:
-    machine, database = Machine(), opened(MEMORY)
+    machine, database = Machine(), open_database(MEMORY)
     for row in (machine.record("p"), machine.record("p", **changed)):
         database.write([row], machine.now())
     assert [row.times for row in database.about("default/p", 10)] == [1, 1]
 
 
 def test_a_decision_after_a_bound_one_is_another_row() -> None:
-    machine, database = Machine(), opened(MEMORY)
+    machine, database = Machine(), open_database(MEMORY)
     database.write([machine.record("p", outcome="bound")], machine.now())
     database.write([machine.record("p")], machine.now())
     assert [row.outcome for row in database.about("default/p", 10)] == ["pending", "bound"]
 
 
 def test_an_outcome_belongs_to_the_last_decision_about_exactly_this_pod() -> None:
-    machine, database = Machine(), opened(MEMORY)
+    machine, database = Machine(), open_database(MEMORY)
     database.write([machine.record("p", "n1"), machine.record("p", "n2")], machine.now())
     database.write([OutcomeChange("default/p", "uid-p", "bound")], machine.now())
     assert [row.outcome for row in database.about("default/p", 2)] == ["bound", "pending"]
@@ -104,7 +106,7 @@ def test_an_outcome_belongs_to_the_last_decision_about_exactly_this_pod() -> Non
 
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all() -> None:
-    machine, database = Machine(), opened(MEMORY)
+    machine, database = Machine(), open_database(MEMORY)
     unwritable = machine.record("b", explanation=None)
     with pytest.raises(sqlite3.IntegrityError):
         database.write([machine.record("a"), unwritable], machine.now())
@@ -119,7 +121,7 @@ def size_of(path: Path) -> int:
 
 def test_the_file_stays_below_its_size_and_the_oldest_rows_are_deleted(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database, noise = opened(path, MIB), random.Random(1)
+    database, noise = open_database(path, MIB), random.Random(1)
     for turn in range(200):
         rows = [
             machine.record(f"p{turn * 20 + i}", explanation=noise.randbytes(noise.randrange(3000)))
@@ -136,13 +138,13 @@ def test_the_file_stays_below_its_size_and_the_oldest_rows_are_deleted(tmp_path:
 
 def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path, 4 * MIB)
+    database = open_database(path, 4 * MIB)
     database.write(
         [machine.record(f"p{i}", explanation=bytes(2000)) for i in range(1000)], machine.now()
     )
     database.close()
     assert size_of(path) > 2 * MIB
-    database = opened(path, MIB)
+    database = open_database(path, MIB)
     database.write([machine.record("last")], machine.now())
     assert names(database)[-1] == "last"
     database.close()
@@ -150,7 +152,7 @@ def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
 
 
 def test_one_decision_larger_than_the_limit_does_no_harm() -> None:
-    machine, database = Machine(), opened(MEMORY, 64 * 1024)
+    machine, database = Machine(), open_database(MEMORY, 64 * 1024)
     database.write([machine.record("a")], machine.now())
     database.write([machine.record("huge", explanation=bytes(MIB))], machine.now())
     database.write([machine.record("b")], machine.now())
@@ -158,7 +160,7 @@ def test_one_decision_larger_than_the_limit_does_no_harm() -> None:
 
 
 def test_old_decisions_are_deleted() -> None:
-    machine, database = Machine(), opened(MEMORY, max_age_s=10 * DAY_S)
+    machine, database = Machine(), open_database(MEMORY, max_age_s=10 * DAY_S)
     for name in ("a", "b", "c"):
         machine.wait(4 * DAY_S)
         database.write([machine.record(name)], machine.now())
@@ -170,7 +172,7 @@ def test_old_decisions_are_deleted() -> None:
 
 def test_a_wrong_clock_deletes_nothing() -> None:
     machine = Machine(unix_s=None)
-    database = opened(MEMORY, max_age_s=10 * DAY_S)
+    database = open_database(MEMORY, max_age_s=10 * DAY_S)
     database.write([machine.record("without a clock")], machine.now())
     machine.reboot("boot-2")
     machine.unix_s = 1_900_000_000.0
@@ -186,7 +188,7 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    opened(path).close()
+    open_database(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
 
@@ -201,7 +203,7 @@ def test_a_file_that_is_not_ours_is_left_alone(
     make(path)
     before = path.read_bytes()
     with pytest.raises(ForeignFileError, match=said):
-        opened(path)
+        open_database(path)
     assert path.read_bytes() == before
 
 
@@ -209,7 +211,7 @@ def test_an_older_file_is_migrated_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path)
+    database = open_database(path)
     database.write([machine.record("a")], machine.now())
     database.close()
 
@@ -224,9 +226,9 @@ def test_an_older_file_is_migrated_completely_or_not_at_all(
         monkeypatch.setattr(schema, "MIGRATIONS", (schema._create, step))
         if step is broken:
             with pytest.raises(sqlite3.OperationalError):
-                opened(path)
+                open_database(path)
         else:
-            database = opened(path)
+            database = open_database(path)
             assert names(database) == ["a"]
             database.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -237,7 +239,7 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
     """The journal is cut off, or filled with rubbish, at every place where a write might have
     ended; what was checkpointed is there in any case."""
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path)
+    database = open_database(path)
     database.write([machine.record(f"old{i}") for i in range(5)], machine.now())
     database.checkpoint()
     for i in range(8):
@@ -251,7 +253,7 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
         cut = noise.randrange(len(whole) + 1)
         rubbish = noise.randbytes(len(whole) - cut) if case % 2 else b""
         copy.with_name("d.db-wal").write_bytes(whole[:cut] + rubbish)
-        survivor = opened(copy)
+        survivor = open_database(copy)
         kept = names(survivor)
         assert kept[:5] == [f"old{i}" for i in range(5)]
         assert kept[5:] == [f"new{i}" for i in range(len(kept) - 5)]
@@ -265,7 +267,7 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
 
 def test_two_controllers_on_one_file_take_turns(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    one, two = opened(path), opened(path)
+    one, two = open_database(path), open_database(path)
     for i in range(10):
         (one, two)[i % 2].write(
             [machine.record(f"p{i}", options={"alpha": float(i)})], machine.now()

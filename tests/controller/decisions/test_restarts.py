@@ -90,10 +90,12 @@ def ask(capsys: pytest.CaptureFixture[str], address: str, *question: str) -> Any
     return json.loads(captured.out)
 
 
-def without_ages(told: dict[str, Any]) -> dict[str, Any]:
+def without_ages(placements: dict[str, Any]) -> dict[str, Any]:
     """What does not change with the time of the question. The second in which it was decided is
     the same, but for the rounding of the clocks."""
-    kept = {name: x for name, x in told.items() if name not in ("age_s", "first_age_s", "time")}
+    kept = {
+        name: x for name, x in placements.items() if name not in ("age_s", "first_age_s", "time")
+    }
     if "earlier" in kept:
         kept["earlier"] = [without_ages(each) for each in kept["earlier"]]
     return kept
@@ -142,8 +144,8 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
     assert (stuck["node"], stuck["outcome"]) == (None, "gone")  # the second cluster has no such pod
     assert stuck["rejected"] == before["huge"]["rejected"]
     assert stuck["rejected_by_filter"] == {"NodeResourcesFit": 3}
-    told = {each["pod"]: each for each in listed}
-    assert without_ages(told["default/p3"]).items() <= without_ages(placed).items()
+    placements = {each["pod"]: each for each in listed}
+    assert without_ages(placements["default/p3"]).items() <= without_ages(placed).items()
     ages = [each["age_s"] for each in listed]
     assert ages == sorted(ages, reverse=True)
 
@@ -215,8 +217,8 @@ def test_after_a_power_cut_the_controller_continues_with_the_rest(
     with worker(copy) as next_one:
         listed = ask(capsys, next_one.address, "placements")["placements"]
         assert len(listed) > 5
-        told = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
-        assert told["scores"] or told["rejected"]
+        placements = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
+        assert placements["scores"] or placements["rejected"]
 
 
 def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> None:
@@ -257,5 +259,5 @@ def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path)
             ]
 
     asyncio.run(decide())
-    told = asyncio.run(outcomes())
-    assert told == [BOUND, "failed: the pod is on n2", GONE, PENDING]
+    placements = asyncio.run(outcomes())
+    assert placements == [BOUND, "failed: the pod is on n2", GONE, PENDING]
