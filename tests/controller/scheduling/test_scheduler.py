@@ -161,11 +161,11 @@ async def test_while_the_api_server_is_unavailable_a_pod_is_retried_and_bound_on
         for _ in range(3):
             cluster.fail_next_bind(UnavailableError("503: try again"))
         cluster.put_pod(pod("a"))
-        asked = []
+        attempts = []
         for moment_s in (0.9, 0.2, 1.8, 0.2, 3.8, 0.2, 100):  # 1, 2 and 4 s of back-off
             await stage.clock.advance(moment_s)
-            asked.append(cluster.asked["default/a"])
-    assert asked == [1, 2, 2, 3, 3, 4, 4]
+            attempts.append(cluster.asked["default/a"])
+    assert attempts == [1, 2, 2, 3, 3, 4, 4]
     assert cluster.bound == {"default/a": 1}
     assert stage.outcome("a") == "bound"
     assert [event.reason for event in stage.events("a")] == ["FailedBinding", "Scheduled"]
