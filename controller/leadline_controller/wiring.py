@@ -21,7 +21,6 @@ from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.filters import AT_BINDING, FILTERS, OWN
 from leadline_controller.framework.cycle import Strategy, filters_with
@@ -65,7 +64,7 @@ def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
         own=own,
         at_binding=filters_with({name: FILTERS[name] for name in at_binding}, how.strategy),
         random=how.random,
-        whole=every,
+        check_unmodelled=every,
         warm_up_s=how.warm_up_s,
     )
 
@@ -100,7 +99,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(keeper=self.history)
+        self.decisions = DecisionLog(sink=self.history)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """A loop that places this cluster's pods."""
@@ -121,7 +120,7 @@ class Controller:
             async for change in changes:
                 self.state.apply(change)
                 self._tell(change)
-                learn(self.decisions, change)
+                self.decisions.observe(change)
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
@@ -160,7 +159,7 @@ class Controller:
         """Keep decisions for as long as the context lasts, and know those of earlier runs."""
         self.history.start()
         try:
-            self.decisions.restore(await self.history.records(self.clock.now_s()))
+            self.decisions.restore(await self.history.restored())
             yield
         finally:
             await self.history.stop()
@@ -212,14 +211,14 @@ class Controller:
             self.clock,
         )
         server = ExtenderServer(extender, extender_service)
-        self._listeners.append(extender_service.heard)
+        self._listeners.append(extender_service.observe)
         try:
             address = await server.start()
             log.info("answering kube-scheduler at %s", address)
             yield address
         finally:
             await server.stop()
-            self._listeners.remove(extender_service.heard)
+            self._listeners.remove(extender_service.observe)
             await extender_service.close()
 
     def _tell(self, change: ClusterChange) -> None:

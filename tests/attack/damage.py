@@ -51,7 +51,7 @@ def sound_file() -> bytes:
     with tempfile.TemporaryDirectory(prefix="leadline-sound-") as folder:
         path = Path(folder) / "d.db"
         store = Store(HistorySettings(path, 1), machine.now)
-        store.write([machine.row(f"p{number}", why="x" * 300) for number in range(ROWS)])
+        store.write([machine.record(f"p{number}", why="x" * 300) for number in range(ROWS)])
         store.close()
         return path.read_bytes()
 
@@ -239,10 +239,10 @@ def _start(make: Make, folder: Path) -> str:
 async def _through(path: Path) -> bool:
     """Whether a decision that is made now is told of."""
     recorder = Recorder(HistorySettings(path, 1))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     recorder.start()
     try:
-        log.restore(await recorder.records(0.0))
+        log.restore(await recorder.restored())
         made = Decision(Pod("default", "new", "u"), "n1", "it fits", "dacs", "lower")
         log.add(made, 0.0, PENDING, {})
         told = await recorder.about("default/new")

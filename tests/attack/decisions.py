@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 from leadline_controller.api.extender_protocol import ProtocolError, read_extender_args
 from leadline_controller.api.placements import placement
-from leadline_controller.decisions.log import PENDING, DecisionLog, DecisionView
+from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.cycle import Decision
@@ -205,7 +205,7 @@ def joined(pods: int, nodes: int, every_s: float, disk_s: float) -> Iterator[Che
 def unwritten(count: int, nodes: int) -> Check:
     """Decisions that nobody takes, as while a disk hangs: each holds its view of the nodes."""
     recorder = Recorder(HistorySettings(Path("/nonexistent/decisions.db")))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     before = _resident_mib()
     for made in decisions_over(count, nodes):
         log.add(made, 0.0, PENDING, {})
@@ -281,18 +281,16 @@ def _is_refused(manifest: dict[str, Any]) -> bool:
 async def _noted(count: int) -> tuple[int, int]:
     with tempfile.TemporaryDirectory(prefix="leadline-noted-") as folder:
         recorder = Recorder(HistorySettings(Path(folder) / "d.db"))
-        log = DecisionLog(limit=count, keeper=recorder)
+        log = DecisionLog(limit=count, sink=recorder)
         for number in range(count):
             odd = HALF if number == count // 2 else ""
             pod = Pod("default", f"p{number}{odd}", uid=f"u{number}{odd}")
             log.add(Decision(pod, None, f"because{odd}", "dacs", "lower"), 0.0, PENDING, {})
-            log.settle(pod.key, f"failed: 503{odd}")
+            log.set_outcome(pod.key, f"failed: 503{odd}")
         recorder.start()
         try:
             told, _ = await recorder.since(None)
         finally:
             await recorder.stop()
-        watched = [
-            placement(DecisionView.brief(record, 1.0)).SerializeToString() for record in log.all()
-        ]
+        watched = [placement(record, log.now()).SerializeToString() for record in log.all()]
     return len(told), len(watched)

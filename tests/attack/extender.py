@@ -98,7 +98,7 @@ def names_of(answer: Mapping[str, object]) -> set[str]:
 async def mutations(address: Address, count: int, seed: int = 7, at_once: int = 1) -> list[str]:
     """Ask that many spoiled questions, over `at_once` connections. Returns what was wrong with the
     answers."""
-    # A pod that wants bandwidth and that the watch does not show waits a second for it.
+    # A pod that needs bandwidth and that the watch does not show waits a second for it.
     each = -(-count // at_once)
     found = await asyncio.gather(
         *(_mutations(address, each, 1000 * seed + number) for number in range(at_once))

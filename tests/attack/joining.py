@@ -20,7 +20,7 @@ from random import Random
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.rows import Row, Settled
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.decisions.times import Now
 from leadline_controller.filters import FILTERS
@@ -74,7 +74,7 @@ def slow_disk(each_write_s: float) -> None:
     """Have every transaction from now on wait so long for the disk."""
     write = Database.write
 
-    def slowly(self: Database, changes: Iterable[Row | Settled], now: Now) -> None:
+    def slowly(self: Database, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
         time.sleep(each_write_s)
         write(self, changes, now)
 

@@ -22,10 +22,9 @@ from leadline_controller.decisions.codec import encode
 from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
+from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.recorder import KEPT_NODES, Recorder
-from leadline_controller.decisions.rows import Row, rule
 from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, Strategy, decide
 from leadline_controller.framework.options import build, values_of
@@ -70,7 +69,7 @@ def paced(size: int, log: DecisionLog) -> tuple[list[float], list[float]]:
         decision = next(made)
         between = time.perf_counter()
         log.add(decision, 60.0, PENDING, options)
-        log.settle(decision.pod.key, BOUND)
+        log.set_outcome(decision.pod.key, BOUND)
         noted.append((time.perf_counter() - between) * 1e3)
         decided.append((between - start) * 1e3)
     return decided, noted
@@ -94,7 +93,7 @@ def added_time(folder: Path) -> None:
     for size in SIZES:
         without = paced(size, DecisionLog())
         with recording(folder / f"{size}.db") as recorder:
-            with_ = paced(size, DecisionLog(keeper=recorder))
+            with_ = paced(size, DecisionLog(sink=recorder))
         columns = (without[0], with_[0], without[1], with_[1])
         told = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
         print(f"{size:<8,}{told}{thread_ms(size):12.3f}", flush=True)
@@ -128,21 +127,18 @@ def sizes(folder: Path) -> None:
 def pruning(folder: Path) -> None:
     """Batches into a database that has room, and into one that is full."""
     now, options, made = times.now(), values_of(DACS), decisions(100)
-    moment = Moment(now.boot, now.up_s, now.started_unix_s)
     some = [next(made) for _ in range(500)]
-    rows = [
-        Row(d.pod.key, d.pod.uid, d.node, d.why, BOUND, 1, rule(d.strategy, d.better, options),
-            moment, moment, encode(explanation(d, 60.0, KEPT_NODES)))
-        for d in some
-    ]  # fmt: skip
+    records = [
+        DecisionRecord.of(each, 60.0, BOUND, options, now).encoded(KEPT_NODES) for each in some
+    ]
     print(f"\n{'a batch of 64, ms':24}{'median':>10}{'p99':>10}{'largest':>10}")
     for what, max_mb in (("with room", 1024), ("full at 16 MiB", 16)):
         database = Database(folder / f"pruned-{max_mb}.db", max_mb * MIB, 1e9)
         spent = []
         for turn in range(200):
             batch = [
-                row._replace(pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
-                for i, row in enumerate(rows[turn % 400 : turn % 400 + 64])
+                replace(record, pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
+                for i, record in enumerate(records[turn % 400 : turn % 400 + 64])
             ]
             start = time.perf_counter()
             database.write(batch, times.now())

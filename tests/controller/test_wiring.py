@@ -90,7 +90,7 @@ async def test_every_filter_can_be_asked_for() -> None:
     every = Settings(extender=ExtenderSettings("127.0.0.1:0", every_filter=True))
     for settings, runs in ((every, True), (Settings(extender=ANY_PORT), False)):
         how = wiring.advising(settings, wiring.placing(settings))
-        assert ("NodeResourcesFit" in how.filters) == runs == how.whole
+        assert ("NodeResourcesFit" in how.filters) == runs == how.check_unmodelled
         assert how.own.keys() == {"NodeBandwidthFit"}
 
 

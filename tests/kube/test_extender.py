@@ -353,5 +353,5 @@ def test_a_pod_that_kube_scheduler_did_not_filter_is_not_bound(scene: Scene) -> 
     with closing(HTTPSConnection(scene.extending.address, context=shown)) as connection:
         connection.request("POST", "/bind", json.dumps(binding))
         answer = json.loads(connection.getresponse().read())["Error"]
-    assert "nobody asked about such a pod" in answer
+    assert "no filter or prioritize call named this pod" in answer
     assert scene.nodes_of("alone") == {"alone": None}

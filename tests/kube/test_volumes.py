@@ -196,7 +196,7 @@ async def test_a_restarted_scheduler_continues_a_started_plan(bench: Bench, acco
 async def test_provisioning_that_times_out_gets_an_event_and_is_retried(
     bench: Bench, account: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(volumes, "LONGEST_S", 2.0)
+    monkeypatch.setattr(volumes, "TIMEOUT_S", 2.0)
     bench.node("a")
     bench.storage_class(PROVISIONER)
     wanted = bench.claim()

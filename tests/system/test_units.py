@@ -64,7 +64,7 @@ def test_what_is_exposed_stays_below_the_limit(unit: Path, most: float, tmp_path
 
 def test_the_controllers_descriptors_suffice_for_all_that_its_settings_let_in() -> None:
     limit = int(settings(CONTROLLER)["LimitNOFILE"][0])
-    assert limit >= 2 * (gate.PLACES * 3 + extender.Limits().connections + 512)
+    assert limit >= 2 * (gate.MAX_CONNECTIONS * 3 + extender.Limits().connections + 512)
 
 
 def exposed(unit: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""What others ask the controller: inspection over gRPC, the scheduler extender over HTTP.
+"""The controller's servers: inspection over gRPC, and the scheduler extender over HTTP.
 
-Answers come from other rooms; this one bounds, authenticates and encodes.
+They limit, authenticate, parse and encode; the answers come from other rooms.
 """

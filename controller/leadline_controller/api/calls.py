@@ -1,7 +1,7 @@
-"""The calls in progress at the gRPC server: how many, of whom, for how long, and with how many
-bytes. A peer that keeps its answers waiting loses its connection, which is all that ends a call.
+"""Limits the gRPC server's calls in number, duration and bytes, for each peer and in total.
 
-A peer is an address, or on this machine a connection, because all users of it share one address.
+A peer that does not read its answers loses its connection, because nothing else ends a call. A
+peer is an address, or on this machine a connection, because its users share one address.
 """
 
 import asyncio
@@ -18,47 +18,48 @@ from leadline_controller.api.gate import THIS_MACHINE, Connection, Gate
 from leadline_controller.api.settings import MAX_ANSWER_BYTES
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# From its request until its answer is read to the end.
+# From a request until its answer is read completely.
 CALL_S = 10.0
-# For each event of a stream.
+# To read one event of a stream.
 WRITE_S = 10.0
-# A call that takes less is not one whose answer nobody reads, so it never makes room.
-_HONEST_S = 0.25
+# A shorter call may still be read, so it is never ended to make room.
+_MIN_CALL_S = 0.25
 MAX_BYTES = 2 * MAX_ANSWER_BYTES
-_MADE_AT_ONCE = 4
+_MAX_ENCODING = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """Calls that share places. what: their name in the plural; most_s: how long one may take."""
+class CallKind:
+    """Calls that share a limit. name: in the plural. limit: how many at once. max_s: how long one
+    may take."""
 
-    what: str
-    places: int
-    most_s: float | None
+    name: str
+    limit: int
+    max_s: float | None
 
     @property
-    def places_of_a_peer(self) -> int:
-        """So that two peers are needed to take them all."""
-        return self.places // 2
+    def peer_limit(self) -> int:
+        """For one peer: half, so that no single peer can exhaust the limit."""
+        return self.limit // 2
 
 
-ANSWERS = Kind("calls", 24, CALL_S)
-WATCHES = Kind("watch streams", 32, None)
-HEALTH_WATCHES = Kind("health watches", 16, None)
-REFLECTIONS = Kind("reflection streams", 8, 60.0)
+ANSWERS = CallKind("calls", 24, CALL_S)
+WATCHES = CallKind("watch streams", 32, None)
+HEALTH_WATCHES = CallKind("health watches", 16, None)
+REFLECTIONS = CallKind("reflection streams", 8, 60.0)
 _KINDS = {
     "/leadline.v1.Inspection/Watch": WATCHES,
     "/grpc.health.v1.Health/Watch": HEALTH_WATCHES,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": REFLECTIONS,
 }
-MAX_CALLS = sum(each.places for each in (ANSWERS, WATCHES, HEALTH_WATCHES, REFLECTIONS))
+MAX_CALLS = sum(each.limit for each in (ANSWERS, WATCHES, HEALTH_WATCHES, REFLECTIONS))
 
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One in progress. answer_bytes: the length of its answer, once it is made."""
+    """A call in progress. answer_bytes: the length of its answer, once it is encoded."""
 
-    kind: Kind
+    kind: CallKind
     connection: Connection
     peer: object
     start_s: float
@@ -67,19 +68,19 @@ class Call:
 
 
 class Calls(grpc.aio.ServerInterceptor):
-    """Admits calls and watches them until they have ended."""
+    """Admits calls and enforces their limits."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._calls: set[Call] = set()
         self._handlers: dict[str, Any] = {}
-        # No number of callers has so many long answers made at once that memory runs short.
-        self._making = asyncio.Semaphore(_MADE_AT_ONCE)
+        # Bounds the memory of long answers that are being encoded.
+        self._encoding = asyncio.Semaphore(_MAX_ENCODING)
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], details: Any
     ) -> Any:
-        """The handler of a method with the limits around it."""
+        """Wrap the handler of a method with its limits."""
         method = str(details.method)
         if method not in self._handlers:
             handler = await continuation(details)
@@ -88,8 +89,8 @@ class Calls(grpc.aio.ServerInterceptor):
             self._handlers[method] = self._limited(_KINDS.get(method, ANSWERS), handler)
         return self._handlers[method]
 
-    def _limited(self, kind: Kind, handler: Any) -> Any:
-        read = _tolerant(handler.request_deserializer)
+    def _limited(self, kind: CallKind, handler: Any) -> Any:
+        read = _parser(handler.request_deserializer)
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
                 self._answering(kind, handler.unary_unary, handler.response_serializer), read
@@ -104,17 +105,17 @@ class Calls(grpc.aio.ServerInterceptor):
             limited = self._streaming(kind, handler.unary_stream)
         return grpc.unary_stream_rpc_method_handler(limited, read, handler.response_serializer)
 
-    def _answering(self, kind: Kind, handler: Any, serialize: Any) -> Any:
+    def _answering(self, kind: CallKind, handler: Any, serialize: Any) -> Any:
         async def answer(request: Any, context: Context) -> bytes:
             call = await self._admit(kind, request, context)
-            async with self._making:
+            async with self._encoding:
                 content: bytes = serialize(await handler(request, context))
-            await self._hold(call, len(content), context)
+            await self._count_bytes(call, len(content), context)
             return content
 
         return answer
 
-    def _streaming(self, kind: Kind, handler: Any) -> Any:
+    def _streaming(self, kind: CallKind, handler: Any) -> Any:
         async def stream(request: Any, context: Context) -> AsyncIterator[Any]:
             call = await self._admit(kind, request, context)
             if isinstance(request, AsyncIterator):
@@ -130,15 +131,15 @@ class Calls(grpc.aio.ServerInterceptor):
 
         return stream
 
-    def _writing(self, kind: Kind, handler: Any) -> Any:
+    def _writing(self, kind: CallKind, handler: Any) -> Any:
         async def write(request: Any, context: Context) -> None:
             await self._admit(kind, request, context)
             await handler(request, context)
 
         return write
 
-    async def _admit(self, kind: Kind, request: Any, context: Context) -> Call:
-        """Take a place. Ends the call where there is none, or the request can't be read."""
+    async def _admit(self, kind: CallKind, request: Any, context: Context) -> Call:
+        """Count the call. Aborts it at the limit, or if the request can't be parsed."""
         if request is _UNREADABLE:
             await _refuse_unreadable(context)
         connection = self._gate.connection(context.peer())
@@ -147,24 +148,24 @@ class Calls(grpc.aio.ServerInterceptor):
         peer: object = connection if connection.peer == THIS_MACHINE else connection.peer
         same = [each for each in self._calls if each.kind is kind]
         own = sum(each.peer == peer for each in same)
-        if own >= kind.places_of_a_peer:
+        if own >= kind.peer_limit:
             await _exhausted(
-                context, f"{kind.places_of_a_peer} {kind.what} of yours are in progress; end one"
+                context, f"{kind.peer_limit} {kind.name} of yours are in progress; end one"
             )
-        if len(same) >= kind.places and not self._make_room(kind, own):
+        if len(same) >= kind.limit and not self._make_room(kind, own):
             await _exhausted(
-                context, f"{kind.places} {kind.what} are in progress already; try again later"
+                context, f"{kind.limit} {kind.name} are in progress already; try again later"
             )
         loop = asyncio.get_running_loop()
-        ends = None if kind.most_s is None else loop.call_later(kind.most_s, connection.close)
+        ends = None if kind.max_s is None else loop.call_later(kind.max_s, connection.close)
         call = Call(kind, connection, peer, loop.time(), ends)
         self._calls.add(call)
         connection.begin_call()
         context.add_done_callback(lambda _: self._end(call))  # type: ignore[arg-type]  # a stub's mistake
         return call
 
-    async def _hold(self, call: Call, size: int, context: Context) -> None:
-        """Count an answer that is about to be sent. Ends the call where too many wait."""
+    async def _count_bytes(self, call: Call, size: int, context: Context) -> None:
+        """Count the bytes of an answer. Aborts the call if too many bytes are unread."""
         others = [each for each in self._calls if each.peer == call.peer and each is not call]
         mine = sum(each.answer_bytes for each in others)
         if mine and mine + size > MAX_BYTES // 2:
@@ -174,19 +175,19 @@ class Calls(grpc.aio.ServerInterceptor):
                 await _exhausted(context, "other answers are not read yet; try again later")
         call.answer_bytes = size
 
-    def _make_room(self, kind: Kind, own: int) -> bool:
-        """Whether the connection of a call that has waited could be closed, for a peer that has
-        `own` calls in progress: the longest call of the peer that has the most."""
-        before_s = asyncio.get_running_loop().time() - _HONEST_S
+    def _make_room(self, kind: CallKind, own: int) -> bool:
+        """Close the connection of the oldest call of the peer with the most calls, for a peer with
+        `own` calls. Returns whether there was one."""
+        started_before_s = asyncio.get_running_loop().time() - _MIN_CALL_S
         timed = [each for each in self._calls if each.kind is kind and each.ends is not None]
         held = Counter(each.peer for each in timed)
-        waiting = [x for x in timed if held[x.peer] > own and x.start_s < before_s]
-        if not waiting:
+        old = [x for x in timed if held[x.peer] > own and x.start_s < started_before_s]
+        if not old:
             return False
-        goes = max(waiting, key=lambda each: (held[each.peer], -each.start_s)).connection
-        for each in [each for each in self._calls if each.connection is goes]:
+        closed = max(old, key=lambda each: (held[each.peer], -each.start_s)).connection
+        for each in [each for each in self._calls if each.connection is closed]:
             self._end(each)
-        goes.close()
+        closed.close()
         return True
 
     def _end(self, call: Call) -> None:
@@ -199,10 +200,10 @@ class Calls(grpc.aio.ServerInterceptor):
 
 
 class TextSafeServer(cygrpc.AioServer):  # type: ignore[misc]  # the library leaves it untyped
-    """gRPC's server, which one call of a method whose name is not UTF-8 would end for good.
+    """gRPC's server, protected from method names that are not UTF-8, one of which would stop it.
 
-    All methods that exist are registered, so only calls of others arrive here. They are answered
-    without a look at their names.
+    gRPC handles the calls of registered methods itself, so only calls of unknown methods arrive
+    here. They are refused without decoding the name.
     """
 
     async def _request_call(self) -> NoReturn:
@@ -223,14 +224,14 @@ async def _refuse_unknown(context: Context) -> None:
 
 
 class _Unreadable:
-    """In place of a request that is none."""
+    """Stands for a request that can't be parsed."""
 
 
 _UNREADABLE = _Unreadable()
 
 
-def _tolerant(deserialize: Any) -> Callable[[bytes], Any]:
-    """The same for what can be read; for the rest no error, which gRPC would log in full."""
+def _parser(deserialize: Any) -> Callable[[bytes], Any]:
+    """A deserializer that returns _UNREADABLE instead of an error, which gRPC would log in full."""
 
     def read(content: bytes) -> Any:
         try:

@@ -1,14 +1,15 @@
 """The scheduler extender over HTTP, in the event loop of the scheduler.
 
-kube-scheduler waits for every answer, one pod after the other, so whatever comes is answered or
-cut off in time: there is a limit to how long, how much and how many. What goes wrong is said in
-the protocol's own Error field where there is one, because of any other status than 200
-kube-scheduler shows nothing but the number.
+kube-scheduler waits for every answer before it goes on to the next pod, so each request has a
+limit of time and size, and there is a limit on how many there are. Errors go into the protocol's
+Error field where it has one, because kube-scheduler shows only the number of a status other
+than 200.
 """
 
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,36 +22,35 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender_connections import Connections
-from leadline_controller.api.extender_room import ByteBudget
 from leadline_controller.api.settings import ExtenderSettings, ServeError
 from leadline_controller.scheduling.extender_args import ExtenderArgs
 from leadline_controller.scheduling.extender_service import ExtenderError, ExtenderService
 
 log = logging.getLogger(__name__)
-# What is no HTTP is answered as such; a traceback for each would fill the log.
+# aiohttp answers requests that are not HTTP; its traceback for each would fill the log.
 _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.setLevel(logging.CRITICAL)
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 Body = bytes | bytearray
-Pieces = list[bytes | memoryview]
-Work = Callable[[Body], Awaitable[Pieces]]
+Chunks = list[bytes | memoryview]
+Handler = Callable[[Body], Awaitable[Chunks]]
 _LINGER_S = 1.0
 _SHUTDOWN_S = 2.0
-_PIECE_BYTES = 64 * 1024
-_LINES_A_MINUTE = 20
+_CHUNK_BYTES = 64 * 1024
+_LOG_LINES_PER_MINUTE = 20
 _NO_BIND = "binding is off; set bind = true in [extender], beside certificates in [extender.tls]"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """answer_s: for a request to arrive and be answered, less than the 5 s that kube-scheduler
-    waits. head_s: for a connection to bring its first request's head. idle_s: between two
-    requests, longer than Go keeps a connection (90 s), so that it closes first.
+    """answer_s: to receive and answer a request; kube-scheduler waits 5 s. head_s: from a new
+    connection to the head of its first request. idle_s: between two requests, longer than the
+    90 s of Go, so that Go closes the connection first.
 
-    body_bytes: 5,000 nodes of 6.5 kB. held_bytes: of all long requests together. large_bytes: what
-    is longer is long, and is read in a thread, one after the other. connections: at once, beside
-    as many over which no request has come; peer_connections: from one address that is not this
+    body_bytes: of one request, enough for 5,000 nodes of 6.5 kB. held_bytes: of all large requests
+    together. large_bytes: a larger body is parsed in a thread, one at a time. connections: at
+    once, and as many again without a request yet; peer_connections: from one address, except this
     machine's.
     """
 
@@ -65,7 +65,7 @@ class Limits:
 
 
 class ExtenderServer:
-    """Offers filter, prioritize, bind and healthz at the settings' address."""
+    """Serves filter, prioritize, bind and healthz at the settings' address."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class ExtenderServer:
         limits: Limits | None = None,
     ) -> None:
         self._settings = settings
-        self._extender_service = extender_service
+        self._service = extender_service
         self._limits = limits = limits or Limits()
-        self._room = ByteBudget(limits.held_bytes)
-        self._reading = asyncio.Lock()
+        self._large_bytes = ByteBudget(limits.held_bytes)
+        self._large = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "extender")
         self._connections = Connections(limits.connections, limits.peer_connections, limits.head_s)
         self._runner: web.AppRunner | None = None
-        self._log = _RationedLog()
+        self._log = _RateLimitedLog()
 
     async def start(self) -> str:
-        """Listen, and say where: the port is filled in. Raises ServeError."""
+        """Listen. Returns the address with the actual port; raises ServeError."""
         settings, limits = self._settings, self._limits
         tls = settings.tls.server_context() if settings.tls else None
-        application = web.Application(middlewares=[self._noted])
+        application = web.Application(middlewares=[self._track])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_post("/filter", self._filter)
         application.router.add_post("/prioritize", self._prioritize)
@@ -96,7 +96,7 @@ class ExtenderServer:
             application,
             access_log=None,
             logger=_http_log,
-            auto_decompress=False,  # nobody who should ask does that
+            auto_decompress=False,  # kube-scheduler does not compress
             keepalive_timeout=limits.idle_s,
             lingering_time=_LINGER_S,
             shutdown_timeout=_SHUTDOWN_S,
@@ -104,7 +104,7 @@ class ExtenderServer:
         )
         await runner.setup()
         server = runner.server
-        assert server is not None  # noqa: S101  # since it was set up
+        assert server is not None  # noqa: S101  # set up above
         try:
             port = await self._connections.listen(settings.host, settings.port, tls, server)
         except OSError as error:
@@ -114,7 +114,7 @@ class ExtenderServer:
         return f"{settings.address.rpartition(':')[0]}:{port}"
 
     async def stop(self) -> None:
-        """Stop listening, and let requests finish for a moment."""
+        """Stop listening, and give requests in progress two seconds."""
         self._connections.stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -123,82 +123,82 @@ class ExtenderServer:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @web.middleware
-    async def _noted(
+    async def _track(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        with self._connections.at_work(request):
+        with self._connections.request_in_progress(request):
             return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
-        waiting = self._extender_service.not_ready()
+        waiting = self._service.not_ready_reason()
         return web.Response(status=503 if waiting else 200, text=f"{waiting or 'ok'}\n")
 
     async def _filter(self, request: web.Request) -> web.StreamResponse:
-        async def work(body: Body) -> Pieces:
-            await self._extender_service.ready()
+        async def handle(body: Body) -> Chunks:
+            await self._service.wait_until_ready()
             async with self._turn(body):
-                question = await self._question(body)
-                await self._extender_service.settled(question)
-                passing, failed = self._extender_service.filter(question)
-            return protocol.filter_answer(question, passing, failed)
+                args = await self._args(body)
+                await self._service.wait_for_bandwidth(args)
+                passing, failed = self._service.filter(args)
+            return protocol.filter_result(args, passing, failed)
 
-        return await self._answer(request, work)
+        return await self._answer(request, handle)
 
     async def _prioritize(self, request: web.Request) -> web.StreamResponse:
-        async def work(body: Body) -> Pieces:
-            await self._extender_service.ready()
+        async def handle(body: Body) -> Chunks:
+            await self._service.wait_until_ready()
             async with self._turn(body):
-                question = await self._question(body)
-                priorities = self._extender_service.prioritize(question)
-            return [protocol.prioritize_answer(question, priorities)]
+                args = await self._args(body)
+                priorities = self._service.prioritize(args)
+            return [protocol.host_priorities(args, priorities)]
 
-        # The answer is a bare list, so an error can only be a status.
-        return await self._answer(request, work, status=400)
+        # HostPriorityList has no Error field, so an error can only be a status.
+        return await self._answer(request, handle, status=400)
 
     async def _bind(self, request: web.Request) -> web.StreamResponse:
-        async def work(body: Body) -> Pieces:
+        async def handle(body: Body) -> Chunks:
             async with self._turn(body):
-                binding = await self._read(body, protocol.read_binding_args, body)
-            await self._extender_service.bind(binding)
-            return [protocol.bind_answer()]
+                binding = await self._parse(body, protocol.read_binding_args, body)
+            await self._service.bind(binding)
+            return [protocol.error_result("")]
 
-        return await self._answer(request, work)
+        return await self._answer(request, handle)
 
     async def _refuse_bind(self, _: web.Request) -> web.StreamResponse:
         self._log.put("bind", _NO_BIND)
-        told = protocol.error_answer(f"leadline: {_NO_BIND}")
-        return web.Response(status=404, body=told, content_type="application/json")
+        body = protocol.error_result(f"leadline: {_NO_BIND}")
+        return web.Response(status=404, body=body, content_type="application/json")
 
-    async def _question(self, body: Body) -> ExtenderArgs:
-        nodes = self._extender_service.nodes() if self._is_large(body) else None
-        return await self._read(body, protocol.read_extender_args, body, nodes)
+    async def _args(self, body: Body) -> ExtenderArgs:
+        nodes = self._service.nodes() if self._is_large(body) else None
+        return await self._parse(body, protocol.read_extender_args, body, nodes)
 
-    async def _read(self, body: Body, read: Callable[..., Done], *arguments: object) -> Done:
-        """What is read of the body, in a thread where it is large. Reading ends, soon, with the
-        request."""
+    async def _parse(self, body: Body, parse: Callable[..., Result], *arguments: object) -> Result:
+        """Parse the body, in a thread if it is large. If the request ends, so does the thread's
+        work, soon after."""
         if not self._is_large(body):
-            return read(*arguments)
+            return parse(*arguments)
         stop = threading.Event()
-        call = partial(read, *arguments, stopped=stop.is_set)
-        work = asyncio.get_running_loop().run_in_executor(self._thread, call)
+        call = partial(parse, *arguments, stopped=stop.is_set)
+        parsing = asyncio.get_running_loop().run_in_executor(self._thread, call)
         try:
-            return await asyncio.shield(work)
+            return await asyncio.shield(parsing)
         except asyncio.CancelledError:
             stop.set()
-            # What it holds is not free before it has ended.
-            await asyncio.wait((work,))
-            if not work.cancelled() and (error := work.exception()) is not None:
-                log.debug("reading ended with its request: %r", error)
+            # Its memory is in use until it ends.
+            await asyncio.wait((parsing,))
+            if not parsing.cancelled() and (error := parsing.exception()) is not None:
+                log.debug("parsing ended with its request: %r", error)
             raise
 
     @asynccontextmanager
     async def _turn(self, body: Body) -> AsyncIterator[None]:
-        """What is made of a body weighs more than the body, so only one large one is read and
-        judged at a time."""
+        """Handle one large body at a time, because what is parsed from it takes more memory than
+        the body."""
         if self._is_large(body):
-            async with self._reading:
+            async with self._large:
                 yield
         else:
             yield
@@ -207,43 +207,43 @@ class ExtenderServer:
         return len(body) > self._limits.large_bytes
 
     async def _answer(
-        self, request: web.Request, work: Work, status: int = 200
+        self, request: web.Request, handle: Handler, status: int = 200
     ) -> web.StreamResponse:
-        """Do the work on the body and send its result, or why there is none with `status`."""
+        """Handle the body and send the answer; on an error send its message with `status`."""
         limit_s = self._limits.answer_s
-        told = None
-        async with AsyncExitStack() as held:
+        problem = None
+        async with AsyncExitStack() as resources:
             try:
                 async with asyncio.timeout(limit_s):
                     self._check_length(request.content_length or 0)
-                    await held.enter_async_context(self._held(request))
+                    await resources.enter_async_context(self._reserve_bytes(request))
                     body = await self._body(request)
                     self._connections.received(request)
-                    answer = await work(body)
+                    answer = await handle(body)
             except TimeoutError:
-                told = self._extender_service.not_ready() or self._too_slow(request)
+                problem = self._service.not_ready_reason() or self._too_slow(request)
             except (protocol.ProtocolError, ExtenderError) as error:
-                told = str(error)
+                problem = str(error)
             except (web.RequestPayloadError, HttpProcessingError, ConnectionError) as error:
-                told = f"the request broke off: {' '.join(str(error).split())}"
+                problem = f"the request broke off: {' '.join(str(error).split())}"
             except Exception as error:
                 log.exception("answering %s", request.path)
-                told = f"internal error, please report it: {error!r}"
-            if told is not None:
-                self._log.put(request.path.removeprefix("/"), told)
-                answer = [protocol.error_answer(f"leadline: {told}")]
-            return await self._sent(request, answer, 200 if told is None else status)
+                problem = f"internal error, please report it: {error!r}"
+            if problem is not None:
+                self._log.put(request.path.removeprefix("/"), problem)
+                answer = [protocol.error_result(f"leadline: {problem}")]
+            return await self._send(request, answer, 200 if problem is None else status)
 
-    async def _sent(self, request: web.Request, answer: Pieces, status: int) -> web.StreamResponse:
-        """Send it to a client that may be slow to take it, or gone."""
+    async def _send(self, request: web.Request, answer: Chunks, status: int) -> web.StreamResponse:
+        """Send the answer; the client may be slow or gone."""
         response = web.StreamResponse(status=status)
         response.content_type = "application/json"
         response.content_length = sum(map(len, answer))
         try:
             async with asyncio.timeout(self._limits.answer_s):
                 await response.prepare(request)
-                for piece in _joined(answer):
-                    await response.write(piece)
+                for chunk in _larger_chunks(answer):
+                    await response.write(chunk)
                 await response.write_eof()
         except TimeoutError:
             if request.transport is not None:
@@ -254,8 +254,8 @@ class ExtenderServer:
 
     async def _body(self, request: web.Request) -> Body:
         body = bytearray()
-        async for piece in request.content.iter_any():
-            body += piece
+        async for chunk in request.content.iter_any():
+            body += chunk
             self._check_length(len(body))
         return body
 
@@ -267,30 +267,30 @@ class ExtenderServer:
             )
 
     @asynccontextmanager
-    async def _held(self, request: web.Request) -> AsyncIterator[None]:
-        """Keep what is held in memory within bounds. Short requests are bounded by the number of
-        connections; one of unknown length counts as the longest there may be."""
+    async def _reserve_bytes(self, request: web.Request) -> AsyncIterator[None]:
+        """Bound the memory of large requests; the number of connections bounds that of the others.
+        A request of unknown length counts as the longest allowed one."""
         length = request.content_length
         length = self._limits.body_bytes if length is None else length
         if length <= self._limits.large_bytes:
             yield
         else:
-            async with self._room.taken(length):
+            async with self._large_bytes.reserved(length):
                 yield
 
     def _too_slow(self, request: web.Request) -> str:
         length = request.content_length
-        told = f"not answered within {self._limits.answer_s:g} s"
+        problem = f"not answered within {self._limits.answer_s:g} s"
         if length is None or length > self._limits.large_bytes:
-            told += (
+            problem += (
                 f" with {'many' if length is None else length} bytes; set nodeCacheCapable: true"
             )
-        return told
+        return problem
 
 
-class _RationedLog:
-    """Logs what went wrong; kube-scheduler asks again and again, which is said once, and others
-    may think of ever new mistakes."""
+class _RateLimitedLog:
+    """Logs errors of requests: a repeated one once, as kube-scheduler tries again and again, and
+    at most 20 a minute, as other clients may cause ever new ones."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -298,31 +298,63 @@ class _RationedLog:
         self._left = 0
         self._left_out = 0
 
-    def put(self, verb: str, told: str) -> None:
-        """Log it, unless it was the last line or there are many."""
+    def put(self, path: str, error: str) -> None:
+        """Log an error, unless it is the same as the last one or there are too many."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._minute >= 60:
-            self._minute, self._left = now_s, _LINES_A_MINUTE
-        if told == self._last:
+            self._minute, self._left = now_s, _LOG_LINES_PER_MINUTE
+        if error == self._last:
             return
         if not self._left:
             self._left_out += 1
             return
-        self._last = told
+        self._last = error
         self._left -= 1
         more = f" ({self._left_out} more were left out)" if self._left_out else ""
         self._left_out = 0
-        log.warning("%s: %s%s", verb, told, more)
+        log.warning("%s: %s%s", path, error, more)
 
 
-def _joined(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """The same in fewer pieces, so that each takes one call and none much memory."""
-    some: Pieces = []
+def _larger_chunks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """Join chunks to about 64 kB, for fewer calls without a copy of the whole."""
+    joined: Chunks = []
     size = 0
-    for piece in pieces:
-        some.append(piece)
-        size += len(piece)
-        if size >= _PIECE_BYTES:
-            yield b"".join(some)
-            some, size = [], 0
-    yield b"".join(some)
+    for chunk in chunks:
+        joined.append(chunk)
+        size += len(chunk)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(joined)
+            joined, size = [], 0
+    yield b"".join(joined)
+
+
+class ByteBudget:
+    """A number of bytes that requests share, first come, first served."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._free_bytes = size_bytes
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def reserved(self, size_bytes: int) -> AsyncIterator[None]:
+        """Wait until so many bytes are free, and reserve them for as long as the context lasts."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = (size_bytes, turn)
+        self._waiting.append(waiting)
+        self._admit()
+        try:
+            await turn
+            yield
+        finally:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            else:
+                self._free_bytes += size_bytes
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._free_bytes:
+            size_bytes, turn = self._waiting.popleft()
+            self._free_bytes -= size_bytes
+            if not turn.done():
+                turn.set_result(None)

@@ -1,9 +1,10 @@
-"""The extender's connections: bounded in number, and whoever does least gives way to who comes.
+"""Bounds the number of the extender's connections by closing the least useful one.
 
-An attacker can open connections faster than they time out. So where there are too many, nobody
-new is refused. Of those over which no request has come the oldest goes: kube-scheduler's request
-comes within milliseconds. Of the others the one goes that has been idle longest: Go asks again
-where that was kube-scheduler's. They are counted apart, so neither kind crowds the other out.
+An attacker can open connections faster than they time out, so at the limit a new connection is
+accepted and an old one closed. Among connections without a request this is the oldest, because
+kube-scheduler sends its request within milliseconds. Among the others it is the one that has been
+idle for the longest, because Go repeats a request when its idle connection was closed. The two
+kinds have separate limits, so neither can displace the other.
 """
 
 import asyncio
@@ -19,33 +20,32 @@ from aiohttp import web
 
 log = logging.getLogger(__name__)
 
-# Of those that come at once so many are let in before the others are served again, and so many
-# wait in the kernel. The first is far less than the silent connections there may be: one that has
-# just come must not give way before it could shake hands and send its request.
-_LET_IN_AT_ONCE = 4
+# How many new connections are accepted before the others are served again, and how many wait in
+# the kernel. The first is far below the limit of silent connections: a new one must not be closed
+# before it could complete its handshake and send a request.
+_ACCEPTED_AT_ONCE = 4
 _BACKLOG = 512
 
 
-class Stage(IntEnum):
-    """What a connection is at. Of all but silent ones the first gives way first."""
+class State(IntEnum):
+    """What a connection is doing. Of all but silent ones, the lowest is closed first."""
 
     SILENT = 0  # no request has come, or not even a TLS handshake
     IDLE = 1  # between two requests
-    RECEIVING = 2  # a request's body is still to come, or to find room
+    RECEIVING = 2  # a request's body is incomplete, or waits for free bytes
     WORKING = 3
 
 
 class Connections:
     """Accepts connections and hands them to aiohttp.
 
-    most: at once, beside as many silent ones. most_of_a_peer: of one address, unless that is this
-    machine, where all are of one address. head_s: until a connection must have brought its first
-    request's head.
+    limit: of connections at once, and of silent ones as well. peer_limit: from one address, except
+    this machine, whose users share one. head_s: until the head of the first request must be here.
     """
 
-    def __init__(self, most: int, most_of_a_peer: int, head_s: float) -> None:
-        self._most = most
-        self._most_of_a_peer = most_of_a_peer
+    def __init__(self, limit: int, peer_limit: int, head_s: float) -> None:
+        self._limit = limit
+        self._peer_limit = peer_limit
         self._head_s = head_s
         self._open: dict[_Connection, None] = {}
         self._of_handler: dict[web.RequestHandler, _Connection] = {}
@@ -58,14 +58,14 @@ class Connections:
         tls: ssl.SSLContext | None,
         make_handler: Callable[[], web.RequestHandler],
     ) -> int:
-        """Accept connections at this address, port 0 being any that is free. Returns the port;
-        raises OSError."""
+        """Accept connections at this address; port 0 takes a free one. Returns the port; raises
+        OSError."""
 
         def accept() -> asyncio.Protocol:
             return _Connection(self, make_handler(), tls)
 
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(accept, host, port, backlog=_LET_IN_AT_ONCE)
+        self._server = await loop.create_server(accept, host, port, backlog=_ACCEPTED_AT_ONCE)
         for each in self._server.sockets:
             with socket.socket(fileno=socket.dup(each.fileno())) as listening:
                 listening.listen(_BACKLOG)
@@ -73,65 +73,65 @@ class Connections:
         return bound_port
 
     def stop_listening(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     def close(self) -> None:
-        """Close them all at once."""
+        """Close all connections."""
         for connection in list(self._open):
             connection.abort()
 
     @contextmanager
-    def at_work(self, request: web.Request) -> Iterator[None]:
-        """A request has come, and its connection is idle once this context is left."""
+    def request_in_progress(self, request: web.Request) -> Iterator[None]:
+        """Track the state of the request's connection for as long as the context lasts."""
         connection = self._of_handler.get(request.protocol)
         if connection is None:
             yield
             return
-        if connection.stage is Stage.SILENT:
-            self._make_room([each for each in self._open if each.stage is not Stage.SILENT])
-        connection.enter(Stage.RECEIVING)
+        if connection.state is State.SILENT:
+            self._close_one([each for each in self._open if each.state is not State.SILENT])
+        connection.enter(State.RECEIVING)
         try:
             yield
         finally:
-            connection.enter(Stage.IDLE)
+            connection.enter(State.IDLE)
 
     def received(self, request: web.Request) -> None:
-        """All of the request is here."""
+        """The whole request is here."""
         connection = self._of_handler.get(request.protocol)
         if connection is not None:
-            connection.enter(Stage.WORKING)
+            connection.enter(State.WORKING)
 
     def opened(self, connection: "_Connection") -> None:
-        """Count it, and have another one go where they are too many."""
+        """Count a new connection, and close another one at the limit."""
         if not _is_this_machine(connection.peer):
             same = [each for each in self._open if each.peer == connection.peer]
-            self._make_room(same, self._most_of_a_peer)
-        self._make_room([each for each in self._open if each.stage is Stage.SILENT])
+            self._close_one(same, self._peer_limit)
+        self._close_one([each for each in self._open if each.state is State.SILENT])
         self._open[connection] = None
         self._of_handler[connection.handler] = connection
-        connection.enter(Stage.SILENT)
+        connection.enter(State.SILENT)
         loop = asyncio.get_running_loop()
         loop.call_later(self._head_s, connection.close_if_silent)
 
     def closed(self, connection: "_Connection") -> None:
-        """It is gone."""
+        """Count a closed connection no more."""
         self._open.pop(connection, None)
         self._of_handler.pop(connection.handler, None)
 
-    def _make_room(self, among: "list[_Connection]", most: int | None = None) -> None:
-        """Have one of these go where there are no fewer than may be."""
-        if len(among) >= (self._most if most is None else most):
-            least = min(among, key=lambda each: (each.stage, each.since_s))
+    def _close_one(self, among: "list[_Connection]", limit: int | None = None) -> None:
+        """Close the least useful of these, if their number has reached the limit."""
+        if len(among) >= (self._limit if limit is None else limit):
+            least = min(among, key=lambda each: (each.state, each.since_s))
             self.closed(least)
             least.abort()
 
 
 class _Connection(asyncio.Protocol):
-    """Between the transport and aiohttp's handler: knows when a connection begins, before its
-    TLS handshake, and when it ends."""
+    """Relays between the transport and aiohttp's handler, which does not see a connection before
+    its TLS handshake."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Connection(asyncio.Protocol):
     ) -> None:
         self.handler = handler
         self.peer = ""
-        self.stage = Stage.SILENT
+        self.state = State.SILENT
         self.since_s = 0.0
         self._connections = connections
         self._tls = tls
@@ -151,9 +151,9 @@ class _Connection(asyncio.Protocol):
         self._lost = False
         self._handshake: asyncio.Task[None] | None = None
 
-    def enter(self, stage: Stage) -> None:
-        """Note its stage from now on."""
-        self.stage = stage
+    def enter(self, state: State) -> None:
+        """Change the state."""
+        self.state = state
         self.since_s = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
@@ -164,12 +164,12 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def close_if_silent(self) -> None:
-        """Close it where no request has come."""
-        if self.stage is Stage.SILENT and not self._lost:
+        """Close it if no request has arrived."""
+        if self.state is State.SILENT and not self._lost:
             self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected by TCP."""
+        """A client has connected."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  # what a server has
         self._transport = transport
         self.peer = str((transport.get_extra_info("peername") or ("",))[0])
@@ -178,43 +178,43 @@ class _Connection(asyncio.Protocol):
             self._hand_over(transport)
         else:
             transport.pause_reading()
-            self._handshake = asyncio.get_running_loop().create_task(self._shake_hands())
+            self._handshake = asyncio.get_running_loop().create_task(self._handshake_tls())
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes, which may come in the moment before the handler is connected."""
+        """Relay bytes; keep those that arrive before the handler is connected."""
         if self._handed_over:
             self.handler.data_received(data)
         else:
             self._early.append(data)
 
     def eof_received(self) -> bool | None:
-        """The other side sends no more."""
+        """The client sends no more."""
         if self._handed_over:
             self.handler.eof_received()
         return None
 
     def pause_writing(self) -> None:
-        """The other side is slow to take what is sent."""
+        """The client reads too slowly."""
         if self._handed_over:
             self.handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has taken it."""
+        """The client has caught up."""
         if self._handed_over:
             self.handler.resume_writing()
 
     def connection_lost(self, error: BaseException | None) -> None:
-        """It is closed."""
+        """The connection is closed."""
         self._lost = True
         self._connections.closed(self)
         if self._handed_over:
             self.handler.connection_lost(error)
 
-    async def _shake_hands(self) -> None:
+    async def _handshake_tls(self) -> None:
         assert self._transport is not None and self._tls is not None  # noqa: S101, PT018
         plain, loop = self._transport, asyncio.get_running_loop()
         try:
-            # `close_if_silent` is what ends a handshake that takes too long.
+            # `close_if_silent` ends a handshake that takes too long.
             secured = await loop.start_tls(plain, self, self._tls, server_side=True)
         except (OSError, asyncio.CancelledError):
             self._connections.closed(self)

@@ -1,8 +1,8 @@
-"""k8s.io/kube-scheduler/extender/v1: kube-scheduler's questions read, and answered in its words.
+"""The messages of k8s.io/kube-scheduler/extender/v1.
 
-The Go types carry no JSON tags, so the keys are the Go names. A question may hold every node
-whole: these are read one by one, so that another thread gets its turn between two of them,
-and the nodes that pass are given back as the very bytes they came in.
+The Go types carry no JSON tags, so the keys are the Go names. The arguments may hold every node
+as a whole object. These are parsed one by one, so that other threads can run in between, and the
+nodes that pass are sent back as the bytes that they came in.
 """
 
 import json
@@ -19,12 +19,12 @@ from leadline_controller.parsing.fields import FieldError, Fields
 from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 
 # Kubernetes itself is tested with 5,000.
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 class ProtocolError(Exception):
-    """A question that can't be answered; str() is one line that says where and why."""
+    """Arguments that can't be parsed; str() is one line that says where and why."""
 
 
 def _never() -> bool:
@@ -36,11 +36,11 @@ def read_extender_args(
     known: Mapping[str, Node] | None = None,
     stopped: Callable[[], bool] = _never,
 ) -> ExtenderArgs:
-    """Read ExtenderArgs. known: nodes by name; one that says the same is taken in place of what
-    was read, which then takes no memory. Raises ProtocolError, also for an annotation that can't
-    be read, and StoppedError soon after `stopped()` became true."""
-    found = _Found(known or {})
-    with _Complaints():
+    """Parse ExtenderArgs. known: nodes by name; an equal one replaces the parsed node, to save
+    memory. Raises ProtocolError, also for an unreadable annotation, and StoppedError soon after
+    `stopped()` becomes true."""
+    found = _RawArgs(known or {})
+    with _ProtocolErrors():
         cursor = Cursor(body, stopped)
         for key in cursor.members():
             match key:
@@ -65,8 +65,8 @@ def read_extender_args(
 def read_binding_args(
     body: bytes | bytearray, stopped: Callable[[], bool] = _never
 ) -> ExtenderBindingArgs:
-    """Read ExtenderBindingArgs. Raises ProtocolError, and StoppedError as `read_extender_args`."""
-    with _Complaints():
+    """Parse ExtenderBindingArgs. Raises ProtocolError and StoppedError as `read_extender_args`."""
+    with _ProtocolErrors():
         cursor = Cursor(body, stopped)
         args = Fields(cursor.value(), "ExtenderBindingArgs")
         cursor.end()
@@ -78,47 +78,42 @@ def read_binding_args(
         )
 
 
-def filter_answer(
-    question: ExtenderArgs, passing: Sequence[str], failed: Mapping[str, str]
+def filter_result(
+    args: ExtenderArgs, passing: Sequence[str], failed: Mapping[str, str]
 ) -> list[bytes | memoryview]:
-    """ExtenderFilterResult, in pieces, of which whole nodes are no copies. failed: node name ->
-    why; none of it can be mended by pushing other pods out, for kube-scheduler's preemption looks
-    at its own filters only, and those pass."""
-    answer = {
+    """ExtenderFilterResult, in chunks; whole nodes are not copied. failed: node name -> why. All
+    failures are unresolvable, because kube-scheduler's preemption looks only at its own filters,
+    and those pass."""
+    result = {
         "Nodes": None,
         "NodeNames": None,
         "FailedNodes": {},
         "FailedAndUnresolvableNodes": failed,
         "Error": "",
     }
-    if question.nodes is None:
-        return [json.dumps({**answer, "NodeNames": list(passing)}).encode()]
-    rest = json.dumps({key: value for key, value in answer.items() if key != "Nodes"})
-    pieces: list[bytes | memoryview] = [b'{"Nodes":{"items":[']
+    if args.nodes is None:
+        return [json.dumps({**result, "NodeNames": list(passing)}).encode()]
+    rest = json.dumps({key: value for key, value in result.items() if key != "Nodes"})
+    chunks: list[bytes | memoryview] = [b'{"Nodes":{"items":[']
     for number, name in enumerate(passing):
-        pieces += (b",", question.raw(name)) if number else (question.raw(name),)
-    return [*pieces, f"]}},{rest[1:]}".encode()]
+        chunks += (b",", args.raw(name)) if number else (args.raw(name),)
+    return [*chunks, f"]}},{rest[1:]}".encode()]
 
 
-def prioritize_answer(question: ExtenderArgs, priorities: Mapping[str, int]) -> bytes:
-    """HostPriorityList; a node that is not in `priorities` has the lowest."""
+def host_priorities(args: ExtenderArgs, priorities: Mapping[str, int]) -> bytes:
+    """HostPriorityList; a node that is not in `priorities` has 0."""
     return json.dumps(
-        [{"Host": name, "Score": priorities.get(name, 0)} for name in question.names]
+        [{"Host": name, "Score": priorities.get(name, 0)} for name in args.names]
     ).encode()
 
 
-def error_answer(message: str) -> bytes:
-    """The answer to filter and to bind when there is none."""
+def error_result(message: str) -> bytes:
+    """ExtenderFilterResult or ExtenderBindingResult with an error; empty after a binding."""
     return json.dumps({"Error": message}).encode()
 
 
-def bind_answer() -> bytes:
-    """ExtenderBindingResult: it is bound."""
-    return error_answer("")
-
-
 @dataclass(slots=True)
-class _Found:
+class _RawArgs:
     known: Mapping[str, Node]
     pod: Any = None
     pod_bytes: int = 0
@@ -128,8 +123,8 @@ class _Found:
     spans: dict[str, tuple[int, int]] | None = None
 
 
-class _Complaints:
-    """Turns what readers of bad data raise into ProtocolError."""
+class _ProtocolErrors:
+    """Turns the errors of parsing into ProtocolError."""
 
     def __enter__(self) -> None:
         pass
@@ -137,21 +132,21 @@ class _Complaints:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         match error:
             case UnicodeDecodeError():
-                told = f"the request is no UTF-8: byte {error.start}"
+                message = f"the request is no UTF-8: byte {error.start}"
             case json.JSONDecodeError():
-                told = f"the request is no JSON: {error.msg} at character {error.pos}"
+                message = f"the request is no JSON: {error.msg} at character {error.pos}"
             case RecursionError():
-                told = "the request is nested too deep"
+                message = "the request is nested too deep"
             case AnnotationError():
-                told = str(error)
+                message = str(error)
             case ValueError():  # a FieldError, or a number too long to read
-                told = f"the request can't be read: {' '.join(str(error).split())[:400]}"
+                message = f"the request can't be read: {' '.join(str(error).split())[:400]}"
             case _:
                 return
-        raise ProtocolError(told) from None
+        raise ProtocolError(message) from None
 
 
-def _read_nodes(cursor: Cursor, found: _Found) -> None:
+def _read_nodes(cursor: Cursor, found: _RawArgs) -> None:
     found.spans, found.nodes, found.unreadable = None, {}, {}
     if cursor.skipped_null():
         return
@@ -161,15 +156,15 @@ def _read_nodes(cursor: Cursor, found: _Found) -> None:
             cursor.value()
         elif not cursor.skipped_null():
             for number, start in enumerate(cursor.elements()):
-                if number >= MOST_NODES:
-                    raise FieldError(f"Nodes.items: expected {MOST_NODES} nodes at most")
+                if number >= MAX_NODES:
+                    raise FieldError(f"Nodes.items: expected {MAX_NODES} nodes at most")
                 name = _read_node(cursor.value(), f"Nodes.items[{number}]", found)
                 if name in found.spans:
                     raise FieldError(f"Nodes.items[{number}]: node {name} is there twice")
                 found.spans[name] = (start, cursor.at)
 
 
-def _read_node(manifest: object, path: str, found: _Found) -> str:
+def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
     fields = Fields(manifest, path)
     name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
     try:
@@ -195,13 +190,13 @@ def _names(names: object) -> tuple[str, ...]:
     if names is None:
         raise ProtocolError("the request names no nodes: Nodes and NodeNames are both null")
     found = Fields({"NodeNames": names}, "").texts("NodeNames")
-    if len(found) > MOST_NODES:
-        raise FieldError(f"NodeNames: expected {MOST_NODES} nodes at most, got {len(found)}")
+    if len(found) > MAX_NODES:
+        raise FieldError(f"NodeNames: expected {MAX_NODES} nodes at most, got {len(found)}")
     return found
 
 
 def _checked(name: str, path: str) -> str:
-    """What people and other programs are shown later must be what Kubernetes calls a name."""
+    """The name, if it is a valid one of Kubernetes: logs and other programs will show it."""
     if not _NAME.fullmatch(name):
         raise FieldError(f"{path}: expected a name as Kubernetes has them, got {name[:60]!r}")
     return name

@@ -1,9 +1,9 @@
-"""The connections in front of the gRPC server: how many there are, and which of them must go.
+"""A TCP relay in front of the gRPC server that limits connections.
 
-gRPC's asyncio server can limit connections only in sum, so that one peer can take them all, and
-it can end neither a connection nor a call. So it listens on a socket of our own, and the gate
-relays to it. A newcomer always finds a place: the connection that has been without a call for
-the longest makes room, of the peer that has the most.
+gRPC's asyncio server can limit connections only in total, so one peer could take them all, and it
+can close neither a connection nor a call. So it listens on a private Unix socket, and the gate
+relays to it. At the limit, the gate closes a connection to accept a new one: of the peer with the
+most connections, the one that has been without a call for the longest.
 """
 
 import asyncio
@@ -20,27 +20,28 @@ from typing import cast
 
 log = logging.getLogger(__name__)
 
-PLACES = 96
-# Until its first call, which a client makes as soon as its handshake is done.
+MAX_CONNECTIONS = 96
+# Until the first call, which a client makes right after its handshake.
 FIRST_CALL_S = 10.0
 IDLE_S = 60.0
 # Each connection costs three descriptors: the client's, and both ends of ours to gRPC.
 _DESCRIPTORS = 3
-# What the API server, the broker, the database and the extender are never to lack.
+# For the API server, the broker, the database and the extender.
 _RESERVED_DESCRIPTORS = 512
-_FEWEST_PLACES = 8
+_MIN_CONNECTIONS = 8
 _BACKLOG = 512
-# 200 connections a second: those that come and go at once cost the scheduler 2 % of its loop.
+# 200 connections a second; a flood of them takes 2 % of the scheduler's event loop.
 _PAUSE_S = 0.005
 _SWEEP_S = 0.5
-_LAST_BYTES_S = 0.2
+_DRAIN_S = 0.2
 _BUFFER_BYTES = 64 * 1024
 THIS_MACHINE = "this machine"
 
 
 class Connection(asyncio.Protocol):
-    """The client's end of a connection. peer: its address, and all of this machine are one;
-    calls: how many of its calls are in progress."""
+    """The client's side of a relayed connection. peer: as peer_of() returns it. calls: how many
+    are in progress. called: whether there was any. since_s: when the last call ended, or the
+    connection began. name: as gRPC calls the peer."""
 
     def __init__(self, gate: "Gate", peer: str) -> None:
         self.peer = peer
@@ -55,25 +56,25 @@ class Connection(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
 
     def begin_call(self) -> None:
-        """One more of its calls is in progress."""
+        """A call of this connection has begun."""
         self.calls, self.called = self.calls + 1, True
 
     def end_call(self) -> None:
-        """One less."""
+        """A call of this connection has ended."""
         self.calls, self.since_s = self.calls - 1, self._gate.now_s()
 
     def close(self) -> None:
-        """End it with all of its calls, whether or not the client reads what is left."""
+        """Close it with all its calls, even if the client has not read everything."""
         if self._client is not None:
             self._client.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there; gRPC need not know until it sends something."""
+        """A client has connected; the relay connects to gRPC when it sends something."""
         self._client = cast(asyncio.Transport, transport)
         self._client.set_write_buffer_limits(_BUFFER_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Pass it on."""
+        """Relay bytes to gRPC."""
         if self._server is not None:
             self._server.write(data)
         elif self._client is not None:
@@ -82,17 +83,17 @@ class Connection(asyncio.Protocol):
             self._connecting = asyncio.create_task(self._connect(self._client, data))
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: let gRPC wait."""
+        """The client reads too slowly: stop reading from gRPC."""
         if self._server is not None:
             self._server.pause_reading()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has caught up."""
         if self._server is not None:
             self._server.resume_reading()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """The client is gone, or was sent away: free its place, and have gRPC end its calls."""
+        """The client is gone or was closed: forget it, and make gRPC end its calls."""
         self._gate.forget(self)
         if self._connecting is not None:
             self._connecting.cancel()
@@ -103,20 +104,20 @@ class Connection(asyncio.Protocol):
         try:
             self.name, connected = await self._gate.open_server()
             self._server, _ = await asyncio.get_running_loop().create_unix_connection(
-                lambda: _ServerEnd(client), sock=connected
+                lambda: _ServerSide(client), sock=connected
             )
         except OSError as error:
             log.warning("gRPC server can't be reached, closing a connection: %s", error)
             client.abort()
             return
         self._server.set_write_buffer_limits(_BUFFER_BYTES)
-        self._gate.introduce(self)
+        self._gate.register(self)
         self._server.write(first)
         client.resume_reading()
 
 
-class _ServerEnd(asyncio.Protocol):
-    """What gRPC sends to a client."""
+class _ServerSide(asyncio.Protocol):
+    """gRPC's side of a relayed connection."""
 
     def __init__(self, client: asyncio.Transport) -> None:
         self._client = client
@@ -131,75 +132,73 @@ class _ServerEnd(asyncio.Protocol):
         self._client.resume_reading()
 
     def connection_lost(self, _: Exception | None) -> None:
-        # What is left is sent first. A client that does not read it is idle, and goes for that.
+        # This sends what is buffered first. A client that does not read it is closed as idle.
         self._client.close()
 
 
 class Gate:
-    """Accepts connections and relays them to the gRPC server at the socket that `relay_to` names.
+    """Accepts at most `limit` connections, and relays them to the socket given to `relay_to`."""
 
-    places: how many connections at most.
-    """
-
-    def __init__(self, places: int | None = None) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         self._server = contextlib.ExitStack()
         self._server_path = ""
-        self._places = fitting_places() if places is None else places
+        self._limit = affordable_connections() if limit is None else limit
         self._connections: set[Connection] = set()
         self._by_name: dict[str, Connection] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
     def now_s(self) -> float:
-        """The clock by which connections are idle."""
+        """The clock of idle times."""
         return self._loop.time()
 
     def relay_to(self, server: Path) -> None:
-        """Relay to the gRPC server that listens at this socket, from now on also without its file:
-        a file would stay behind where the process is killed. Raises OSError."""
+        """Relay to the gRPC server that listens at this socket. Its file may be deleted afterwards,
+        so that a killed process leaves none behind. Raises OSError."""
         self._server.close()
         descriptor = os.open(server, os.O_PATH | os.O_CLOEXEC)
         self._server.callback(os.close, descriptor)
         self._server_path = f"/proc/self/fd/{descriptor}"
 
     def start(self, listeners: list[socket.socket]) -> None:
-        """Accept from these sockets, which the gate closes in the end."""
+        """Accept from these sockets; the gate closes them."""
         self._tasks = [asyncio.create_task(self._accept(each)) for each in listeners]
         self._tasks.append(asyncio.create_task(self._sweep()))
 
     async def stop_accepting(self) -> None:
-        """Accept no more; the connections that there are go on."""
+        """Accept no more connections, and keep the present ones."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """End the connections, once the clients have what the gRPC server sent before it ended."""
+        """Close the connections after a moment to send what gRPC wrote last."""
         if self._connections:
-            await asyncio.sleep(_LAST_BYTES_S)
+            await asyncio.sleep(_DRAIN_S)
         for connection in list(self._connections):
             connection.close()
         self._server.close()
 
     def connection(self, name: str) -> Connection | None:
-        """The connection of this name; gRPC calls its peer so."""
+        """The connection whose peer has this name in gRPC."""
         return self._by_name.get(name)
 
-    def introduce(self, connection: Connection) -> None:
-        """gRPC knows it by its name now."""
+    def register(self, connection: Connection) -> None:
+        """Make the connection known by its name in gRPC."""
         self._by_name[connection.name] = connection
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """Remove a closed connection."""
         self._connections.discard(connection)
         self._by_name.pop(connection.name, None)
 
     async def open_server(self) -> tuple[str, socket.socket]:
-        """A new connection to the gRPC server, and what that calls its peer. Raises OSError."""
+        """Connect to the gRPC server. Returns gRPC's name for the peer and the socket; raises
+        OSError."""
         ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             ours.setblocking(False)
-            ours.bind("")  # the kernel gives it a name that no other socket has
+            ours.bind("")  # the kernel assigns a unique name
             await self._loop.sock_connect(ours, self._server_path)
         except BaseException:
             ours.close()
@@ -209,14 +208,14 @@ class Gate:
     async def _accept(self, listener: socket.socket) -> None:
         with listener:
             while True:
-                # A connection that is reset while it waits is no reason to stop.
+                # A connection may be reset while it waits to be accepted.
                 with contextlib.suppress(OSError):
                     client, address = await self._loop.sock_accept(listener)
                     await self._admit(client, peer_of(address))
                 await asyncio.sleep(_PAUSE_S)
 
     async def _admit(self, client: socket.socket, peer: str) -> None:
-        if len(self._connections) >= self._places and not self._make_room():
+        if len(self._connections) >= self._limit and not self._close_idle():
             client.close()
             return
         connection = Connection(self, peer)
@@ -227,19 +226,19 @@ class Gate:
             self.forget(connection)
             client.close()
 
-    def _make_room(self) -> bool:
-        """Whether a connection without a call could be closed."""
+    def _close_idle(self) -> bool:
+        """Close a connection without a call. Returns whether there was one."""
         idle = [each for each in self._connections if not each.calls]
         held = Counter(each.peer for each in self._connections)
         if not idle:
             return False
-        goes = max(idle, key=lambda each: (not each.has_sent, held[each.peer], -each.since_s))
-        self.forget(goes)
-        goes.close()
+        closed = max(idle, key=lambda each: (not each.has_sent, held[each.peer], -each.since_s))
+        self.forget(closed)
+        closed.close()
         return True
 
     async def _sweep(self) -> None:
-        """Close what is without a call for too long."""
+        """Close connections that have been without a call for too long."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             for each in list(self._connections):
@@ -248,17 +247,19 @@ class Gate:
                     each.close()
 
 
-def fitting_places() -> int:
-    """How many connections the process can afford beside the descriptors that are reserved."""
+def affordable_connections() -> int:
+    """The number of connections that the process's file descriptors allow."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return PLACES
-    return min(PLACES, max(_FEWEST_PLACES, (files - _RESERVED_DESCRIPTORS) // _DESCRIPTORS))
+        return MAX_CONNECTIONS
+    return min(
+        MAX_CONNECTIONS, max(_MIN_CONNECTIONS, (files - _RESERVED_DESCRIPTORS) // _DESCRIPTORS)
+    )
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets at all addresses of the host, with the same port. A wildcard is one for both
-    families. Raises OSError."""
+    """Listen on all addresses of the host with the same port; a wildcard address gets one socket
+    for IPv4 and IPv6. Raises OSError."""
     if host in ("0.0.0.0", "::"):  # noqa: S104  # what the settings name, with certificates
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both or host == "::" else socket.AF_INET
@@ -272,7 +273,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
         try:
             listeners.append(_bound(family, address, port))
         except OSError as error:
-            # A machine may know ::1 by name without having IPv6; a port in use is another matter.
+            # The hosts file may name ::1 on a machine without IPv6.
             problem = error
             continue
         port = listeners[0].getsockname()[1]
@@ -282,7 +283,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """A socket at this path, in place of one that was left behind, for this user and its group.
+    """Listen at this path, for this user and its group; replaces a socket that nobody serves.
     Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode) and not _is_served(path):
@@ -291,7 +292,7 @@ def listen_unix(path: Path) -> socket.socket:
     try:
         listener.setblocking(False)
         listener.bind(str(path))
-        path.chmod(0o660)  # nobody can connect before it listens
+        path.chmod(0o660)  # before anyone can connect
         listener.listen(_BACKLOG)
     except BaseException:
         listener.close()
@@ -300,7 +301,8 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def peer_of(address: object) -> str:
-    """Whose connection it is, by the address that it comes from: an IPv6 host has a whole /64."""
+    """The peer that connections are counted for: this machine, an IPv4 address or an IPv6 /64,
+    which belongs to one host."""
     if not isinstance(address, tuple):
         return THIS_MACHINE
     found = ipaddress.ip_address(str(address[0]).partition("%")[0])

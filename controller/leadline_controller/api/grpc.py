@@ -1,7 +1,7 @@
 """The inspection service over gRPC, in the event loop of the scheduler.
 
-Everything here reads; a caller can slow nobody down but itself. Answers over many nodes are
-made in slices or in a thread, so that a decision never waits for a whole listing.
+It only reads the controller's state. It builds answers about many nodes in slices or in a thread,
+so that a decision never waits for a whole listing.
 """
 
 # ruff: noqa: N802  # the methods are named by the schema
@@ -45,16 +45,16 @@ _RESTART_S = 1.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
-    # A connection's streams, with those whose request never comes.
+    # For each connection, streams without a request included.
     ("grpc.max_concurrent_streams", 32),
     ("grpc.max_metadata_size", 8 * 1024),
     ("grpc.server_handshake_timeout_ms", int(gate.FIRST_CALL_S * 1000)),
-    # A little before the gate would end it without a goodbye.
+    # Shortly before the gate would close it, to close it properly.
     ("grpc.max_connection_idle_ms", int((gate.IDLE_S - 10) * 1000)),
-    # Whoever does not answer a ping for so long is gone, or reads nothing.
+    # Without an answer to a ping in this time the client is gone.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 15_000),
-    # A client may ask whether we are there, but not all the time.
+    # How often clients may send pings.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_ping_strikes", 2),
@@ -64,10 +64,8 @@ cygrpc.AioServer = TextSafeServer
 
 
 class InspectionServer:
-    """Offers Inspection, health checking and reflection at the settings' address.
-
-    poll_s: seconds between two looks for changes on behalf of the watchers.
-    """
+    """Serves Inspection, health checking and reflection at the settings' address. poll_s: how
+    often watches look for changes."""
 
     def __init__(
         self, settings: ServeSettings, source: InspectionSource, *, poll_s: float = _POLL_S
@@ -78,9 +76,9 @@ class InspectionServer:
         self._cleanup = contextlib.AsyncExitStack()
 
     async def start(self) -> str:
-        """Listen, and say where: the port is filled in. Raises ServeError."""
+        """Listen. Returns the address with the actual port; raises ServeError."""
         settings = self._settings
-        # Certificates that can't be read are no reason to have listened.
+        # Before listening, to report unreadable certificates first.
         credentials = None if settings.tls is None else settings.tls.server_credentials()
         listeners, address = _listen(settings)
         async with contextlib.AsyncExitStack() as cleanup:
@@ -89,45 +87,47 @@ class InspectionServer:
             if settings.unix_path is not None:
                 cleanup.callback(settings.unix_path.unlink, missing_ok=True)
             await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-            front = Gate()
+            connection_gate = Gate()
 
-            async def begin() -> grpc.aio.Server:
-                return await self._started(front, credentials)
+            async def start_server() -> grpc.aio.Server:
+                return await self._started(connection_gate, credentials)
 
-            cleanup.push_async_callback(front.close)
-            serving = asyncio.create_task(_keep_serving(await begin(), begin))
-            cleanup.push_async_callback(_ended, serving)
-            front.start(listeners)
+            cleanup.push_async_callback(connection_gate.close)
+            serving = asyncio.create_task(_restart_failed(await start_server(), start_server))
+            cleanup.push_async_callback(_cancel, serving)
+            connection_gate.start(listeners)
             cleanup.push_async_callback(self._health.enter_graceful_shutdown)
             cleanup.callback(self._servicer.stopping.set)
-            cleanup.push_async_callback(front.stop_accepting)
+            cleanup.push_async_callback(connection_gate.stop_accepting)
             self._cleanup = cleanup.pop_all()
         return address
 
     async def stop(self) -> None:
-        """End the watches, let calls finish for a moment, and stop listening."""
+        """End the watches, give calls two seconds to finish, and stop listening."""
         await self._cleanup.aclose()
 
-    async def _started(self, front: Gate, credentials: Any) -> grpc.aio.Server:
-        """A gRPC server that listens at a socket behind the gate."""
-        server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(front),))
+    async def _started(self, connection_gate: Gate, credentials: Any) -> grpc.aio.Server:
+        """Start a gRPC server that listens on a socket behind the gate."""
+        server = grpc.aio.server(options=_OPTIONS, interceptors=(Calls(connection_gate),))
         control_pb2_grpc.add_InspectionServicer_to_server(self._servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server
         )
-        # Nobody else may enter the folder, so all come through the gate.
+        # Only this user may enter the folder, so all connections come through the gate.
         with tempfile.TemporaryDirectory(prefix="leadline-grpc-") as folder:
-            behind = Path(folder) / "server"
+            socket_path = Path(folder) / "server"
             try:
                 if credentials is None:
-                    server.add_insecure_port(f"unix:{behind}")
+                    server.add_insecure_port(f"unix:{socket_path}")
                 else:
-                    server.add_secure_port(f"unix:{behind}", credentials)
+                    server.add_secure_port(f"unix:{socket_path}", credentials)
             except RuntimeError:
-                raise ServeError(f"grpc: cannot listen at {behind}; is TMPDIR too long?") from None
+                raise ServeError(
+                    f"grpc: cannot listen at {socket_path}; is TMPDIR too long?"
+                ) from None
             await server.start()
-            front.relay_to(behind)
+            connection_gate.relay_to(socket_path)
         return server
 
 
@@ -135,9 +135,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     def __init__(self, source: InspectionSource, poll_s: float) -> None:
         self._source = source
         self._poll_s = poll_s
-        self._looking = asyncio.Lock()
-        self._looked_s = -math.inf
-        self._sights: list[NodeFingerprint] = []
+        self._fingerprints_lock = asyncio.Lock()
+        self._fingerprints_at_s = -math.inf
+        self._fingerprints: list[NodeFingerprint] = []
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -178,39 +178,41 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, "since_s: expected seconds, 0 for all"
             )
-        told, truncated = await self._source.history.since(since_s or None)
-        return await asyncio.to_thread(placements.listing, told, truncated=truncated)
+        records, truncated = await self._source.history.since(since_s or None)
+        now = self._source.decisions.now()
+        return await asyncio.to_thread(placements.listing, records, now, truncated=truncated)
 
     async def ExplainPod(
         self, request: pb.ExplainPodRequest, context: Context
     ) -> pb.ExplainPodResponse:
         key = placements.pod_key(request.pod)
-        told = await placements.decisions_about(self._source, key)
-        if not told:
+        records = await placements.decisions_about(self._source, key)
+        if not records:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, placements.why_unexplained(self._source, key)
             )
-        # All of it is frozen, and a large cluster makes a long answer: no decision waits for it.
-        return await asyncio.to_thread(placements.explanation, told)
+        # Records are immutable, and an explanation over a large cluster takes long to make.
+        now = self._source.decisions.now()
+        return await asyncio.to_thread(placements.explanation, records, now)
 
     async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
         changes = Changes()
         while not self.stopping.is_set():
-            for event in changes.of_nodes(await self._look()):
+            for event in changes.of_nodes(await self._node_fingerprints()):
                 yield event
             for event in changes.of_placements(self._source):
                 yield event
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
-    async def _look(self) -> list[NodeFingerprint]:
-        """The nodes as all watchers see them: looked at once in each poll_s."""
-        async with self._looking:
+    async def _node_fingerprints(self) -> list[NodeFingerprint]:
+        """The nodes, updated every poll_s for all watches together."""
+        async with self._fingerprints_lock:
             now_s = asyncio.get_running_loop().time()
-            if now_s - self._looked_s >= self._poll_s:
-                self._sights = [node_fingerprint(status) for status in await self._statuses()]
-                self._looked_s = now_s
-            return self._sights
+            if now_s - self._fingerprints_at_s >= self._poll_s:
+                self._fingerprints = [node_fingerprint(status) for status in await self._statuses()]
+                self._fingerprints_at_s = now_s
+            return self._fingerprints
 
     async def _statuses(self) -> list[pb.NodeStatus]:
         reader = NodeReader(self._source)
@@ -223,7 +225,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
 
 
 def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
-    """Take the port; the address with the port that was given. Raises ServeError."""
+    """Listen. Returns the sockets and the address with the actual port; raises ServeError."""
     address = settings.address
     host, _, port = address.rpartition(":")
     try:
@@ -237,22 +239,22 @@ def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
     return listeners, f"{host}:{listeners[0].getsockname()[1]}"
 
 
-async def _keep_serving(
-    server: grpc.aio.Server, begin: Callable[[], Awaitable[grpc.aio.Server]]
+async def _restart_failed(
+    server: grpc.aio.Server, start_server: Callable[[], Awaitable[grpc.aio.Server]]
 ) -> None:
-    """Until cancelled, begin another gRPC server where one ends by a fault of its own."""
+    """Replace the gRPC server when it fails, until cancelled."""
     try:
         while True:
             try:
                 await server.wait_for_termination()
-            except Exception as error:  # noqa: BLE001  # whatever it is, nobody else notices
+            except Exception as error:  # noqa: BLE001  # nothing else reports it
                 log.error("the gRPC server failed, starting another one: %r", error)
             await asyncio.sleep(_RESTART_S)
-            server = await begin()
+            server = await start_server()
     finally:
         await server.stop(_GRACE_S)
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait((task,))

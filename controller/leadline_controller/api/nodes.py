@@ -1,6 +1,6 @@
-"""Nodes and the links between them as the wire tells of them.
+"""Nodes and links as messages of the inspection service.
 
-A value that is unknown, or no finite number, is left out: it never becomes a zero.
+Values that are unknown or not finite are left out, and never become zeros.
 """
 
 import math
@@ -23,8 +23,8 @@ _AGENT = {True: "online", False: "offline", None: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
-    """What all nodes of one answer share."""
+class _Snapshot:
+    """The state that all nodes of one answer share."""
 
     now_s: float
     agents: Mapping[str, Agent]
@@ -34,19 +34,19 @@ class _Moment:
 
 
 def in_order(name: str) -> list[tuple[str, int]]:
-    """Sorts names as people count: n2 comes before n10."""
+    """A sort key for names with numbers: n2 comes before n10."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
 class NodeReader:
-    """Reads the nodes of a controller at one moment. names: every node of the cluster and
-    every agent that was heard, sorted; links: what is known between them."""
+    """Reads the nodes at one snapshot. names: every node of the cluster and every agent that sent a
+    message, sorted. links: the measured ones between them."""
 
     def __init__(self, source: InspectionSource) -> None:
         self._source = source
         now_s = source.now_s()
         self.links = source.telemetry.links(now_s)
-        self._moment = _Moment(
+        self._snapshot = _Snapshot(
             now_s=now_s,
             agents=source.telemetry.agents(),
             view=source.cluster.view(source.telemetry, now_s),
@@ -55,27 +55,26 @@ class NodeReader:
             ),
             at_least=_lower_bounds(self.links),
         )
-        self._nodes = {node.name: node for node in self._moment.view.nodes}
-        self.names = sorted(self._moment.agents.keys() | self._nodes.keys(), key=in_order)
+        self._nodes = {node.name: node for node in self._snapshot.view.nodes}
+        self.names = sorted(self._snapshot.agents.keys() | self._nodes.keys(), key=in_order)
 
     def status(self, name: str) -> pb.NodeStatus:
-        """One node; the caller has its name from `names`."""
-        moment = self._moment
+        """One node of `names`."""
+        snapshot = self._snapshot
         node = self._nodes.get(name)
-        agent = moment.agents.get(name)
-        board = self._source.telemetry.board(name, moment.now_s)
+        agent = snapshot.agents.get(name)
+        board = self._source.telemetry.board(name, snapshot.now_s)
         status = pb.NodeStatus(
             name=name,
             agent=_AGENT[agent.online if agent else None],
             metrics=self._metrics(name),
             lost_messages=self._source.telemetry.lost_messages(name),
-            pods=moment.pods[name],
-            report_age_s=_age_s(self._source.telemetry.report_age_s(name, moment.now_s)),
+            pods=snapshot.pods[name],
+            report_age_s=_age_s(self._source.telemetry.report_age_s(name, snapshot.now_s)),
+            agent_version=agent.version if agent else "",
+            hardware_model=agent.hardware_model if agent else "",
+            address=agent.address if agent else "",
         )
-        if agent is not None:
-            status.agent_version = agent.version
-            status.hardware_model = agent.hardware_model
-            status.address = agent.address
         if node is not None:
             self._describe(status, node)
         status.notes.extend(_notes(self._source.cluster.listed, node, agent, board))
@@ -86,15 +85,15 @@ class NodeReader:
         return status
 
     def matrix(self) -> pb.GetMatrixResponse:
-        """All nodes, and the pairs of which something is known."""
+        """All nodes, and the measured links."""
         return pb.GetMatrixResponse(nodes=self.names, links=self.link_statuses())
 
     def statuses(self) -> pb.ListNodesResponse:
-        """All nodes at once; a server makes them in slices instead."""
+        """All nodes at once; the server builds them in slices instead."""
         return pb.ListNodesResponse(nodes=[self.status(name) for name in self.names])
 
     def placed_pods(self, name: str) -> list[str]:
-        """namespace/name of the unfinished pods of our scheduler on this node, sorted."""
+        """namespace/name of our scheduler's unfinished pods on this node, sorted."""
         ours = self._source.scheduler_name
         return sorted(
             pod.key
@@ -103,32 +102,32 @@ class NodeReader:
         )
 
     def link_statuses(self, only: str | None = None) -> list[pb.LinkStatus]:
-        """The pairs of which something is known, or those of one node, by name."""
+        """The measured links, or those of one node, sorted by names."""
         known = (x for x in self.links if only is None or only in (x.a, x.b))
-        now_s = self._moment.now_s
+        now_s = self._snapshot.now_s
         return [_link_status(x, now_s) for x in sorted(known, key=_ends)]
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
-        moment = self._moment
-        known = self._source.telemetry.measurements(name, moment.now_s)
+        snapshot = self._snapshot
+        known = self._source.telemetry.measurements(name, snapshot.now_s)
         for metric, (value, age_s) in known.items():
             if math.isfinite(value):
                 yield pb.Measurement(
                     name=metric,
                     value=value,
                     age_s=max(0.0, age_s),
-                    lower_bound=metric == BANDWIDTH and name in moment.at_least,
+                    lower_bound=metric == BANDWIDTH and name in snapshot.at_least,
                 )
 
     def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
-        """Why no lease leads to the node's agent, if that is its address."""
+        """Why the node is not probed because of its agent's address; None if it is."""
         addressing = self._source.addressing
         if addressing is None or node is None or agent is None or not agent.address:
             return None
         return addressing.refusal(agent.address, node)
 
     def _describe(self, status: pb.NodeStatus, node: Node) -> None:
-        view = self._moment.view
+        view = self._snapshot.view
         at = view.table.index[node.name]
         status.in_cluster = True
         status.schedulable = not node.unschedulable
@@ -170,7 +169,8 @@ def _notes(
 
 
 def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
-    """The nodes whose best link, which stands for the node, is only known from below."""
+    """The nodes for whose best link, which counts as the node's bandwidth, only a lower bound is
+    known."""
     best: dict[str, tuple[float, float, bool]] = {}
     for link in links:
         if link.bandwidth_mbps is None:

@@ -1,83 +1,91 @@
-"""Decisions as the wire tells of them: where each pod went, and everything behind it."""
+"""Decisions as messages of the inspection service."""
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.nodes import in_order
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
-from leadline_controller.decisions.log import DecisionView
+from leadline_controller.decisions.record import DecisionRecord, ages_s
+from leadline_controller.decisions.times import Now
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
 
-# Fields of NodeScore; a file may name others.
+# The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
 
 
 def pod_key(text: str) -> str:
-    """namespace/name from what a person typed; a name alone is of the namespace default."""
+    """namespace/name of a pod; a name alone is in the namespace default."""
     return text if "/" in text else f"default/{text}"
 
 
-def placement(told: DecisionView) -> pb.Placement:
-    """One decision and what came of it."""
+def placement(record: DecisionRecord, now: Now, age_s: float | None = None) -> pb.Placement:
+    """A decision and its outcome, without its explanation. age_s: if not as of the record."""
     return pb.Placement(
-        pod=told.pod,
-        node=told.node or "",
-        strategy=told.strategy,
-        why=told.why,
-        age_s=told.age_s,
-        outcome=told.outcome,
-        times=told.times,
-        first_age_s=told.first_age_s,
-        unix_s=told.unix_s,
+        pod=record.pod,
+        node=record.node or "",
+        strategy=record.strategy,
+        why=record.why,
+        age_s=record.last.age_s(now) if age_s is None else age_s,
+        outcome=record.outcome,
+        times=record.times,
+        first_age_s=record.first.age_s(now),
+        unix_s=record.last.unix_s(now),
     )
 
 
-def listing(told: Sequence[DecisionView], *, truncated: bool) -> pb.ListPlacementsResponse:
-    """These decisions in brief. Frozen data only, so any thread may."""
-    return pb.ListPlacementsResponse(placements=map(placement, told), truncated=truncated)
+def listing(
+    records: Sequence[DecisionRecord], now: Now, *, truncated: bool
+) -> pb.ListPlacementsResponse:
+    """These decisions, oldest first. Safe in any thread."""
+    ages = list(ages_s(reversed(records), now))
+    return pb.ListPlacementsResponse(
+        placements=map(placement, records, repeat(now), reversed(ages)), truncated=truncated
+    )
 
 
-async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionView]:
-    """The decisions about the pod with this key, the newest first, and the newest in full as
-    long as the log has it so."""
-    kept = await source.history.about(pod)
-    record = source.decisions.get(pod)
-    if record is None:
-        return kept
-    newest = await asyncio.to_thread(DecisionView.of, record, source.now_s())
-    if not kept or not _is_same(kept[0], newest):
-        return [newest, *kept]
-    explanation = newest.explanation if record.decision.has_basis else kept[0].explanation
-    return [replace(kept[0], outcome=newest.outcome, explanation=explanation), *kept[1:]]
+async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionRecord]:
+    """The decisions about the pod with this key, the newest first."""
+    stored = await source.history.about(pod)
+    live = source.decisions.get(pod)
+    if live is None:
+        return stored
+    if not stored or _identity(stored[0]) != _identity(live):
+        return [live, *stored]
+    # The log has the whole decision for a while, the database how often it was repeated.
+    newest = replace(
+        stored[0], outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
+    )
+    return [newest, *stored[1:]]
 
 
-def _is_same(one: DecisionView, other: DecisionView) -> bool:
-    return (one.uid, one.node, one.why) == (other.uid, other.node, other.why)
+def _identity(record: DecisionRecord) -> tuple[str, str | None, str]:
+    return record.uid, record.node, record.why
 
 
-def explanation(told: Sequence[DecisionView]) -> pb.ExplainPodResponse:
-    """The first of these decisions with its scores and refusals, the others in brief."""
-    last, explanation = told[0], told[0].explanation
+def explanation(newest_first: Sequence[DecisionRecord], now: Now) -> pb.ExplainPodResponse:
+    """The first of these decisions with its scores and refusals, and the earlier ones without."""
+    newest, *earlier = newest_first
+    explained = newest.explain()
     return pb.ExplainPodResponse(
-        placement=placement(last),
-        better=last.better,
-        options={name: value_text(value) for name, value in last.options.items()},
-        scores=list(_scores(explanation)),
+        placement=placement(newest, now),
+        better=newest.better,
+        options={name: value_text(value) for name, value in newest.options.items()},
+        scores=list(_scores(explained)),
         rejected=[
-            pb.NodeRejection(node=node, reasons=explanation.reasons[node])
-            for node in sorted(explanation.reasons, key=in_order)
+            pb.NodeRejection(node=node, reasons=explained.reasons[node])
+            for node in sorted(explained.reasons, key=in_order)
         ],
-        scored_nodes=explanation.scored,
-        rejected_nodes=explanation.rejected,
-        rejected_by_filter=explanation.failing,
-        earlier=[placement(each) for each in told[1:]],
+        scored_nodes=explained.scored,
+        rejected_nodes=explained.rejected,
+        rejected_by_filter=explained.failing,
+        earlier=[placement(each, now) for each in earlier],
     )
 
 
@@ -99,7 +107,7 @@ def _known(columns: Mapping[str, Floats], at: int) -> Iterator[tuple[str, float]
 
 
 def why_unexplained(source: InspectionSource, key: str) -> str:
-    """One sentence on a pod of which no decision is remembered."""
+    """Why there is no decision about the pod with this key, in one sentence."""
     shown = key[:200]
     pod = next((pod for pod, _ in source.cluster.pods() if pod.key == key), None)
     if pod is None:

@@ -1,7 +1,7 @@
-"""Where the controller answers, and to whom: this machine alone, or those with a certificate.
+"""Where the controller's servers listen, and their certificates.
 
-Whoever reads the inspection service learns the whole cluster, so an address that others
-can reach is refused unless both sides show certificates.
+The inspection service shows the whole cluster, so an address that other machines can reach needs
+TLS with client certificates.
 """
 
 import ipaddress
@@ -11,8 +11,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-# gRPC's core writes its own lines about each failed handshake, past all logging; ours is the
-# one that a person can use.
+# gRPC's core writes to stderr about each failed handshake, without Python's logging.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
@@ -22,31 +21,31 @@ DEFAULT_EXTENDER_ADDRESS = "127.0.0.1:50506"
 UNIX_PREFIX = "unix:"
 _HOST_PORT = re.compile(r"(\[(?P<ipv6>[0-9a-fA-F:.]+)\]|(?P<host>[\w.-]+)):(?P<port>[0-9]{1,5})")
 MAX_REQUEST_BYTES = 64 * 1024
-# All decisions and nodes of the largest cluster that is held; far over gRPC's own 4 MiB.
+# For all decisions and nodes of the largest cluster; gRPC's default is 4 MiB.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 
 class ServeError(Exception):
-    """The service can't be offered as asked; str() is one line for a person."""
+    """A server can't start with its settings; str() is one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the authority of the other side's certificates, and our own certificate."""
+    """PEM files: the CA of the other side's certificates, and our own certificate and key."""
 
     ca_file: Path
     cert_file: Path
     key_file: Path
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Credentials of a server that takes no client without a certificate. Raises ServeError."""
+        """Server credentials that require a client certificate. Raises ServeError."""
         pair = (_read(self.key_file), _read(self.cert_file))
         return grpc.ssl_server_credentials(
             [pair], root_certificates=_read(self.ca_file), require_client_auth=True
         )
 
     def server_context(self) -> ssl.SSLContext:
-        """The same for a server of Python's own. Raises ServeError."""
+        """Like server_credentials, for Python's ssl. Raises ServeError."""
         try:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.ca_file)
             context.load_cert_chain(self.cert_file, self.key_file)
@@ -56,7 +55,7 @@ class TlsFiles:
         return context
 
     def client_credentials(self) -> grpc.ChannelCredentials:
-        """Credentials of a client that shows its certificate. Raises ServeError."""
+        """Client credentials with a client certificate. Raises ServeError."""
         return grpc.ssl_channel_credentials(
             _read(self.ca_file), _read(self.key_file), _read(self.cert_file)
         )
@@ -64,9 +63,9 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
-    """Where to listen. address: host:port, [ipv6]:port (port 0: any that is free) or
-    unix:/path. Raises ServeError when the address can't be read, or when it can be reached
-    from other machines and there is no `tls`."""
+    """Where to listen. address: host:port, [ipv6]:port (port 0 takes a free one) or unix:/path.
+    Raises ServeError for an invalid address, and for one that other machines can reach without
+    `tls`."""
 
     address: str = DEFAULT_ADDRESS
     tls: TlsFiles | None = None
@@ -85,17 +84,16 @@ class ServeSettings:
 
     @property
     def unix_path(self) -> Path | None:
-        """The socket's path, None where it listens on TCP."""
+        """The socket's path; None for TCP."""
         path = self.address.removeprefix(UNIX_PREFIX)
         return None if path == self.address else Path(path)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderSettings:
-    """Where kube-scheduler asks. address: host:port or [ipv6]:port. every_filter: whether also
-    those filters run of which kube-scheduler has its own. bind: whether it may have pods bound,
-    which only those with a certificate may. Raises ServeError as ServeSettings does, and where
-    `bind` is set without `tls`."""
+    """Where the extender listens. address: host:port or [ipv6]:port. every_filter: whether to run
+    the filters that kube-scheduler has as well. bind: whether callers may bind pods, which needs
+    `tls`. Raises ServeError as ServeSettings does, and for `bind` without `tls`."""
 
     address: str = DEFAULT_EXTENDER_ADDRESS
     tls: TlsFiles | None = None
@@ -113,18 +111,17 @@ class ExtenderSettings:
 
     @property
     def host(self) -> str:
-        """What to listen on."""
+        """The host to listen on."""
         return self.address.rpartition(":")[0].strip("[]")
 
     @property
     def port(self) -> int:
-        """0 is any that is free."""
+        """The port to listen on; 0 takes a free one."""
         return int(self.address.rpartition(":")[2])
 
 
 def is_local(address: str) -> bool:
-    """Whether only this machine can be at the other end. Raises ServeError when the address
-    is none."""
+    """Whether only this machine can connect to the address. Raises ServeError if it is invalid."""
     if address.startswith(f"{UNIX_PREFIX}/"):
         return True
     found = _HOST_PORT.fullmatch(address)

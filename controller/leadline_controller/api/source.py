@@ -1,10 +1,11 @@
-"""What the services answer from: the controller's state, read and never changed."""
+"""The controller's state as the servers read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import DecisionLog, History
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.ports import Leadership
 from leadline_controller.leaderelection.lease import SOLE_LEADER
@@ -14,19 +15,19 @@ from leadline_controller.telemetry.state import TelemetryState
 
 @dataclass(frozen=True, slots=True)
 class InspectionSource:
-    """A running controller. now_s: the monotonic clock by which the states were written;
-    cluster_name: the cluster in the topics; strategy: the name of the one in force;
-    scheduler_name: whose pods are ours; leadership: whether it decides about them; history:
-    what was decided, in earlier runs as well; places: whether it places those pods at all;
-    advises: whether kube-scheduler asks it about the others; addressing: where it probes boards.
+    """A running controller. history: the stored decisions, of earlier runs as well. now_s: the
+    monotonic clock of the states. cluster_name: the cluster in the topics. strategy: its name.
+    scheduler_name: of the pods that this controller schedules, if `places` is true and it has the
+    leadership. advises: whether it serves kube-scheduler's extender calls. addressing: the
+    addresses at which it probes boards.
 
-    `cluster` and `decisions` belong to the event loop, and so does whoever reads them here.
+    Read `cluster` and `decisions` only in the event loop.
     """
 
     telemetry: TelemetryState
     cluster: ClusterState
     decisions: DecisionLog
-    history: History
+    history: Recorder
     now_s: Callable[[], float]
     version: str
     cluster_name: str

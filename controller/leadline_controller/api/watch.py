@@ -1,8 +1,7 @@
-"""What changed since a watcher last looked.
+"""The changes that a watch sends.
 
-A watcher is told of states, not of every step between them: whatever happened while it was
-slow is one event, so nothing is queued for it and its memory is bounded by the cluster's
-size.
+A watch sends states and not every step between them: all changes that happen while its client is
+slow become one event. So it needs no queue, and the cluster's size bounds its memory.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,18 +11,17 @@ from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.placements import placement
 from leadline_controller.api.source import InspectionSource
-from leadline_controller.decisions.log import DecisionView
 
 
 class NodeFingerprint(NamedTuple):
-    """A node as it was seen, and what of it makes news when it differs. All watchers share it."""
+    """A node, and the part of it whose changes are sent, serialized. All watches share it."""
 
     status: pb.NodeStatus
-    looks: bytes
+    content: bytes
 
 
 def node_fingerprint(status: pb.NodeStatus) -> NodeFingerprint:
-    """A node with its looks, which are everything but its ages."""
+    """The fingerprint of a node: everything but the ages."""
     bare = pb.NodeStatus()
     bare.CopyFrom(status)
     bare.ClearField("report_age_s")
@@ -33,26 +31,26 @@ def node_fingerprint(status: pb.NodeStatus) -> NodeFingerprint:
 
 
 class Changes:
-    """One watcher's view of the past."""
+    """What one watch has sent so far."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
         self._number = 0
 
-    def of_nodes(self, sights: Sequence[NodeFingerprint]) -> Iterator[pb.WatchEvent]:
-        """The nodes that differ in more than their ages, and those that are gone."""
-        for status, looks in sights:
-            if self._nodes.get(status.name) != looks:
-                self._nodes[status.name] = looks
+    def of_nodes(self, fingerprints: Sequence[NodeFingerprint]) -> Iterator[pb.WatchEvent]:
+        """The nodes that changed in more than their ages, and the names of deleted ones."""
+        for status, content in fingerprints:
+            if self._nodes.get(status.name) != content:
+                self._nodes[status.name] = content
                 yield pb.WatchEvent(node=status)
-        for name in self._nodes.keys() - {status.name for status, _ in sights}:
+        for name in self._nodes.keys() - {status.name for status, _ in fingerprints}:
             del self._nodes[name]
             yield pb.WatchEvent(node_gone=name)
 
     def of_placements(self, source: InspectionSource) -> Iterator[pb.WatchEvent]:
-        """The decisions that are new, or whose outcome is, in the order of their numbers."""
-        now_s = source.now_s()
+        """The new decisions and those with a new outcome, in the order of the changes."""
+        now = source.decisions.now()
         changed = [x for x in source.decisions.all() if x.number > self._number]
         for record in sorted(changed, key=lambda x: x.number):
             self._number = record.number
-            yield pb.WatchEvent(placement=placement(DecisionView.brief(record, now_s)))
+            yield pb.WatchEvent(placement=placement(record, now))

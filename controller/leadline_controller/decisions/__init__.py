@@ -1,4 +1,4 @@
-"""Decisions and what became of them: the log in memory, and a bounded database that lasts.
+"""Records of decisions and their outcomes: a log in memory, and a bounded database on disk.
 
-Decisions are made in scheduling/ and shown by api/.
+scheduling/ makes the decisions, api/ shows them.
 """

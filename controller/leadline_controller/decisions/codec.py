@@ -1,8 +1,8 @@
-"""An account as a few hundred bytes: names and counts as JSON, columns as they are, deflated.
+"""Encodes an explanation in a few hundred bytes: JSON for names and counts, then binary columns.
 
-Columns stay binary because writing floats as text takes longer than deciding, and are cut to
-seven digits, which are more than anybody reads. What is read back is bounded and checked, for
-disks and files of strangers say anything: a few bytes can unpack to gigabytes.
+Columns are 32-bit floats (seven digits), because formatting floats as text takes longer than
+deciding. Decoding bounds and checks everything, because a damaged or hostile file can hold
+anything, and a few bytes can unpack to gigabytes.
 """
 
 import json
@@ -16,37 +16,37 @@ import numpy as np
 from leadline_controller.decisions.explanation import KEPT, Explanation, in_kept_digits
 from leadline_controller.parsing.fields import valid_text
 
-# Of an account, unpacked: 64 scored nodes and 64 refused ones take a tenth of it.
-MOST_BYTES = 2**19
-_MOST_COUNT = 2**32 - 1
-_LEVEL = 1  # the others take longer and save little: most of it is digits
+# Of an unpacked explanation; 64 scored nodes and 64 refused ones take a tenth.
+MAX_BYTES = 2**19
+_MAX_COUNT = 2**32 - 1
+_LEVEL = 1  # higher levels take longer and save little
 
 
 def encode(explanation: Explanation) -> bytes:
-    """The account in bytes that outlast this version. One that is larger than MOST_BYTES loses
-    its reasons, and then all but its counts."""
+    """Encode in a format that later versions can read. An explanation over MAX_BYTES loses its
+    reasons, and if it is still too long, all but its counts."""
     counts = Explanation(scored=explanation.scored, rejected=explanation.rejected)
     for smaller in (explanation, replace(explanation, reasons={}), counts):
-        data = _flat(smaller)
-        if len(data) <= MOST_BYTES:
+        data = _unpacked(smaller)
+        if len(data) <= MAX_BYTES:
             break
     return zlib.compress(data, _LEVEL)
 
 
 def decode(data: bytes) -> Explanation:
-    """The account that was encoded. Raises ValueError when that is none."""
+    """Decode an explanation. Raises ValueError for any other data."""
     try:
         unpacking = zlib.decompressobj()
-        flat = unpacking.decompress(data, MOST_BYTES + 1)
-        if len(flat) > MOST_BYTES or not unpacking.eof:
+        flat = unpacking.decompress(data, MAX_BYTES + 1)
+        if len(flat) > MAX_BYTES or not unpacking.eof:
             raise ValueError("it is too long, or has no end")
         text, _, floats = flat.partition(b"\n")
-        return _account(json.loads(text), floats)
+        return _explanation(json.loads(text), floats)
     except (zlib.error, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ValueError(f"no account of a decision: {error}") from None
+        raise ValueError(f"no explanation of a decision: {error}") from None
 
 
-def _flat(explanation: Explanation) -> bytes:
+def _unpacked(explanation: Explanation) -> bytes:
     columns = [explanation.total, *explanation.parts.values(), *explanation.ages_s.values()]
     head = {
         "nodes": explanation.nodes,
@@ -62,7 +62,7 @@ def _flat(explanation: Explanation) -> bytes:
         return text.encode() + b"\n" + np.array(columns).astype(KEPT).tobytes()
 
 
-def _account(head: Mapping[str, Any], floats: bytes) -> Explanation:
+def _explanation(head: Mapping[str, Any], floats: bytes) -> Explanation:
     nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
     shape = (1 + len(parts) + len(ages), len(nodes))
     columns = in_kept_digits(np.frombuffer(floats, dtype=KEPT)).reshape(shape)
@@ -80,7 +80,7 @@ def _account(head: Mapping[str, Any], floats: bytes) -> Explanation:
 
 
 def _by_reasons(reasons: Mapping[str, tuple[str, ...]]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Many nodes are turned down for the very same reasons; those are written once."""
+    """Groups of nodes with the same reasons, which are written once."""
     nodes: dict[tuple[str, ...], list[str]] = {}
     for node, why in reasons.items():
         nodes.setdefault(why, []).append(node)
@@ -114,6 +114,6 @@ def _object(value: object) -> dict[str, Any]:
 
 
 def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_COUNT:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
         raise ValueError("expected a count")
     return value

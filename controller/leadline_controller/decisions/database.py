@@ -1,20 +1,25 @@
-"""One SQLite file of decisions, bounded in size and age. Used by one thread.
+"""One SQLite file of decisions, bounded in size and age. For use by one thread.
 
-Write-ahead logging with synchronous NORMAL: a power cut leaves a sound file that lacks at most
-what was written since the last checkpoint. A file may have been damaged by whatever happens to
-disks: its structure is checked when it is opened, each row when it is read, and nothing that
-SQLite does with it goes on for ever.
+With write-ahead logging and synchronous NORMAL a power cut leaves a sound file that lacks at most
+what was written since the last checkpoint. Disks can damage files, so the structure is checked
+when the file is opened, each row when it is read, and every operation of SQLite has a time limit.
 """
 
+import json
+import math
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from leadline_controller.decisions.rows import MOST_TIMES, Row, Rule, Settled, row_of
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
 from leadline_controller.decisions.schema import (
     CorruptFileError,
     check_file,
@@ -23,7 +28,9 @@ from leadline_controller.decisions.schema import (
     lenient,
     upgrade,
 )
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.framework.options import OptionValue, value_of_text
+from leadline_controller.parsing.fields import valid_text
 
 MEMORY = ":memory:"
 _BUSY_S = 5.0
@@ -32,12 +39,17 @@ _JOURNAL_BYTES = 4 * _MIB
 _CACHE_KIB = 2048
 # A sound file of 64 MiB is checked in a quarter of a second, and in a few on a small board.
 _CHECK_S = 5.0
-_LONGEST_S = 30.0
-# Of the time that a call took; below, it waited for the disk.
+_LIMIT_S = 30.0
+# Share of CPU time in a call's time; below it, the call waited for the disk.
 _COMPUTING = 0.1
 _LARGEST_ID = 2**62
-# Room is made a little ahead, for a batch is written before it is known how large it is.
+# Old rows are deleted a little early, because the size of a batch is known only once it is written.
 _FULL, _PRUNED_TO = 0.95, 0.9
+# A column beyond these bounds was not written by Leadline, and would break its readers.
+_MAX_TEXT_READ = 2**16
+_MAX_TIMES = 2**32 - 1
+_MAX_UP_S = 1e10
+_MAX_UNIX_S = 2e11
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {explanation}, decisions.id FROM decisions"
@@ -47,11 +59,9 @@ _SELECT = (
 
 
 class Database:
-    """The file at `path`, made if need be, or MEMORY. Methods raise sqlite3.Error; opening
-    raises schema.ForeignFileError and OSError as well.
-
-    unreadable: rows that were skipped because a column is not what is written there.
-    """
+    """The file at `path`, created if missing, or MEMORY. Methods raise sqlite3.Error; opening
+    raises schema.ForeignFileError and OSError as well. unreadable: rows skipped because of an
+    invalid column."""
 
     def __init__(self, path: Path | str, max_bytes: int, max_age_s: float) -> None:
         self._max_bytes = max_bytes
@@ -77,7 +87,7 @@ class Database:
             "journal_mode = WAL",
             "synchronous = NORMAL",
             f"journal_size_limit = {_JOURNAL_BYTES}",
-            f"cache_size = -{_CACHE_KIB}",  # the file's own word on it may be a flipped bit
+            f"cache_size = -{_CACHE_KIB}",  # the file's own setting may be damaged
         ):
             self._connection.execute(f"PRAGMA {pragma}")
         self._check()
@@ -87,8 +97,7 @@ class Database:
             raise CorruptFileError("it has no numbers left for new decisions")
 
     def _check(self) -> None:
-        """Have SQLite look through all of it, as far as it gets in a few seconds. Raises
-        CorruptFileError."""
+        """Run SQLite's integrity check for at most a few seconds. Raises CorruptFileError."""
         try:
             with _interrupted_after(self._connection, _CHECK_S):
                 found = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -97,43 +106,48 @@ class Database:
                 raise
             return
         finally:
-            # What it read stays in no cache: damage done from now on would not be noticed.
+            # Empty the cache, which would hide later damage of the file.
             self._connection.execute("PRAGMA shrink_memory")
         if found != ("ok",):
             raise CorruptFileError(" ".join(str(found[0]).split())[:200])
 
     def bounded(self) -> AbstractContextManager[None]:
-        """For whoever reads or writes: what takes too long ends with sqlite3.Error, and as
-        CorruptFileError where it was not the disk that took so long."""
-        return bounded(self._connection, _LONGEST_S)
+        """Limit the time of reading or writing: too long raises sqlite3.Error, and CorruptFileError
+        if it was not the disk that took so long."""
+        return bounded(self._connection, _LIMIT_S)
 
     def close(self) -> None:
-        """Write everything into the file itself, and let go of it."""
+        """Write everything into the file itself, and close it."""
         self._connection.close()
 
     def checkpoint(self) -> None:
-        """See to it that what was written so far survives a power cut."""
+        """Make what was written so far survive a power cut."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     # Writing.
 
-    def write(self, changes: Iterable[Row | Settled], now: Now) -> None:
-        """All of these or none. What repeats the pod's last decision is counted there."""
+    def write(self, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
+        """Write all of the changes or none. A record that repeats the last decision about its pod
+        replaces it and adds to its count."""
         with self._transaction():
-            self._boot(now.boot, now.started_unix_s)
+            self._boot_id(now.boot, now.started_unix_s)
             for change in changes:
-                if isinstance(change, Row):
-                    self._decided(change)
+                if isinstance(change, DecisionRecord):
+                    self._add(change)
                 else:
-                    self._settled(change)
+                    self._connection.execute(
+                        "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
+                        " (SELECT max(id) FROM decisions WHERE pod = ?)",
+                        (change.outcome, change.uid, change.pod),
+                    )
             self._prune(now)
         self._shrink()
 
-    def copy(self, rows: Iterable[Row]) -> None:
-        """Take rows over from another database, oldest first, as the newest of this one."""
+    def copy(self, records: Iterable[DecisionRecord]) -> None:
+        """Append the records of another database, oldest first."""
         with self._transaction():
-            for row in rows:
-                self._insert(row)
+            for record in records:
+                self._insert(record)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -147,50 +161,37 @@ class Database:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _decided(self, row: Row) -> None:
+    def _add(self, record: DecisionRecord) -> None:
         last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
-        for before, number in list(self._rows(last, (row.pod,), explanation=False)):
-            if row.repeats(before):
+        for before, number in list(self._select(last, (record.pod,), explanation=False)):
+            if _repeats(before, record):
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
-                times = min(before.times + row.times, MOST_TIMES)
-                row = row._replace(times=times, first=before.first)
-        self._insert(row)
+                times = min(before.times + record.times, _MAX_TIMES)
+                record = replace(record, times=times, first=before.first)
+        self._insert(record)
 
-    def _insert(self, row: Row) -> None:
-        first = self._boot(row.first.boot, row.first.started_unix_s)
-        last = self._boot(row.last.boot, row.last.started_unix_s)
+    def _insert(self, record: DecisionRecord) -> None:
+        rule_id = self._id(
+            "INSERT INTO rules (strategy, better, options) VALUES (?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET better = better RETURNING id",
+            (record.strategy, record.better, _options_json(tuple(sorted(record.options.items())))),
+        )
         self._connection.execute(
             "INSERT INTO decisions SELECT coalesce(max(id), 0) + 1,"
             " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM decisions",
             (
-                *(row.pod, row.uid, row.node, row.why, row.outcome, row.times),
-                *(
-                    self._rule(row.rule),
-                    first,
-                    row.first.up_s,
-                    last,
-                    row.last.up_s,
-                    row.explanation,
-                ),
+                *(record.pod, record.uid, record.node, record.why, record.outcome, record.times),
+                rule_id,
+                self._boot_id(record.first.boot, record.first.started_unix_s),
+                record.first.up_s,
+                self._boot_id(record.last.boot, record.last.started_unix_s),
+                record.last.up_s,
+                record.explanation,
             ),
         )
 
-    def _settled(self, change: Settled) -> None:
-        self._connection.execute(
-            "UPDATE decisions SET outcome = ? WHERE uid = ? AND id ="
-            " (SELECT max(id) FROM decisions WHERE pod = ?)",
-            (change.outcome, change.uid, change.pod),
-        )
-
-    def _rule(self, rule: Rule) -> int:
-        return self._id(
-            "INSERT INTO rules (strategy, better, options) VALUES (?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET better = better RETURNING id",
-            rule,
-        )
-
-    def _boot(self, boot: str, started_unix_s: float | None) -> int:
-        """The machine's run of this name; the last word on when it began is the best."""
+    def _boot_id(self, boot: str, started_unix_s: float | None) -> int:
+        """The id of this run of the machine; the newest known start time replaces the others."""
         return self._id(
             "INSERT INTO boots (boot, started_unix_s) VALUES (?, ?) ON CONFLICT (boot) DO UPDATE"
             " SET started_unix_s = coalesce(excluded.started_unix_s, started_unix_s) RETURNING id",
@@ -218,10 +219,10 @@ class Database:
             used = self._used_bytes()
 
     def _prune_age(self, now: Now) -> None:
-        """Drop from the oldest on, up to the first that is young enough."""
+        """Delete from the oldest row up to the first that is young enough."""
         old = 0
-        for row, number in self._rows("ORDER BY decisions.id", explanation=False):
-            if row.last.age_s(now) <= self._max_age_s:
+        for record, number in self._select("ORDER BY decisions.id", explanation=False):
+            if record.last.age_s(now) <= self._max_age_s:
                 break
             old = number
         if old:
@@ -232,36 +233,37 @@ class Database:
         return pages * self._number("PRAGMA page_size")
 
     def _shrink(self) -> None:
-        """Give pages back where the file is larger than it may be: the bound was lowered."""
+        """Shrink a file that is too large because its limit was lowered."""
         most = self._max_bytes // self._number("PRAGMA page_size")
         extra = self._number("PRAGMA page_count") - most
         if extra > 0:
-            # It gives a page back at each step, and only a script takes all of them.
+            # It frees a page per step, and only executescript runs all steps.
             self._connection.executescript(f"PRAGMA incremental_vacuum({extra})")
 
     # Reading.
 
-    def about(self, pod: str, limit: int) -> list[Row]:
+    def about(self, pod: str, limit: int) -> list[DecisionRecord]:
         """The last decisions about a pod, the newest first."""
         rest = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT ?"
-        return [row for row, _ in self._rows(rest, (pod, limit))]
+        return [record for record, _ in self._select(rest, (pod, limit))]
 
-    def newest_first(self) -> Iterator[Row]:
-        """All decisions, without their accounts."""
-        return (row for row, _ in self._rows("ORDER BY decisions.id DESC", explanation=False))
+    def newest_first(self) -> Iterator[DecisionRecord]:
+        """All decisions, without their explanations."""
+        rest = "ORDER BY decisions.id DESC"
+        return (record for record, _ in self._select(rest, explanation=False))
 
-    def all(self) -> Iterator[Row]:
+    def all(self) -> Iterator[DecisionRecord]:
         """All decisions, oldest first."""
-        return (row for row, _ in self._rows("ORDER BY decisions.id"))
+        return (record for record, _ in self._select("ORDER BY decisions.id"))
 
-    def _rows(
+    def _select(
         self, rest: str, values: Sequence[object] = (), *, explanation: bool = True
-    ) -> Iterator[tuple[Row, int]]:
-        for row, number in rows(self._connection, rest, values, explanation=explanation):
-            if row is None:
+    ) -> Iterator[tuple[DecisionRecord, int]]:
+        for record, number in select(self._connection, rest, values, explanation=explanation):
+            if record is None:
                 self.unreadable += 1
             else:
-                yield row, number
+                yield record, number
 
     def _number(self, sql: str, values: Sequence[object] = ()) -> int:
         found = self._connection.execute(sql, values).fetchone()
@@ -270,22 +272,78 @@ class Database:
         return found[0]
 
 
-def rows(
+def select(
     connection: sqlite3.Connection,
     rest: str,
     values: Sequence[object] = (),
     *,
     explanation: bool = True,
-) -> Iterator[tuple[Row | None, int]]:
-    """Decisions with their ids, None for one that can't be read. rest: of the query, from WHERE
-    on. explanation: read it as well."""
+) -> Iterator[tuple[DecisionRecord | None, int]]:
+    """Decisions with their ids, None for an unreadable one. rest: the query from WHERE on.
+    explanation: whether to read it as well."""
     sql = _SELECT.format(explanation="account" if explanation else "x''", rest=rest)
-    for found in connection.execute(sql, values):
-        yield row_of(found), found[-1]
+    for columns in connection.execute(sql, values):
+        yield _record_of(columns), columns[-1]
+
+
+def _record_of(columns: Sequence[Any]) -> DecisionRecord | None:
+    """The decision in a row of _SELECT; None where a column holds what Leadline never writes."""
+    pod, uid, node, why, outcome, times, strategy, better, options = columns[:9]
+    first, last, explanation = Moment(*columns[9:12]), Moment(*columns[12:15]), columns[15]
+    texts = (pod, uid, why, outcome, strategy, better, options, first.boot, last.boot)
+    sound = (
+        all(isinstance(text, str) and len(text) <= _MAX_TEXT_READ for text in texts)
+        and (node is None or (isinstance(node, str) and len(node) <= _MAX_TEXT_READ))
+        and isinstance(times, int)
+        and 0 < times <= _MAX_TIMES
+        and _is_between(first.up_s, _MAX_UP_S)
+        and _is_between(last.up_s, _MAX_UP_S)
+        and (first.started_unix_s is None or _is_between(first.started_unix_s, _MAX_UNIX_S))
+        and (last.started_unix_s is None or _is_between(last.started_unix_s, _MAX_UNIX_S))
+        and isinstance(explanation, bytes)
+    )
+    if not sound:
+        return None
+    return DecisionRecord(
+        *(pod, uid, node, why, strategy, "lower" if better == "lower" else "higher"),
+        *(_options_of(options), outcome, first, last, times),
+        explanation=explanation,
+    )
+
+
+def _is_between(value: object, highest: float) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= highest
+
+
+def _repeats(before: DecisionRecord, record: DecisionRecord) -> bool:
+    """Whether this is the decision before it once more, which was not carried out."""
+    one, other = (
+        (each.uid, each.node, each.why, each.strategy, each.better, each.options)
+        for each in (before, record)
+    )
+    return one == other and before.outcome != "bound"
+
+
+@lru_cache(maxsize=16)
+def _options_json(options: tuple[tuple[str, OptionValue], ...]) -> str:
+    return json.dumps(dict(options))
+
+
+@lru_cache(maxsize=16)
+def _options_of(text: str) -> Mapping[str, OptionValue]:
+    try:
+        return MappingProxyType(
+            {
+                valid_text(name): value_of_text(valid_text(str(value)))
+                for name, value in json.loads(text).items()
+            }
+        )
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return MappingProxyType({})
 
 
 def connected(path: Path | str) -> sqlite3.Connection:
-    """A connection whose texts are valid whatever the file holds. Raises sqlite3.Error."""
+    """A connection that decodes any text. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
     connection.text_factory = lenient
     return connection
@@ -293,9 +351,9 @@ def connected(path: Path | str) -> sqlite3.Connection:
 
 @contextmanager
 def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
-    """Interrupt what the connection does after so long: a damaged tree of pages can be endless.
-    Raises CorruptFileError where SQLite was computing all that time and not waiting for a disk,
-    and where it quotes the file in an error that is no text."""
+    """Interrupt the connection after `limit_s`, as a damaged tree of pages can be endless. Raises
+    CorruptFileError if SQLite was computing meanwhile and not waiting for a disk, and if its error
+    quotes invalid text of the file."""
     began_s = time.thread_time()
     try:
         with _interrupted_after(connection, limit_s):
@@ -312,7 +370,7 @@ def bounded(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
 @contextmanager
 def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterator[None]:
     def interrupt() -> None:
-        with suppress(sqlite3.Error):  # it was closed just now
+        with suppress(sqlite3.Error):  # it may be closed by now
             connection.interrupt()
 
     timer = threading.Timer(limit_s, interrupt)
@@ -325,8 +383,7 @@ def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterat
 
 
 def _prepare(path: Path) -> None:
-    """Make the file, for our eyes only; one that is there is looked at first. Raises as
-    check_file."""
+    """Create the file for its owner only, or check it if it exists. Raises as check_file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         check_file(path)

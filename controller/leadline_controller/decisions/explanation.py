@@ -1,8 +1,8 @@
-"""What stays of a decision when the view that it was made from is gone.
+"""Explains a decision without its view.
 
-A view of thousands of nodes is megabytes, and a decision about one pod is asked for long
-after it. An account has the scores that were near to winning, the nodes that were near to
-being candidates, and counts of all the others.
+A view of thousands of nodes takes megabytes, and users ask about a decision long after it. An
+explanation has the best scores, the refused nodes that fail the fewest filters, and counts of all
+others.
 """
 
 from collections.abc import Mapping
@@ -16,20 +16,20 @@ from leadline_controller.framework.cycle import Better, Decision, FilterResult, 
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
 
 REPORT, BANDWIDTH, RTT = "report", "bandwidth", "rtt"
-# Of whatever machine wrote it.
+# Little-endian on every machine.
 KEPT = np.dtype("<f4")
 _BANDWIDTH_COLUMN, _RTT_COLUMN = "bandwidth_mbps", "rtt_ms"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """Everything that can be told of a decision.
+    """The scores and refusals of a decision.
 
-    nodes: the scored nodes that are kept, the chosen one among them. total, parts, ages_s:
-    columns over `nodes`, NaN where unknown. ages_s: REPORT, BANDWIDTH or RTT -> how old the
-    oldest such measurement was that the strategy could use for the node, seconds.
-    scored, rejected: how many nodes there were in all. failing: filter -> how many nodes it
-    turned down. reasons: rejected node -> "Filter: reason" of each filter that said no.
+    nodes: the scored nodes that are included, the chosen one among them. total, parts, ages_s:
+    columns over `nodes`, NaN where unknown. ages_s: REPORT, BANDWIDTH or RTT -> seconds since the
+    oldest such measurement of the node that the strategy could use. scored, rejected: how many
+    nodes in all. failing: filter -> how many nodes it refused. reasons: refused node -> "Filter:
+    reason" of each filter that refused it.
     """
 
     nodes: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Explanation:
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     def rounded(self) -> "Explanation":
-        """Its columns in the digits that are kept, so that it is told alike before and after."""
+        """With columns as precise as the stored ones, so that it is the same before and after."""
         return replace(
             self,
             total=in_kept_digits(self.total),
@@ -52,23 +52,23 @@ class Explanation:
 
 
 def in_kept_digits(column: Floats | npt.NDArray[np.float32]) -> Floats:
-    """Cut to what KEPT holds, about seven digits. By way of text, so that 0.1 is 0.1 again and
-    not 0.10000000149."""
+    """Round to the precision of KEPT, about seven digits. Converts through text, so that 0.1 stays
+    0.1 and does not become 0.10000000149."""
     with np.errstate(over="ignore"):
         return column.astype(KEPT).astype(str).astype(np.float64)
 
 
 def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Explanation:
-    """The account of a decision made at `at_s` on the clock of its view. limit: how many of the
-    best scores are kept, and of the rejected nodes, those that fail the fewest filters, as many
-    where no node was left, else a quarter of that."""
-    view, verdicts, scores = decision.basis()
+    """Explain a decision made at `at_s` on the clock of its view. limit: how many of the best
+    scores to include; of the refused nodes with the fewest failed filters as many, or a quarter
+    of that if a node was chosen."""
+    view, results, scores = decision.basis()
     if view is None:
         return Explanation()
-    failures = _failures(len(view), verdicts, scores)
+    failures = _failures(len(view), results, scores)
     rejected = np.flatnonzero(failures)
     most = limit if limit is None or scores is None else limit // 4
-    told = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
+    shown = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
     kept = np.zeros(0, dtype=np.int64)
     if scores is not None:
         kept = _best(scores, decision.better, _position(decision, view, scores), limit)
@@ -79,31 +79,31 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
         ages_s=_ages_s(view, decision.needs, at_s, _nodes(scores, kept)),
         scored=0 if scores is None else scores.total.size,
         rejected=rejected.size,
-        failing=_failing(verdicts) if rejected.size else {},
-        reasons={view.table.names[i]: _reasons(verdicts, int(i)) for i in told},
+        failing=_failing(results) if rejected.size else {},
+        reasons={view.table.names[i]: _reasons(results, int(i)) for i in shown},
     )
 
 
-def _failing(verdicts: Mapping[str, FilterResult]) -> dict[str, int]:
-    counts = {name: int(np.count_nonzero(~verdict.passes)) for name, verdict in verdicts.items()}
+def _failing(results: Mapping[str, FilterResult]) -> dict[str, int]:
+    counts = {name: int(np.count_nonzero(~result.passes)) for name, result in results.items()}
     return {name: count for name, count in counts.items() if count}
 
 
-def _failures(count: int, verdicts: Mapping[str, FilterResult], scores: Scores | None) -> Ints:
-    """How many filters turn each node down."""
+def _failures(count: int, results: Mapping[str, FilterResult], scores: Scores | None) -> Ints:
+    """How many filters refuse each node."""
     failures = np.zeros(count, dtype=np.int64)
     if scores is not None and scores.candidates.size == count:
         return failures
-    for verdict in verdicts.values():
-        failures += ~verdict.passes
+    for result in results.values():
+        failures += ~result.passes
     return failures
 
 
-def _reasons(verdicts: Mapping[str, FilterResult], node: int) -> tuple[str, ...]:
+def _reasons(results: Mapping[str, FilterResult], node: int) -> tuple[str, ...]:
     return tuple(
-        f"{name}: {verdict.reason(node)}"
-        for name, verdict in verdicts.items()
-        if not verdict.passes[node]
+        f"{name}: {result.reason(node)}"
+        for name, result in results.items()
+        if not result.passes[node]
     )
 
 
@@ -112,20 +112,20 @@ def _nodes(scores: Scores | None, kept: Ints) -> Ints:
 
 
 def _position(decision: Decision, view: ClusterView, scores: Scores) -> int:
-    """Where among the candidates the chosen node is."""
+    """The position of the chosen node among the candidates."""
     node = view.table.index[decision.node or ""]
     return int(np.searchsorted(scores.candidates, node))
 
 
 def _best(scores: Scores, better: Better, chosen: int, limit: int | None) -> Ints:
-    """Positions of the `limit` best totals, always with the chosen one."""
+    """Positions of the `limit` best totals, the chosen one included."""
     count = scores.total.size
     if limit is None or count <= limit:
         return np.arange(count)
     merit = scores.total if better == "lower" else -scores.total
     kept = np.argpartition(np.where(np.isnan(merit), np.inf, merit), limit - 1)[:limit]
     if chosen not in kept:
-        kept[-1] = chosen  # in the place of the worst that is kept
+        kept[-1] = chosen  # instead of another
     return np.sort(kept)
 
 

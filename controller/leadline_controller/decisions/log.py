@@ -1,188 +1,140 @@
-"""The decisions of late, so that every placement can be explained.
+"""The latest decisions in memory, so that every placement can be explained.
 
-Bounded in number; the newest decision about a pod is the one that is kept. What lasts
-longer is the history's, which is told of everything that is noted here.
+The log keeps the newest decision about each of a limited number of pods. It passes each change to
+a recorder, which keeps decisions for longer.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
-from leadline_controller.decisions.explanation import Explanation, explanation
-from leadline_controller.framework.cycle import Better, Decision
+from leadline_controller.decisions import times
+from leadline_controller.decisions.record import DecisionRecord, bounded_text
+from leadline_controller.decisions.times import Now
+from leadline_controller.framework.cycle import Decision
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import OptionValue
-from leadline_controller.parsing.fields import valid_text
+from leadline_controller.framework.ports import ClusterChange, PodChanged, PodDeleted, Relisted
 
 BOUND = "bound"
 PENDING = "pending"
 GONE = "gone"
-_MOST_OPEN = 4096
+_MAX_PENDING = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRecord:
-    """A decision, when it was made (seconds, monotonic), under which options, and what came
-    of it: BOUND, PENDING, GONE (the pod was deleted first), or "failed: " and why. `number`
-    grows with every change."""
+class DecisionSink(Protocol):
+    """Receives every change of a log. The scheduler calls it, so its methods must not block."""
 
-    decision: Decision
-    at_s: float
-    outcome: str
-    options: Mapping[str, OptionValue]
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionView:
-    """A decision as others are told of it.
-
-    pod: namespace/name. age_s: seconds since it was made, and first_age_s since it was first
-    made, where it was made `times` times in a row with the same result. unix_s: when it was
-    made, by the best that is known of the wall clock, None where that was never set.
-    """
-
-    pod: str
-    uid: str
-    node: str | None
-    why: str
-    strategy: str
-    better: Better
-    outcome: str
-    options: Mapping[str, OptionValue]
-    age_s: float
-    first_age_s: float
-    times: int = 1
-    unix_s: float | None = None
-    explanation: Explanation = field(default_factory=Explanation)
-
-    @classmethod
-    def of(cls, record: DecisionRecord, now_s: float) -> "DecisionView":
-        """A record of this run, in full as far as it still is."""
-        full = explanation(record.decision, record.at_s).rounded()
-        return replace(cls.brief(record, now_s), explanation=full)
-
-    @classmethod
-    def brief(cls, record: DecisionRecord, now_s: float) -> "DecisionView":
-        """A record of this run without its account. Its texts are valid Unicode: some of them
-        quote errors of other programs."""
-        decision, age_s = record.decision, max(0.0, now_s - record.at_s)
-        return cls(
-            pod=valid_text(decision.pod.key),
-            uid=valid_text(decision.pod.uid),
-            node=decision.node,
-            why=valid_text(decision.why),
-            strategy=decision.strategy,
-            better=decision.better,
-            outcome=valid_text(record.outcome),
-            options=record.options,
-            age_s=age_s,
-            first_age_s=age_s,
-        )
-
-
-class DecisionKeeper(Protocol):
-    """Who keeps decisions for longer. Called by the scheduler, so neither may wait."""
-
-    def decided(self, record: DecisionRecord) -> None:
-        """A decision was made."""
+    def add(self, record: DecisionRecord) -> None:
+        """Receive a new decision."""
         ...
 
-    def settled(self, record: DecisionRecord) -> None:
-        """The outcome of the last decision about the record's pod is another now."""
-        ...
-
-
-class History(Protocol):
-    """The decisions that were kept, those of earlier runs as well."""
-
-    async def about(self, pod: str) -> list[DecisionView]:
-        """The last decisions about the pod with this key, the newest first."""
-        ...
-
-    async def since(self, age_s: float | None) -> tuple[list[DecisionView], bool]:
-        """The last decision about each pod, oldest first, without its account: those younger
-        than `age_s`, None for all. True when older ones were left out, being too many."""
+    def update_outcome(self, record: DecisionRecord) -> None:
+        """Receive the new outcome of the last decision about the record's pod."""
         ...
 
 
 class DecisionLog:
-    """The last `limit` pods' decisions; those that are not among the last `detailed` have lost
-    their basis, which weighs megabytes in a large cluster. One whose outcome is still to come is
-    kept for longer, else the history would never hear of it."""
+    """The decisions about the last `limit` pods. Only the last `detailed` of them keep the view
+    that they were made from, which takes megabytes in a large cluster. A pending decision stays
+    longer, because the sink must still receive its outcome. now: the clock that dates records."""
 
     def __init__(
-        self, limit: int = 256, detailed: int = 32, keeper: DecisionKeeper | None = None
+        self,
+        limit: int = 256,
+        detailed: int = 32,
+        sink: DecisionSink | None = None,
+        now: Callable[[], Now] = times.now,
     ) -> None:
+        self.now = now
         self._limit = limit
         self._detailed = detailed
-        self._keeper = keeper
+        self._sink = sink
         self._records: OrderedDict[str, DecisionRecord] = OrderedDict()
-        self._open: OrderedDict[str, DecisionRecord] = OrderedDict()
-        self._in_detail: OrderedDict[str, None] = OrderedDict()
+        self._pending: OrderedDict[str, DecisionRecord] = OrderedDict()
+        self._with_views: OrderedDict[str, None] = OrderedDict()
         self._number = 0
 
     def restore(self, records: Iterable[DecisionRecord]) -> None:
-        """Take over what an earlier run decided, oldest first."""
+        """Add the records of an earlier run, oldest first."""
         for record in records:
-            self._put(replace(record, number=self._next()))
-        self._make_room()
+            self._records[record.pod] = replace(record, number=self._next())
+        self._evict()
 
     def add(
         self, decision: Decision, at_s: float, outcome: str, options: Mapping[str, OptionValue]
     ) -> None:
-        """Remember a decision in place of any earlier one about the pod."""
-        for known in (self._records, self._open):
-            known.pop(decision.pod.key, None)
-        record = self._put(DecisionRecord(decision, at_s, outcome, options, self._next()))
-        self._make_room()
-        self._lighten(decision.pod.key)
-        if self._keeper is not None:
-            self._keeper.decided(record)
+        """Record a decision made at `at_s` on the clock of its view, in place of any earlier one
+        about the pod."""
+        record = DecisionRecord.of(decision, at_s, outcome, options, self.now(), self._next())
+        for records in (self._records, self._pending):
+            records.pop(record.pod, None)
+        self._records[record.pod] = record
+        self._evict()
+        self._with_views.pop(record.pod, None)
+        self._with_views[record.pod] = None
+        if len(self._with_views) > self._detailed:
+            oldest, _ = self._with_views.popitem(last=False)
+            self._records[oldest] = replace(self._records[oldest], decision=None)
+        if self._sink is not None:
+            self._sink.add(record)
 
-    def settle(self, pod: str, outcome: str) -> None:
-        """Note what came of the decision about the pod with this key."""
-        record = self.get(pod)
-        if record is not None and record.outcome != outcome:
-            at_s, options = record.at_s, record.options
-            record = self._put(
-                DecisionRecord(record.decision, at_s, outcome, options, self._next())
-            )
-            if self._open.pop(pod, None) is not None:
-                self._records.move_to_end(pod, last=False)  # the first that makes room again
-            if self._keeper is not None:
-                self._keeper.settled(record)
+    def set_outcome(self, pod: str, outcome: str) -> None:
+        """Set the outcome of the decision about the pod with this key, if the log has one."""
+        record, outcome = self.get(pod), bounded_text(outcome)
+        if record is None or record.outcome == outcome:
+            return
+        record = replace(record, outcome=outcome, number=self._next())
+        self._records[record.pod] = record
+        if self._pending.pop(record.pod, None) is not None:
+            self._records.move_to_end(record.pod, last=False)  # the first to be evicted
+        if self._sink is not None:
+            self._sink.update_outcome(record)
+
+    def observe(self, change: ClusterChange) -> None:
+        """Set the outcomes that this change of the cluster shows. The watch overrides what the
+        answer to a binding said, and also settles the decisions of earlier runs."""
+        match change:
+            case Relisted(pods=pods):
+                shown = {bounded_text(pod.uid): pod for pod in pods}
+                for record in self.all():
+                    self._observe(record, shown.get(record.uid))
+            case PodChanged(pod) | PodDeleted(pod):
+                found = self.get(pod.key)
+                if found is not None and found.uid == bounded_text(pod.uid):
+                    self._observe(found, pod if isinstance(change, PodChanged) else None)
+            case _:
+                pass
 
     def get(self, pod: str) -> DecisionRecord | None:
         """The last decision about the pod with this key."""
-        return self._records.get(pod) or self._open.get(pod)
+        pod = bounded_text(pod)
+        return self._records.get(pod) or self._pending.get(pod)
 
     def all(self) -> Iterator[DecisionRecord]:
         """From the oldest decision to the newest."""
-        return iter(tuple(chain(self._open.values(), self._records.values())))
+        return iter(tuple(chain(self._pending.values(), self._records.values())))
+
+    def _observe(self, record: DecisionRecord, pod: Pod | None) -> None:
+        """pod: as the watch shows it; None when it was deleted."""
+        if pod is not None and pod.node_name is not None and pod.node_name == record.node:
+            self.set_outcome(record.pod, BOUND)
+        elif record.outcome == PENDING and pod is None:
+            self.set_outcome(record.pod, GONE)
+        elif record.outcome == PENDING and pod is not None and pod.node_name is not None:
+            self.set_outcome(record.pod, f"failed: the pod is on {pod.node_name}")
 
     def _next(self) -> int:
         self._number += 1
         return self._number
 
-    def _put(self, record: DecisionRecord) -> DecisionRecord:
-        self._records[record.decision.pod.key] = record
-        return record
-
-    def _make_room(self) -> None:
+    def _evict(self) -> None:
         while len(self._records) > self._limit:
-            key, record = self._records.popitem(last=False)
-            self._in_detail.pop(key, None)
+            pod, record = self._records.popitem(last=False)
+            self._with_views.pop(pod, None)
             if record.outcome == PENDING:
-                self._open[key] = replace(record, decision=record.decision.without_basis())
-        while len(self._open) > _MOST_OPEN:
-            self._open.popitem(last=False)
-
-    def _lighten(self, newest: str) -> None:
-        self._in_detail.pop(newest, None)
-        self._in_detail[newest] = None
-        if len(self._in_detail) > self._detailed:
-            key, _ = self._in_detail.popitem(last=False)
-            record = self._records[key]
-            self._records[key] = replace(record, decision=record.decision.without_basis())
+                self._pending[pod] = replace(record, decision=None)
+        while len(self._pending) > _MAX_PENDING:
+            self._pending.popitem(last=False)

@@ -1,12 +1,12 @@
 """The thread between the scheduler and the database.
 
-Deciding must never wait for a disk: the scheduler leaves a decision here in a microsecond, and
-what it says of its nodes is worked out in this thread. Half a second of decisions becomes one
-transaction, because an SD card wears by the write.
+The scheduler must not wait for a disk, so it only queues its decisions here; this thread encodes
+their explanations and writes them. It writes half a second of decisions in one transaction,
+because each write wears an SD card.
 
-What waits is bounded in bytes. A decision holds the view that it was made from, so where the
-thread does not keep up, decisions are kept without their scores and refusals, which are a
-hundredth of that; only where that is too much as well are decisions lost. Both are counted.
+The queue is bounded in bytes. A decision holds the view that it was made from, so when the thread
+falls behind, decisions are queued without their scores and refusals, which takes a hundredth of
+the memory; when that is too much as well, decisions are lost. Both losses are counted and logged.
 """
 
 import asyncio
@@ -17,86 +17,53 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from leadline_controller.decisions import times
-from leadline_controller.decisions.codec import encode
-from leadline_controller.decisions.explanation import explanation
-from leadline_controller.decisions.log import PENDING, DecisionRecord, DecisionView
-from leadline_controller.decisions.rows import Row, Settled, clipped, rule
+from leadline_controller.decisions.log import PENDING
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.decisions.store import Store
-from leadline_controller.decisions.times import Moment, Now
-from leadline_controller.decisions.weight import weight_of_decision, weight_of_row
-from leadline_controller.framework.cycle import Decision
-from leadline_controller.framework.model import Pod
+from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.weight import weight_of_change, weight_of_decision
 
 log = logging.getLogger(__name__)
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+Change = DecisionRecord | OutcomeChange
 KEPT_NODES = 64
 _GATHER_S = 0.5
-_GATHER_MOST = 256
+_GATHER_MAX = 256
 _MIB = 2**20
-# Past half of it the thread is to hurry.
+# Past half of it the thread stops gathering and writes at once.
 _DETAILED_BYTES = 64 * _MIB
 _WAITING_BYTES = 96 * _MIB
-_WRITTEN_AT_ONCE = 8192
+_MAX_BATCH = 8192
 _DURABLE_AFTER_S = 30.0
 _CLOSE_S = 10.0
-# A file that can't be read in this time is not waited for at the start.
 _RESTORE_S = 20.0
-_TOLD_EVERY_S = 60.0
-_ABOUT_ONE = 10
-_LISTED_MOST = 5_000
-_RESTORED = 256
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """A decision on its way, with the moment it was made."""
-
-    record: DecisionRecord
-    now: Now
-
-    def row(self) -> Row:
-        """All that is kept of it."""
-        made = explanation(self.record.decision, self.record.at_s, KEPT_NODES)
-        return self.plain_row()._replace(explanation=encode(made))
-
-    def plain_row(self) -> Row:
-        """The same without its account."""
-        record, decision = self.record, self.record.decision
-        moment = Moment(self.now.boot, self.now.up_s, self.now.started_unix_s)
-        return Row(
-            pod=clipped(decision.pod.key),
-            uid=clipped(decision.pod.uid),
-            node=decision.node,
-            why=clipped(decision.why),
-            outcome=clipped(record.outcome),
-            times=1,
-            rule=rule(decision.strategy, decision.better, record.options),
-            first=moment,
-            last=moment,
-            explanation=b"",
-        )
+_LOG_EVERY_S = 60.0
+_MAX_ABOUT_ONE = 10
+_MAX_LISTED = 5_000
+_MAX_RESTORED = 256
 
 
 class Recorder:
-    """Keeps decisions and answers for them: state.decisions' Keeper and History. Between
-    `start` and `stop` it has a thread; what comes before is written then."""
+    """The decisions of this run and of earlier ones: the sink of the DecisionLog, and the source
+    of the inspection API. Its thread runs between `start` and `stop`; what is added before
+    `start` is written then."""
 
     def __init__(self, settings: HistorySettings, now: Callable[[], Now] = times.now) -> None:
         self._settings = settings
         self._now = now
-        self._waiting: deque[tuple[_Decided | Row | Settled, int]] = deque()
-        self._questions: deque[Callable[[Store], None]] = deque()
+        # Each change with its weight, and whether it counts as detailed.
+        self._waiting: deque[tuple[Change, int, bool]] = deque()
+        self._queries: deque[Callable[[Store], None]] = deque()
         self._work = threading.Event()
         self._hurry = threading.Event()
-        # How many bytes went in here and came out there; each number has one thread that
-        # writes it.
+        # Bytes queued and bytes written; one thread writes each of these numbers.
         self._bytes_in = 0
         self._bytes_out = 0
         self._detailed_in = 0
@@ -106,13 +73,13 @@ class Recorder:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Open the database, and write from now on."""
+        """Start the thread, which opens the database."""
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
         self._thread.start()
 
     async def stop(self) -> None:
-        """Write what is waiting, and close the database; not for ever, if the disk hangs."""
+        """Write what is queued and close the database, within ten seconds."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -125,61 +92,63 @@ class Recorder:
                 *(self._settings.path, len(self._waiting)),
             )
 
-    # The event loop's side.
+    # Called in the event loop.
 
-    def decided(self, record: DecisionRecord) -> None:
-        """A decision was made."""
-        entry, weight = _Decided(record, self._now()), weight_of_decision(record.decision)
+    def add(self, record: DecisionRecord) -> None:
+        """Queue a new decision."""
+        decision = record.decision
+        weight = weight_of_decision(decision) if decision else weight_of_change(record)
         held = self._detailed_in - self._detailed_out + weight
-        if held <= _DETAILED_BYTES and self._leave(entry, weight, hurry=held > _DETAILED_BYTES / 2):
+        hurry = held > _DETAILED_BYTES / 2
+        if held <= _DETAILED_BYTES and self._put(record, weight, detailed=True, hurry=hurry):
             self._detailed_in += weight
             return
-        row = entry.plain_row()
-        if self._leave(row, weight_of_row(row), hurry=True):
+        brief = replace(record, decision=None)
+        if self._put(brief, weight_of_change(brief), hurry=True):
             self._losses.details += 1
         else:
             self._losses.changes += 1
 
-    def settled(self, record: DecisionRecord) -> None:
-        """The outcome of the last decision about the record's pod is another now."""
-        pod = record.decision.pod
-        change = Settled(clipped(pod.key), clipped(pod.uid), clipped(record.outcome))
-        if not self._leave(change, weight_of_row(change)):
+    def update_outcome(self, record: DecisionRecord) -> None:
+        """Queue the new outcome of the last decision about the record's pod."""
+        change = OutcomeChange(record.pod, record.uid, record.outcome)
+        if not self._put(change, weight_of_change(change)):
             self._losses.changes += 1
 
-    async def about(self, pod: str) -> list[DecisionView]:
+    async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first."""
-        return await self._ask(lambda store: store.about(pod, _ABOUT_ONE))
+        return await self._query(lambda store: store.about(pod, _MAX_ABOUT_ONE))
 
-    async def since(self, age_s: float | None) -> tuple[list[DecisionView], bool]:
-        """The last decision about each pod, oldest first, without its account: those younger
-        than `age_s`, None for all. True when older ones were left out, being too many."""
-        return await self._ask(lambda store: store.since(age_s, _LISTED_MOST))
+    async def since(self, age_s: float | None) -> tuple[list[DecisionRecord], bool]:
+        """The last decision about each pod, oldest first, without its explanation: those younger
+        than `age_s`, None for all. True when there are more, which are left out."""
+        return await self._query(lambda store: store.since(age_s, _MAX_LISTED))
 
-    async def records(self, now_s: float) -> list[DecisionRecord]:
-        """The newest decisions of earlier runs as records of this one, oldest first, and those
-        whose outcome was still to come. now_s: on this run's clock. None of them where they
-        can't be read in time: never raises, for a controller must start without them too."""
+    async def restored(self) -> list[DecisionRecord]:
+        """The newest decisions of earlier runs and all that are pending, oldest first. Empty when
+        they can't be read in time. Never raises, as a controller must start without them too."""
         path = self._settings.path
         try:
-            asked = self._ask(lambda store: store.since(None, _LISTED_MOST))
-            told, _ = await asyncio.wait_for(asked, _RESTORE_S)
+            query = self._query(lambda store: store.since(None, _MAX_LISTED))
+            records, _ = await asyncio.wait_for(query, _RESTORE_S)
         except TimeoutError:
             log.warning("%s: not read after %.0f s; going on without it", path, _RESTORE_S)
             return []
         except Exception as error:  # noqa: BLE001  # whatever the file holds
             log.warning("%s: can't be read: %r; going on without it", path, error)
             return []
-        older = [each for each in told[:-_RESTORED] if each.outcome == PENDING]
-        return [_record(each, now_s) for each in (*older, *told[-_RESTORED:])]
+        older = [record for record in records[:-_MAX_RESTORED] if record.outcome == PENDING]
+        return [*older, *records[-_MAX_RESTORED:]]
 
-    def _leave(self, entry: _Decided | Row | Settled, weight: int, *, hurry: bool = False) -> bool:
-        """Whether there was room for it: a disk may hang, but memory is no disk."""
+    def _put(
+        self, change: Change, weight: int, *, detailed: bool = False, hurry: bool = False
+    ) -> bool:
+        """Whether there was room for it: a disk may hang, and memory must not fill up."""
         if self._bytes_in - self._bytes_out + weight > _WAITING_BYTES:
             return False
         self._bytes_in += weight
-        self._waiting.append((entry, weight))
-        self._wake(hurry=hurry or len(self._waiting) >= _GATHER_MOST)
+        self._waiting.append((change, weight, detailed))
+        self._wake(hurry=hurry or len(self._waiting) >= _GATHER_MAX)
         return True
 
     def _wake(self, *, hurry: bool) -> None:
@@ -188,30 +157,30 @@ class Recorder:
         if not self._work.is_set():
             self._work.set()
 
-    async def _ask(self, question: Callable[[Store], Answer]) -> Answer:
-        future: Future[Answer] = Future()
+    async def _query(self, query: Callable[[Store], Result]) -> Result:
+        future: Future[Result] = Future()
 
-        def answer(store: Store) -> None:
+        def run(store: Store) -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(question(store))
-                except Exception as error:  # noqa: BLE001  # who asks is told
+                    future.set_result(query(store))
+                except Exception as error:  # noqa: BLE001  # the caller gets it
                     future.set_exception(error)
 
-        self._questions.append(answer)
+        self._queries.append(run)
         self._wake(hurry=True)
         try:
             return await asyncio.wrap_future(future)
         finally:
-            with suppress(ValueError):  # who is gone needs no answer, however long a disk hangs
-                self._questions.remove(answer)
+            with suppress(ValueError):  # a cancelled query leaves the queue, even if a disk hangs
+                self._queries.remove(run)
 
-    # The thread's side.
+    # Run in the thread.
 
     def _run(self) -> None:
         store = self._opened()
         durable_at_s = math.inf
-        while not self._closing or self._waiting or self._questions:
+        while not self._closing or self._waiting or self._queries:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 store.checkpoint()
@@ -220,15 +189,15 @@ class Recorder:
             self._hurry.wait(_GATHER_S)
             self._work.clear()
             self._hurry.clear()
-            # What was left before a question was asked is written before it is answered.
-            questions = [self._questions.popleft() for _ in range(len(self._questions))]
+            # What was queued before a query is written before it runs.
+            queries = [self._queries.popleft() for _ in range(len(self._queries))]
             if self._write(store):
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
-            for question in questions:
-                question(store)
-            self._losses.tell(up_s)
+            for query in queries:
+                query(store)
+            self._losses.report(up_s)
         store.close()
-        self._losses.tell(math.inf)
+        self._losses.report(math.inf)
 
     def _opened(self) -> Store:
         try:
@@ -238,61 +207,62 @@ class Recorder:
             return Store(HistorySettings(None), self._now)
 
     def _write(self, store: Store) -> bool:
-        """Write what is waiting; whether there was anything."""
+        """Write what is queued; whether there was anything."""
         left = count = len(self._waiting)
         while left:
-            batch = [self._waiting.popleft() for _ in range(min(left, _WRITTEN_AT_ONCE))]
+            batch = [self._waiting.popleft() for _ in range(min(left, _MAX_BATCH))]
             left -= len(batch)
             try:
-                store.write(_joined(self._rows(entry for entry, _ in batch)))
+                store.write(_merged(self._encoded(change for change, _, _ in batch)))
             except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
                 self._losses.failed(len(batch), error)
-            self._bytes_out += sum(weight for _, weight in batch)
-            self._detailed_out += sum(w for entry, w in batch if isinstance(entry, _Decided))
+            self._bytes_out += sum(weight for _, weight, _ in batch)
+            self._detailed_out += sum(weight for _, weight, detailed in batch if detailed)
         return count > 0
 
-    def _rows(self, batch: Iterable[_Decided | Row | Settled]) -> Iterator[Row | Settled]:
-        for entry in batch:
-            if isinstance(entry, _Decided):
+    def _encoded(self, changes: Iterable[Change]) -> Iterator[Change]:
+        for change in changes:
+            if isinstance(change, DecisionRecord):
                 try:
-                    yield entry.row()
-                except Exception as error:  # noqa: BLE001  # none of the others must suffer from it
+                    yield change.encoded(KEPT_NODES)
+                except Exception as error:  # noqa: BLE001  # the other changes must not suffer
                     self._losses.failed(1, error)
-                    yield entry.plain_row()
+                    yield replace(change, decision=None)
             else:
-                yield entry
+                yield change
 
 
 class _Losses:
-    """Counts what was not kept, and says so once a minute. details and changes: so far, counted
-    by the event loop's thread alone."""
+    """Counts what was not stored, and logs it once a minute. details: decisions without scores so
+    far; changes: lost so far. Only the event loop's thread counts these two."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self.details = 0
         self.changes = 0
-        self._told = (0, 0)
+        self._logged = (0, 0)
         self._failed = 0
         self._error: Exception | None = None
         self._next_s = -math.inf
 
     def failed(self, count: int, error: Exception) -> None:
-        """So many changes could not be written as they are for this error."""
+        """Count changes that could not be written in full."""
         self._failed += count
         self._error = error
 
-    def tell(self, up_s: float) -> None:
-        """Say what there is to say. up_s: the time, math.inf to say it at once."""
-        now = (self.details, self.changes)
-        if up_s < self._next_s or (now == self._told and not self._failed):
+    def report(self, up_s: float) -> None:
+        """Log what was lost since the last time, if that is a minute ago. up_s: the time,
+        math.inf to log it now."""
+        details, changes = self.details, self.changes
+        if up_s < self._next_s or ((details, changes) == self._logged and not self._failed):
             return
-        self._next_s = up_s + _TOLD_EVERY_S
-        (details, changes), self._told = self._told, now
-        if lost := now[1] - changes:
+        self._next_s = up_s + _LOG_EVERY_S
+        (details_before, changes_before), self._logged = self._logged, (details, changes)
+        if lost := changes - changes_before:
             log.warning("%s is too slow: %d changes of decisions are lost", self._path, lost)
-        if plain := now[0] - details:
+        if brief := details - details_before:
             log.warning(
-                "%s is too slow: %d decisions are kept without their scores", self._path, plain
+                "%s is too slow: %d decisions are kept without their scores", self._path, brief
             )
         if self._failed:
             log.error(
@@ -303,24 +273,17 @@ class _Losses:
             self._failed = 0
 
 
-def _joined(waiting: Iterable[Row | Settled]) -> list[Row | Settled]:
-    """The changes in their order; what was settled meanwhile is part of the decision's row."""
-    changes: list[Row | Settled] = []
-    places: dict[tuple[str, str], int] = {}
-    for change in waiting:
-        place = places.get((change.pod, change.uid))
-        if isinstance(change, Row):
-            places[change.pod, change.uid] = len(changes)
-            changes.append(change)
-        elif place is not None and isinstance(row := changes[place], Row):
-            changes[place] = row._replace(outcome=change.outcome)
+def _merged(changes: Iterable[Change]) -> list[Change]:
+    """The changes in their order, an outcome as part of its decision where both are there."""
+    merged: list[Change] = []
+    positions: dict[tuple[str, str], int] = {}
+    for change in changes:
+        position = positions.get((change.pod, change.uid))
+        if isinstance(change, DecisionRecord):
+            positions[change.pod, change.uid] = len(merged)
+            merged.append(change)
+        elif position is not None and isinstance(record := merged[position], DecisionRecord):
+            merged[position] = replace(record, outcome=change.outcome)
         else:
-            changes.append(change)
-    return changes
-
-
-def _record(told: DecisionView, now_s: float) -> DecisionRecord:
-    namespace, _, name = told.pod.partition("/")
-    pod = Pod(namespace, name, uid=told.uid)
-    decision = Decision(pod, told.node, told.why, told.strategy, told.better)
-    return DecisionRecord(decision, now_s - told.age_s, told.outcome, told.options, 0)
+            merged.append(change)
+    return merged

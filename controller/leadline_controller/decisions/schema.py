@@ -1,8 +1,8 @@
-"""The tables, how older files are brought up to them, and whether a file is ours and undamaged.
+"""The tables, their migrations, and checks whether a file is ours and undamaged.
 
-A file carries the version of its tables. `MIGRATIONS[n]` turns version n into n + 1; all that
-are needed run in one transaction, so a file is never between two versions. A file of a newer
-version, or of another program, is left alone.
+A file carries the version of its tables. `MIGRATIONS[n]` migrates version n to n + 1; all needed
+migrations run in one transaction, so a file is never between two versions. A file of a newer
+version, or of another program, is not changed.
 """
 
 import os
@@ -14,18 +14,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 APPLICATION_ID = 0x4C454144  # "LEAD"
-# A version beyond is no newer Leadline's but a flipped bit.
+# A higher version is a flipped bit and no newer Leadline.
 _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 
 
 class ForeignFileError(Exception):
-    """The file is sound, but not ours to write; str() says why."""
+    """The file is sound but not ours to write; str() says why."""
 
 
 class CorruptFileError(sqlite3.DatabaseError):
-    """The file holds no sound database; str() says what was found."""
+    """The file is no sound database; str() says what was found."""
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -49,14 +49,14 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
 
 
 def lenient(data: bytes) -> str:
-    """A text of a file, whatever it holds: for sqlite3's text_factory."""
+    """Decode any bytes: for sqlite3's text_factory."""
     return data.decode(errors="replace")
 
 
 def check_file(path: Path) -> None:
-    """Look at a file without changing anything in or beside it. Raises ForeignFileError when it
-    is not ours to write, sqlite3.Error when it is no sound database, OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not be waited for
+    """Check a file without changing anything in or beside it. Raises ForeignFileError if it is not
+    ours to write, sqlite3.Error if it is no sound database, OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # do not wait for a pipe
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ForeignFileError("it is no regular file")
@@ -77,16 +77,16 @@ def check_file(path: Path) -> None:
 
 
 def _check_header(header: bytes) -> None:
-    """See https://www.sqlite.org/fileformat2.html#the_database_header. With some of these wrong
-    SQLite takes the file for one that it may only read."""
+    """See https://www.sqlite.org/fileformat2.html#the_database_header. With some of these
+    fields wrong SQLite opens the file read-only."""
     layout, encoding = int.from_bytes(header[44:48]), int.from_bytes(header[56:60])
     if header[18] not in (1, 2) or header[19] not in (1, 2) or layout > 4 or encoding > 1:
         raise CorruptFileError("its header is damaged")
 
 
 def check_ours(connection: sqlite3.Connection) -> int:
-    """The version of the file's tables, 0 for a new file. Raises ForeignFileError when it is
-    not ours to write, sqlite3.Error when it is no sound database."""
+    """The version of the file's tables, 0 for a new file. Raises ForeignFileError if it is not ours
+    to write, sqlite3.Error if it is no sound database."""
     version, application = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("user_version", "application_id")
@@ -104,15 +104,15 @@ def check_ours(connection: sqlite3.Connection) -> int:
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raises CorruptFileError where the tables are others than ours, or have triggers, which
-    would run with each write."""
+    """Raises CorruptFileError if the tables are not ours, or have triggers, which would run with
+    each write."""
     found = _tables(connection)
     if not _tables_of(len(MIGRATIONS)) <= found or any(kind == "trigger" for kind, *_ in found):
         raise CorruptFileError("its tables are not those that Leadline makes")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Bring our file to the newest version. Raises as check_ours."""
+    """Migrate the file to the newest version. Raises as check_ours."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         for version in range(check_ours(connection), len(MIGRATIONS)):
@@ -127,12 +127,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
-    """What the file defines, each as kind, name, table and statement."""
+    """The file's definitions: kind, name, table and statement of each."""
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
 
 
 def _tables_of(version: int) -> set[tuple[object, ...]]:
-    """What a sound file of this version defines."""
+    """The definitions in a sound file of this version."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         for migrate in MIGRATIONS[:version]:
             migrate(fresh)

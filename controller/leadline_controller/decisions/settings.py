@@ -1,4 +1,4 @@
-"""Where decisions are kept, and how many."""
+"""Settings of the decision database."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """path: the database's file. max_mb: how large it may grow (MiB); without a path, or with 0,
-    the decisions are kept in memory only. max_age_days: what is older is dropped."""
+    """path: the database file; None keeps decisions in memory only. max_mb: its largest size in
+    MiB; 0 keeps decisions in memory only. max_age_days: older decisions are deleted."""
 
     path: Path | None = None
     max_mb: int = 64

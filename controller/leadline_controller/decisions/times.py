@@ -1,9 +1,8 @@
-"""Times that outlast a process, on boards whose clock is wrong until the network sets it.
+"""Times that stay valid after a restart, on boards whose clock is wrong until the network sets it.
 
-A moment is kept as seconds since the machine started. Within one run of the machine that
-gives exact ages, however the wall clock jumps, and over restarts of the controller too. For
-earlier runs of the machine the start is kept by the wall clock, corrected for as long as that
-run lasted.
+A moment is stored as seconds since the machine's boot. Within one boot this gives exact ages, also
+after a restart of the controller or a jump of the wall clock. For earlier boots the wall-clock
+time of the boot is stored, corrected as long as that boot lasted.
 """
 
 import time
@@ -13,15 +12,15 @@ from pathlib import Path
 from uuid import uuid4
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# A clock before this was never set: boards without one start in 1970, or where they stopped.
+# An earlier clock was never set: boards without a battery start in 1970, or where they stopped.
 _EARLIEST_UNIX_S = 1_735_689_600.0  # 2025-01-01
-_LATEST_UNIX_S = 1e11  # and one after the year 5000 is as wrong
+_LATEST_UNIX_S = 1e11  # the year 5138
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """boot: names the machine's present run. up_s: seconds since its start, asleep or awake.
-    unix_s: the wall clock, None where it was plainly never set."""
+    """The present time. boot: the id of the machine's boot. up_s: seconds since then, with those
+    asleep. unix_s: the wall clock, None if it was never set."""
 
     boot: str
     up_s: float
@@ -29,12 +28,12 @@ class Now:
 
     @property
     def started_unix_s(self) -> float | None:
-        """When this run of the machine began, as far as the wall clock is right now."""
+        """When the machine booted, by the present wall clock."""
         return None if self.unix_s is None else self.unix_s - self.up_s
 
 
 def now() -> Now:
-    """The moment it is."""
+    """Read the clocks."""
     unix_s = time.time()
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return Now(_boot(), time.clock_gettime(clock), unix_s if _is_set(unix_s) else None)
@@ -46,15 +45,15 @@ def _is_set(unix_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something was: in which run of the machine, and how long after its start."""
+    """When something happened: the machine's boot, and seconds since then."""
 
     boot: str
     up_s: float
     started_unix_s: float | None
 
     def age_s(self, now: Now) -> float:
-        """Seconds since then: exact in the same run of the machine, else by the wall clocks of
-        both, but never less than this run has lasted."""
+        """Seconds since then: exact within one boot, else by the wall clocks of both boots, but at
+        least as long as the present boot."""
         if self.boot == now.boot:
             return max(0.0, now.up_s - self.up_s)
         if self.started_unix_s is None or now.unix_s is None:
@@ -62,7 +61,7 @@ class Moment:
         return max(now.up_s, now.unix_s - self.started_unix_s - self.up_s)
 
     def unix_s(self, now: Now) -> float | None:
-        """When that was by the wall clock, corrected where it was set since."""
+        """The wall-clock time, corrected if the clock was set later in the same boot."""
         started = now.started_unix_s if self.boot == now.boot else self.started_unix_s
         return None if started is None else started + self.up_s
 
@@ -72,4 +71,4 @@ def _boot() -> str:
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
-        return str(uuid4())  # another system: each run of the controller stands for itself
+        return str(uuid4())  # not Linux: each process counts as a boot

@@ -1,34 +1,35 @@
-"""What a decision that waits for the disk holds in memory, by rule of thumb.
+"""Estimates of the memory that changes take while they wait for the database.
 
-Asking Python for it would take longer than deciding. The figures are those of all filters over
-views that share nothing (measured: 11 to 13 kB, and 240 to 400 bytes a node), so that many
-decisions about an unchanged cluster weigh less than this says.
+Measuring it would take longer than deciding. The figures are those of all filters over views that
+share nothing (measured: 11 to 13 kB, and 240 to 400 bytes a node), so many decisions about an
+unchanged cluster take less than the estimate.
 """
 
-from leadline_controller.decisions.rows import Row, Settled
+from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 
 _DECISION_BYTES = 16 * 1024
 _NODE_BYTES = 480
 _DEMAND_BYTES = 400
-_ROW_BYTES = 800
+_RECORD_BYTES = 800
 
 
 def weight_of_decision(decision: Decision) -> int:
-    """Bytes of a decision with the view that it was made from, and its pod."""
+    """Bytes of a decision with its view and its pod."""
     view = decision.basis()[0]
     nodes = 0 if view is None else len(view)
     return _DECISION_BYTES + nodes * _NODE_BYTES + _demands(decision.pod) * _DEMAND_BYTES
 
 
-def weight_of_row(row: Row | Settled) -> int:
-    """Bytes of a row without its account, or of an outcome."""
-    return _ROW_BYTES + len(row.pod) + len(row.outcome) + len(getattr(row, "why", ""))
+def weight_of_change(change: DecisionRecord | OutcomeChange) -> int:
+    """Bytes of a record without its decision and explanation, or of an outcome."""
+    why = change.why if isinstance(change, DecisionRecord) else ""
+    return _RECORD_BYTES + len(change.pod) + len(change.outcome) + len(why)
 
 
 def _demands(pod: Pod) -> int:
-    """How many small objects the pod consists of."""
+    """The number of small objects in the pod."""
     others = (*pod.affinity, *pod.anti_affinity)
     selectors = (
         *(pod.required_affinity or ()),

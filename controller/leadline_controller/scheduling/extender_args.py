@@ -1,5 +1,4 @@
-"""The arguments of an extender call, k8s.io/kube-scheduler/extender/v1, as the extender service
-takes them."""
+"""The arguments of extender calls, as in k8s.io/kube-scheduler/extender/v1."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,12 +8,11 @@ from leadline_controller.framework.model import Node, Pod
 
 @dataclass(frozen=True, slots=True)
 class ExtenderArgs:
-    """ExtenderArgs: a pod, and the nodes that passed so far.
+    """A pod, and the nodes that passed so far.
 
-    names: in the caller's order. nodes: by name where the caller sent them whole
-    (nodeCacheCapable: false), else None. unreadable: name -> what is wrong with a node that
-    was sent whole. pod.problem: what is not modelled; never an annotation. pod_bytes: how long
-    the pod's JSON is.
+    names: in the caller's order. nodes: by name, if the caller sent whole nodes
+    (nodeCacheCapable: false). unreadable: name -> the error in a whole node. pod.problem: a demand
+    that Leadline does not model; never an annotation. pod_bytes: the length of the pod's JSON.
     """
 
     pod: Pod
@@ -26,14 +24,14 @@ class ExtenderArgs:
     _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def raw(self, name: str) -> memoryview:
-        """The JSON of a node that was sent whole; no copy of it."""
+        """The JSON of a whole node, without a copy."""
         start, end = self._spans[name]
         return memoryview(self._body)[start:end]
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderBindingArgs:
-    """ExtenderBindingArgs: what is to be bound, and where."""
+    """A pod to bind, and its node."""
 
     namespace: str
     name: str

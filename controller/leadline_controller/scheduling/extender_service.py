@@ -1,35 +1,25 @@
-"""What Leadline says to kube-scheduler of a pod: which nodes, how good they are, and why.
+"""Leadline's answers to kube-scheduler: which nodes fit a pod, how good they are, and why.
 
-kube-scheduler asks twice about a pod (filter, prioritize; only once where one node is left),
-then chooses, and it may choose otherwise than we would. Until the watch or a call to bind tells,
-the pod is counted on the node that we prefer, so that a burst of pods does not pile up there; and
-a pod that needs bandwidth waits a moment for what came of the last ones where that matters, so
-that no link is promised twice.
+kube-scheduler calls twice for a pod (filter, then prioritize unless one node is left), then chooses
+a node, which may be another than Leadline's choice. Until the watch or a call to bind shows the
+node, the pod counts as assumed on Leadline's choice, so that a burst of pods does not pile up
+there. A pod that needs bandwidth waits for a moment until the nodes of the pods before it are
+known, where that makes a difference, so that no link is promised twice.
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from random import Random
 
 import numpy as np
 
 from leadline_controller.cluster.given_nodes import view_over
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
-from leadline_controller.framework.cycle import (
-    Decision,
-    Filter,
-    FilterResult,
-    Strategy,
-    decide,
-    obstacle,
-)
+from leadline_controller.decisions.log import BOUND, DecisionLog
+from leadline_controller.framework.cycle import Decision, Filter, FilterResult, obstacle
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import (
     Clock,
     Cluster,
@@ -41,190 +31,170 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.view import Bools, ClusterView
+from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
+from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.expected_pods import ExpectedPods
 from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.telemetry.state import TelemetryState
 
-log = logging.getLogger(__name__)
-
-ASKER = "kube-scheduler"
+KUBE_SCHEDULER = "kube-scheduler"
 _EXPECTED_S = 15.0
-_UNSURE_S = 1.0
+_UNCERTAIN_S = 1.0
 _POLL_S = 0.05
-_RUN_GAP_S = 1.0
-_MOST_OPEN = 4096
-_MOST_DETAILED = 32
-# Between the question and the binding volumes may be made, for which kube-scheduler waits ten
-# minutes.
-_ASKED_S = 900.0
-_MOST_ASKED = 16_384
-_LONGEST_UID = 253
-# What is remembered of a pod that the watch does not show comes from nobody but who asks.
-_LONGEST_STRANGER_BYTES = 64 * 1024
-_MOST_TOLD_APART = 16
-_EVENT_LENGTH = 1024  # what the API server takes
+_MAX_PENDING = 4096
+_MAX_WITH_VIEW = 32
+# kube-scheduler may wait ten minutes for volumes between filter and bind.
+_CALLED_S = 900.0
+_MAX_CALLED = 16_384
+_MAX_UID = 253
+# Data about a pod that the watch does not show comes only from the caller, so keep little of it.
+_MAX_UNKNOWN_POD_BYTES = 64 * 1024
+_MAX_DETAILED_REASONS = 16
 
 
 class ExtenderError(Exception):
-    """There is nothing to say of this pod now; str() is one line for a person."""
+    """There is no answer for this pod now; str() is one line for a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExtenderProfile:
-    """How pods are judged. filters: those that run; at_binding: those that must hold when a pod is
-    bound; own: those of them that kube-scheduler has nothing like. whole: whether a pod's demands
-    that no filter of ours knows count, as kube-scheduler does not look after them either.
-    warm_up_s: how long the metrics of every ready node are waited for at first."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderProfile(DecisionProfile):
+    """How to decide about kube-scheduler's pods. own: the filters that kube-scheduler lacks.
+    at_binding: the filters that must pass at a binding. check_unmodelled: whether to refuse a pod
+    with demands that Leadline does not model, as kube-scheduler does not check them either."""
 
-    strategy: Strategy
-    filters: Mapping[str, Filter]
-    own: Mapping[str, Filter]
-    at_binding: Mapping[str, Filter]
-    random: Random
-    whole: bool = False
-    warm_up_s: float = 0.0
+    own: Mapping[str, Filter] = field(default_factory=dict)
+    at_binding: Mapping[str, Filter] = field(default_factory=dict)
+    check_unmodelled: bool = False
 
 
 class ExtenderService:
-    """Answers for one cluster, in the event loop that the states belong to. `heard` must be
-    told every change of the cluster."""
+    """Answers for one cluster, in the event loop that the states belong to. Pass every change of
+    the cluster to `observe`."""
 
-    def __init__(  # the parts that it joins
+    def __init__(
         self,
         cluster: Cluster,
         state: ClusterState,
         telemetry: TelemetryState,
         decisions: DecisionLog,
-        how: ExtenderProfile,
+        profile: ExtenderProfile,
         clock: Clock,
         expected_s: float = _EXPECTED_S,
-        unsure_s: float = _UNSURE_S,
+        uncertain_s: float = _UNCERTAIN_S,
     ) -> None:
         self._cluster = cluster
         self._state = state
         self._telemetry = telemetry
         self._decisions = decisions
-        self._how = how
-        self._options = values_of(how.strategy)
+        self._profile = profile
+        self._step = DecisionStep(state, telemetry, decisions, profile, clock)
         self._clock = clock
-        self._unsure_s = unsure_s
-        self._expected = ExpectedPods(state, expected_s, unsure_s)
-        self._open: OrderedDict[str, Decision] = OrderedDict()
-        self._asked_s: OrderedDict[str, float] = OrderedDict()
-        self._telling: set[asyncio.Task[None]] = set()
-        self._warm_by_s: float | None = None
-        self._last_asked_s = float("-inf")
+        self._uncertain_s = uncertain_s
+        self._expected = ExpectedPods(state, expected_s, uncertain_s)
+        # By uid: decisions about pods that are on no node yet, and when a call was about a pod.
+        self._pending: OrderedDict[str, Decision] = OrderedDict()
+        self._called_s: OrderedDict[str, float] = OrderedDict()
+        self._events = EventRecorder(cluster, clock, lambda: self._events.write())
 
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes as the watch has them, by name; safe to be read in another thread."""
+        """A copy of the watch's nodes by name, safe to read in another thread."""
         return dict(self._state.nodes())
 
-    def not_ready(self) -> str | None:
-        """What is still waited for, in one sentence; None when pods can be judged."""
-        if not self._state.listed:
-            return "the API server has not yet told which nodes and pods there are"
-        now_s = self._clock.now_s()
-        if self._warm_by_s is None:
-            self._warm_by_s = now_s + self._how.warm_up_s
-        if now_s >= self._warm_by_s:
-            return None
-        nodes = [n.name for n in self._state.nodes().values() if n.ready and not n.unschedulable]
-        silent = [name for name in nodes if not self._telemetry.measurements(name, now_s)]
-        if not silent and nodes:
-            self._warm_by_s = now_s
-            return None
-        return (
-            f"this controller has just started and waits for the agents of {len(silent)} nodes, "
-            f"for {self._warm_by_s - now_s:.0f} s at most"
-        )
+    def not_ready_reason(self) -> str | None:
+        """Why there are no answers yet, in one sentence; None when there are."""
+        return self._step.not_ready_reason()
 
-    async def ready(self) -> None:
-        """Wait until pods can be judged."""
-        while self.not_ready():
+    async def wait_until_ready(self) -> None:
+        """Wait until there are answers."""
+        while self.not_ready_reason():
             await self._clock.sleep(_POLL_S)
 
-    async def settled(self, question: ExtenderArgs) -> None:
-        """Wait, a second at most, until it is known which bandwidth this pod finds free."""
-        pod, now_s = question.pod, asyncio.get_running_loop().time
-        known_by_s = now_s() + self._unsure_s
-        while now_s() < (until_s := self._unsettled_until_s(pod, known_by_s)):
+    async def wait_for_bandwidth(self, args: ExtenderArgs) -> None:
+        """Wait, a second at most, until the bandwidth that is free for this pod is certain."""
+        pod, now_s = args.pod, asyncio.get_running_loop().time
+        limit_s = now_s() + self._uncertain_s
+        while now_s() < (until_s := self._uncertain_until_s(pod, limit_s)):
             await self._expected.wait_for_change(until_s)
 
-    def _unsettled_until_s(self, pod: Pod, known_by_s: float) -> float:
-        """Loop time until which waiting may change what is said of the pod; 0: it can't."""
+    def _uncertain_until_s(self, pod: Pod, limit_s: float) -> float:
+        """Loop time until which waiting may change the answer about the pod; 0 if it can't."""
         wanted_mbps = pod.hints.bandwidth_mbps
         if not wanted_mbps:
             return 0.0
         if self._state.pod(pod.uid) is None:
-            return known_by_s  # it could not be counted anywhere
-        unsure = [
-            (other.hints.bandwidth_mbps or 0.0, s) for other, s in self._expected.unsure(pod.uid)
+            return limit_s  # it can't be assumed on a node before the watch shows it
+        uncertain = [
+            (other.hints.bandwidth_mbps or 0.0, s) for other, s in self._expected.uncertain(pod.uid)
         ]
-        either_way_mbps = sum(mbps for mbps, _ in unsure)
-        if not either_way_mbps:
+        uncertain_mbps = sum(mbps for mbps, _ in uncertain)
+        if not uncertain_mbps:
             return 0.0
         free_mbps = self._state.view(self._telemetry, self._clock.now_s()).bandwidth_free_mbps()
-        matters = np.abs(free_mbps - wanted_mbps) <= either_way_mbps
-        return max(s for mbps, s in unsure if mbps) if matters.any() else 0.0
+        matters = np.abs(free_mbps - wanted_mbps) <= uncertain_mbps
+        return max(s for mbps, s in uncertain if mbps) if matters.any() else 0.0
 
-    def filter(self, question: ExtenderArgs) -> tuple[list[str], dict[str, str]]:
-        """The nodes that pass, in the question's order, and why each other one does not.
+    def filter(self, args: ExtenderArgs) -> tuple[list[str], dict[str, str]]:
+        """The nodes that pass, in the order of the arguments, and a reason for each other node.
         Raises ExtenderError."""
-        pod, view = self._look(question)
-        if (problem := obstacle(view, pod)) is not None:
-            strategy = self._how.strategy
-            decision = Decision(pod, None, problem, strategy.name, strategy.better)
-            self._remember(question, decision)
-            raise ExtenderError(problem)
-        asked = _asked(view, question)
-        verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
-        passes = asked & np.logical_and.reduce([v.passes for v in verdicts.values()])
+        pod, view = self._pod_and_view(args)
+        if obstacle(view, pod) is not None:
+            decision = self._step.decide(view, pod)
+            self._record(args, decision)
+            raise ExtenderError(decision.why)
+        results = self._filter(args, view, pod)
+        passes = np.logical_and.reduce([result.passes for result in results.values()])
         if np.count_nonzero(passes) <= 1:
-            self._conclude(question, view, pod, {ASKER: _asked_only(asked), **verdicts})
+            self._decide(args, view, pod, results)  # kube-scheduler does not call prioritize
         names = view.table.names
         passing = {names[i] for i in np.flatnonzero(passes)}
-        failed = dict(question.unreadable)
-        failed |= _unknown(view, question)
-        failed |= {names[i]: told for i, told in _refusals(asked & ~passes, verdicts)}
-        return [name for name in question.names if name in passing], failed
+        refused = results[KUBE_SCHEDULER].passes & ~passes
+        failed = {
+            **args.unreadable,
+            **{
+                name: "Leadline does not know this node"
+                for name in args.names
+                if name not in view.table.index and name not in args.unreadable
+            },
+            **{names[i]: reason for i, reason in _reasons(refused, results)},
+        }
+        return [name for name in args.names if name in passing], failed
 
-    def prioritize(self, question: ExtenderArgs) -> dict[str, int]:
-        """Node name -> 0 to 10, of the nodes that we know and that pass. Raises ExtenderError."""
-        pod, view = self._look(question)
-        asked = _asked(view, question)
-        verdicts = {name: test(view, pod) for name, test in self._how.filters.items()}
-        decision = self._conclude(question, view, pod, {ASKER: _asked_only(asked), **verdicts})
+    def prioritize(self, args: ExtenderArgs) -> dict[str, int]:
+        """Node name -> 0 to 10, for the known nodes that pass. Raises ExtenderError."""
+        pod, view = self._pod_and_view(args)
+        decision = self._decide(args, view, pod, self._filter(args, view, pod))
         if decision.node is None:
             raise ExtenderError(decision.why)
         return decision.priorities()
 
     async def bind(self, binding: ExtenderBindingArgs) -> None:
-        """Have exactly this pod bound, if it was asked about and every filter passes the node.
+        """Bind exactly this pod, if an earlier call was about it and the node passes every filter.
         Raises ExtenderError.
 
         Our watch may be behind kube-scheduler's, and pods that it decided on before this one may
-        be bound after it. So where something is against it that is looked at again for a moment.
+        be bound after it. So a refused binding is checked again for a moment.
         """
         if not self._state.listed:
-            raise ExtenderError(str(self.not_ready()))
-        if not self._was_asked(binding.uid):
+            raise ExtenderError(str(self.not_ready_reason()))
+        called_s = self._called_s.get(binding.uid, float("-inf"))
+        if self._clock.now_s() - called_s > _CALLED_S:
             raise ExtenderError(
-                f"uid {binding.uid[:80]}: nobody asked about such a pod within {_ASKED_S:.0f} s, "
-                "so it is not bound"
+                f"uid {binding.uid[:80]}: no filter or prioritize call named this pod within "
+                f"{_CALLED_S:.0f} s, so it is not bound"
             )
         now_s = asyncio.get_running_loop().time
-        until_s = now_s() + self._unsure_s
-        while (told := self._refusal(binding)) is not None:
+        until_s = now_s() + self._uncertain_s
+        while (reason := self._binding_refusal(binding)) is not None:
             if now_s() >= until_s:
-                raise ExtenderError(told)
-            await asyncio.sleep(min(_POLL_S, self._unsure_s / 2))
+                raise ExtenderError(reason)
+            await asyncio.sleep(min(_POLL_S, self._uncertain_s / 2))
         pod = self._state.pod(binding.uid)
         assert pod is not None  # noqa: S101  # else it had been refused
         if pod.node_name is None:
             await self._bind(pod, binding.node)
 
-    def _refusal(self, binding: ExtenderBindingArgs) -> str | None:
-        """What is against this binding now."""
+    def _binding_refusal(self, binding: ExtenderBindingArgs) -> str | None:
+        """Why this binding is refused now; None when it is not."""
         pod = self._state.pod(binding.uid)
         if pod is None:
             return (
@@ -237,103 +207,101 @@ class ExtenderService:
         if pod.node_name is not None:
             on_it = pod.node_name == binding.node
             return None if on_it else f"pod {pod.key} is on {pod.node_name} already"
-        if self._how.whole and pod.problem is not None:
+        if self._profile.check_unmodelled and pod.problem is not None:
             return pod.problem
         self._expected.withdraw(pod.uid)
         return self._misfit(pod, binding.node)
 
     def _misfit(self, pod: Pod, node: str) -> str | None:
-        """Why the pod does not fit there. Where a filter of kube-scheduler's own says no for
-        reasons that are not the node's, Leadline does not model what the pod demands, and
-        kube-scheduler knows better."""
-        with self._expected.none():
+        """Why the pod does not fit on the node. If one of kube-scheduler's own filters refuses it
+        on every node, Leadline does not model what the pod demands, and kube-scheduler decides."""
+        with self._expected.suspended():
             view = self._state.view(self._telemetry, self._clock.now_s())
         at = view.table.index[node]
-        for name, test in self._how.at_binding.items():
-            verdict = test(view, pod)
-            if not verdict.passes[at] and (verdict.unresolvable is None or name in self._how.own):
-                return f"{node}: Leadline {name}: {verdict.reason(at)}"
+        for name, run in self._profile.at_binding.items():
+            result = run(view, pod)
+            if not result.passes[at] and (result.unresolvable is None or name in self._profile.own):
+                return f"{node}: Leadline {name}: {result.reason(at)}"
         return None
 
-    def _was_asked(self, uid: str) -> bool:
-        """Whether it was asked about of late."""
-        return self._clock.now_s() - self._asked_s.get(uid, float("-inf")) <= _ASKED_S
-
-    def heard(self, change: ClusterChange) -> None:
-        """Learn from the watch what became of the pods that were asked about."""
-        self._expected.heard()
+    def observe(self, change: ClusterChange) -> None:
+        """Learn from the watch on which nodes the pods are."""
+        self._expected.notify()
         match change:
             case Relisted(pods=pods):
                 for pod in pods:
-                    self._note(pod)
+                    self._observe_pod(pod)
             case PodChanged(pod):
-                self._note(pod)
+                self._observe_pod(pod)
             case PodDeleted(pod):
-                self._open.pop(pod.uid, None)
-                self._asked_s.pop(pod.uid, None)
-                self._expected.drop(pod.uid)
+                self._pending.pop(pod.uid, None)
+                self._called_s.pop(pod.uid, None)
+                self._expected.stop(pod.uid)
 
     async def close(self) -> None:
-        """Take back what was only expected, and finish what is being told."""
+        """Withdraw all expected pods, and write the events that are left."""
         self._expected.withdraw_all()
-        await asyncio.gather(*self._telling, return_exceptions=True)
+        await self._events.flush(lambda: True)
 
-    def _look(self, question: ExtenderArgs) -> tuple[Pod, ClusterView]:
+    def _pod_and_view(self, args: ExtenderArgs) -> tuple[Pod, ClusterView]:
         """The pod, and the cluster without it."""
-        pod = question.pod if self._how.whole else replace(question.pod, problem=None)
+        pod = args.pod if self._profile.check_unmodelled else replace(args.pod, problem=None)
         self._expected.withdraw(pod.uid)
         now_s = self._clock.now_s()
-        if now_s - self._last_asked_s > _RUN_GAP_S:
-            self._state.begin_run()
-        self._last_asked_s = now_s
-        if len(pod.uid) <= _LONGEST_UID:
-            self._asked_s[pod.uid] = now_s
-            self._asked_s.move_to_end(pod.uid)
-            if len(self._asked_s) > _MOST_ASKED:
-                self._asked_s.popitem(last=False)
-        view = self._state.view(self._telemetry, now_s)
-        if question.nodes is not None:
-            view = view_over(view, question.nodes, self._telemetry, now_s)
+        if len(pod.uid) <= _MAX_UID:
+            self._called_s[pod.uid] = now_s
+            self._called_s.move_to_end(pod.uid)
+            if len(self._called_s) > _MAX_CALLED:
+                self._called_s.popitem(last=False)
+        view = self._step.view()
+        if args.nodes is not None:
+            view = view_over(view, args.nodes, self._telemetry, now_s)
         known = view.table.index
-        if question.names and not any(name in known for name in question.names):
-            shown = question.names[0][:80]
-            raise ExtenderError(f"none of these nodes is known to Leadline, as {shown!r}")
+        if args.names and not any(name in known for name in args.names):
+            first = args.names[0][:80]
+            raise ExtenderError(f"none of these nodes is known to Leadline, as {first!r}")
         return pod, view
 
-    def _conclude(
+    def _filter(self, args: ExtenderArgs, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
+        """Run the filters. kube-scheduler's own come first: it left out what they refuse."""
+        left = FilterResult(
+            _left_nodes(args, view), lambda _: "not among the nodes that it asked about"
+        )
+        return {KUBE_SCHEDULER: left, **self._step.filter(view, pod)}
+
+    def _decide(
         self,
-        question: ExtenderArgs,
+        args: ExtenderArgs,
         view: ClusterView,
         pod: Pod,
-        verdicts: Mapping[str, FilterResult],
+        results: Mapping[str, FilterResult],
     ) -> Decision:
-        """Score what is left, remember it, and count the pod on the best node for now."""
-        filters = {name: _always(verdict) for name, verdict in verdicts.items()}
-        decision = decide(view, pod, filters, self._how.strategy, self._how.random)
-        self._remember(question, decision)
-        if decision.node is not None:
-            passes = np.logical_and.reduce([verdict.passes for verdict in verdicts.values()])
-            self._expected.put(pod, decision.node, sure=np.count_nonzero(passes) == 1)
+        """Decide, record the decision, and expect the pod on the chosen node."""
+        decision = self._step.decide(view, pod, results)
+        self._record(args, decision)
+        _, _, scores = decision.basis()
+        if decision.node is not None and scores is not None:
+            self._expected.expect(pod, decision.node, certain=scores.candidates.size == 1)
         return decision
 
-    def _remember(self, question: ExtenderArgs, decision: Decision) -> None:
-        """Keep the decision, and in detail the last few. What is kept of the pod is the watch's,
-        so that what others send can't fill the memory."""
+    def _record(self, args: ExtenderArgs, decision: Decision) -> None:
+        """Record the decision, with the pod as the watch shows it, so that callers can't fill the
+        memory. Only the newest ones keep their view."""
         pod = decision.pod
         known = self._state.pod(pod.uid)
         if known is None:
-            known = Pod(pod.namespace, pod.name, uid=pod.uid[:_LONGEST_UID])
-            if question.pod_bytes > _LONGEST_STRANGER_BYTES:
+            known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
+            if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
         decision = replace(decision, pod=known)
-        self._decisions.add(decision, self._clock.now_s(), PENDING, self._options)
-        self._open[known.uid] = decision
-        self._open.move_to_end(known.uid)
-        if len(self._open) > _MOST_DETAILED:
-            uid = next(islice(reversed(self._open), _MOST_DETAILED, None))
-            self._open[uid] = self._open[uid].without_basis()
-        while len(self._open) > _MOST_OPEN:
-            self._open.popitem(last=False)
+        self._step.record(decision)
+        self._pending[known.uid] = decision
+        self._pending.move_to_end(known.uid)
+        if len(self._pending) > _MAX_WITH_VIEW:
+            uid = next(islice(reversed(self._pending), _MAX_WITH_VIEW, None))
+            self._pending[uid] = self._pending[uid].without_basis()
+        while len(self._pending) > _MAX_PENDING:
+            self._pending.popitem(last=False)
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
@@ -343,82 +311,62 @@ class ExtenderService:
             shown = self._state.pod(pod.uid)
             if shown is None or shown.node_name != node:  # else only the answer was lost
                 self._state.forget(pod)
-                self._decisions.settle(pod.key, f"failed: {error}")
+                self._decisions.set_outcome(pod.key, f"failed: {error}")
                 raise ExtenderError(str(error)) from None
         except BaseException:
-            self._state.forget(pod)  # the watch will tell, should it have worked
+            self._state.forget(pod)  # if it worked, the watch will show it
             raise
-        self._settle(pod, node)
+        self._bound(pod, node)
 
-    def _note(self, pod: Pod) -> None:
+    def _observe_pod(self, pod: Pod) -> None:
         if pod.node_name is not None:
-            self._expected.drop(pod.uid)
-            self._settle(pod, pod.node_name)
+            self._expected.stop(pod.uid)
+            self._bound(pod, pod.node_name)
 
-    def _settle(self, pod: Pod, node: str) -> None:
-        decision = self._open.pop(pod.uid, None)
+    def _bound(self, pod: Pod, node: str) -> None:
+        """The pod is on this node: complete its decision and write an event."""
+        decision = self._pending.pop(pod.uid, None)
         if decision is None:
             return
         if decision.node == node:
-            self._decisions.settle(pod.key, BOUND)
+            self._decisions.set_outcome(pod.key, BOUND)
         else:
-            decision = replace(decision, node=node, why=_overruled(decision, node))
-            self._decisions.add(decision, self._clock.now_s(), BOUND, self._options)
-        task = asyncio.get_running_loop().create_task(self._tell(pod, decision))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
-
-    async def _tell(self, pod: Pod, decision: Decision) -> None:
-        told = f"{decision.node} by {decision.strategy}: {decision.why}"[:_EVENT_LENGTH]
-        try:
-            await self._cluster.record_event(pod, PodEvent("Normal", "Advised", told))
-        except ClusterError as error:
-            log.warning("event on %s: %s", pod.key, error)
+            decision = replace(decision, node=node, why=_override_reason(decision, node))
+            self._step.record(decision, BOUND)
+        message = f"{decision.node} by {decision.strategy}: {decision.why}"
+        self._events.put(pod, PodEvent("Normal", "Advised", message))
+        self._events.write()
 
 
-def _always(verdict: FilterResult) -> Filter:
-    return lambda _view, _pod: verdict
-
-
-def _asked(view: ClusterView, question: ExtenderArgs) -> Bools:
-    """Where the question is about a node, shape (n,)."""
-    asked = np.zeros(len(view), dtype=np.bool_)
+def _left_nodes(args: ExtenderArgs, view: ClusterView) -> Bools:
+    """Where the arguments name a node that could be read, shape (n,)."""
+    left = np.zeros(len(view), dtype=np.bool_)
     index = view.table.index
-    asked[[at for name in question.names if (at := index.get(name)) is not None]] = True
-    # A node that can't be read is in our own view as the watch had it.
-    asked[[at for name in question.unreadable if (at := index.get(name)) is not None]] = False
-    return asked
+    left[[at for name in args.names if (at := index.get(name)) is not None]] = True
+    # The view has an unreadable node as the watch last showed it.
+    left[[at for name in args.unreadable if (at := index.get(name)) is not None]] = False
+    return left
 
 
-def _asked_only(asked: Bools) -> FilterResult:
-    return FilterResult(asked, lambda _: "not among the nodes that it asked about")
-
-
-def _unknown(view: ClusterView, question: ExtenderArgs) -> Iterator[tuple[str, str]]:
-    known, unreadable = view.table.index, question.unreadable
-    for name in question.names:
-        if name not in known and name not in unreadable:
-            yield name, "Leadline does not know this node"
-
-
-def _refusals(refused: Bools, verdicts: Mapping[str, FilterResult]) -> Iterator[tuple[int, str]]:
-    """Node index -> why. kube-scheduler counts equal reasons in its event on the pod, so over
-    many nodes the figures of each are left out."""
-    apart = np.count_nonzero(refused) <= _MOST_TOLD_APART
+def _reasons(refused: Bools, results: Mapping[str, FilterResult]) -> Iterator[tuple[int, str]]:
+    """Node index -> why. kube-scheduler counts equal reasons in its event on the pod, so for many
+    nodes only the filters are named."""
+    detailed = np.count_nonzero(refused) <= _MAX_DETAILED_REASONS
     for i in map(int, np.flatnonzero(refused)):
-        told = [
-            f"{name}: {verdict.reason(i)}" if apart else name
-            for name, verdict in verdicts.items()
-            if not verdict.passes[i]
+        reasons = [
+            f"{name}: {result.reason(i)}" if detailed else name
+            for name, result in results.items()
+            if not result.passes[i]
         ]
-        yield i, f"Leadline {'; '.join(told)}"
+        yield i, f"Leadline {'; '.join(reasons)}"
 
 
-def _overruled(decision: Decision, node: str) -> str:
+def _override_reason(decision: Decision, node: str) -> str:
+    """Why the pod is on this node and not on the decision's."""
     if decision.node is None:
-        return f"{ASKER} chose it without Leadline, which had found: {decision.why}"
-    if not decision.has_basis:  # that was too long ago to tell how it compares
-        return f"{ASKER} chose it over {decision.node}: {decision.why}"
+        return f"{KUBE_SCHEDULER} chose it without Leadline, which had found: {decision.why}"
+    if not decision.has_basis:  # the scores are no longer in memory
+        return f"{KUBE_SCHEDULER} chose it over {decision.node}: {decision.why}"
     rank = decision.priorities().get(node)
     ours = "which Leadline could not score" if rank is None else f"which has {rank} of 10"
-    return f"{ASKER} chose it, {ours}, over {decision.node}: {decision.why}"
+    return f"{KUBE_SCHEDULER} chose it, {ours}, over {decision.node}: {decision.why}"

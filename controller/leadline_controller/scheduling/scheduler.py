@@ -1,23 +1,19 @@
-"""The loop: watch, decide, assume, have volumes made, bind, say why; back off on failure.
-
-It keeps nothing that matters: after a restart the API server says which pods are bound.
+"""The scheduler's loop: watch, decide, assume, provision volumes, bind, record an event; back off
+on failure. It has no state to save: after a restart the API server knows which pods are bound.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from random import Random
 from typing import Any
 
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
-from leadline_controller.decisions.outcomes import learn
-from leadline_controller.framework.cycle import Decision, Filter, Strategy, decide
+from leadline_controller.decisions.log import BOUND, DecisionLog
+from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import SCHEDULER_NAME, Pod
-from leadline_controller.framework.options import values_of
 from leadline_controller.framework.ports import (
     Clock,
     Cluster,
@@ -37,7 +33,8 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.leaderelection.lease import SOLE_LEADER
-from leadline_controller.scheduling.event_queue import EventQueue
+from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
+from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.queue import SchedulingQueue
 from leadline_controller.scheduling.volumes import VolumeWaits
 from leadline_controller.telemetry.state import TelemetryState
@@ -45,30 +42,22 @@ from leadline_controller.telemetry.state import TelemetryState
 log = logging.getLogger(__name__)
 
 BINDINGS_AT_ONCE = 128
-_RUN_GAP_S = 1.0
 _WARM_UP_POLL_S = 0.2
 _BANDWIDTH_POLL_S = 1.0
-_SAYINGS_AT_ONCE = 4
-_LAST_WORDS_S = 3.0
-# Most often the watch says in a moment that another bound the pod, or that it is gone.
-_LEFT_UNSAID = (ConflictError, NotLeadingError, NotFoundError)
+# These get no event: most often the watch soon shows that another bound the pod or deleted it.
+_WITHOUT_EVENT = (ConflictError, NotLeadingError, NotFoundError)
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulingProfile:
-    """How pods are placed. warm_up_s: how long the first decision may wait for the metrics
-    of every ready node, since a controller that has just started knows none."""
+class SchedulingProfile(DecisionProfile):
+    """How the scheduler decides, and about the pods of which schedulerName."""
 
-    strategy: Strategy
-    filters: Mapping[str, Filter]
-    random: Random
     scheduler_name: str = SCHEDULER_NAME
-    warm_up_s: float = 0.0
 
 
 class Scheduler:
-    """Places the pods of one scheduler name, while it leads. Else it only follows what happens,
-    so that it can take over at once. heard: told of every change, after the state."""
+    """Schedules the pods of one schedulerName while it leads. Else it only follows the watch, so
+    that it can take over at once. on_change: called with every change, after the state has it."""
 
     def __init__(  # the parts that it joins
         self,
@@ -76,89 +65,87 @@ class Scheduler:
         state: ClusterState,
         telemetry: TelemetryState,
         decisions: DecisionLog,
-        placing: SchedulingProfile,
+        profile: SchedulingProfile,
         clock: Clock,
         leadership: Leadership = SOLE_LEADER,
-        heard: Callable[[ClusterChange], None] = lambda _: None,
+        on_change: Callable[[ClusterChange], None] = lambda _: None,
     ) -> None:
-        self._heard = heard
+        self._on_change = on_change
         self._cluster = cluster
         self._leadership = leadership
         self._state = state
         self._telemetry = telemetry
         self._decisions = decisions
-        self._placing = placing
-        self._options = values_of(placing.strategy)
+        self._scheduler_name = profile.scheduler_name
+        self._step = DecisionStep(state, telemetry, decisions, profile, clock)
         self._clock = clock
         self._queue = SchedulingQueue()
         self._volumes = VolumeWaits(state, clock)
         self._changed = asyncio.Event()
         self._slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._event_queue = EventQueue()
-        self._speaking: set[asyncio.Task[None]] = set()
-        self._last_placed_s = float("-inf")
+        self._events = EventRecorder(cluster, clock, self._changed.set)
 
     async def run(self) -> None:
-        """Run until cancelled; bindings that are under way then are finished first, and pods
-        whose volumes are being made are left pending."""
+        """Run until cancelled. Then finish the bindings in progress, and leave the pods pending
+        whose volumes are not bound yet."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch())
-                group.create_task(self._place())
-                group.create_task(self._notice_bandwidth())
+                group.create_task(self._schedule())
+                group.create_task(self._watch_bandwidth())
         finally:
             self._volumes.stop()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._say_last_words()
+            await self._events.flush(self._leadership.leads)
 
     async def _watch(self) -> None:
         async with aclosing(self._cluster.watch()) as changes:
             async for change in changes:
                 events = self._state.apply(change)
-                self._heard(change)
-                learn(self._decisions, change)
-                self._queue_up(change)
-                self._volumes.notice(change)
+                self._on_change(change)
+                self._decisions.observe(change)
+                self._update_queue(change)
+                self._volumes.observe(change)
                 self._queue.move_to_active_or_backoff(self._clock.now_s(), events)
                 self._changed.set()
 
-    async def _notice_bandwidth(self) -> None:
-        """What was measured comes past the cluster, and by another thread."""
-        noticed = self._telemetry.bandwidth_changes
+    async def _watch_bandwidth(self) -> None:
+        """Measurements come from another thread and not from the cluster's watch, so poll."""
+        seen = self._telemetry.bandwidth_changes
         while True:
             await self._clock.sleep(_BANDWIDTH_POLL_S)
-            if noticed != (noticed := self._telemetry.bandwidth_changes):
+            if seen != (seen := self._telemetry.bandwidth_changes):
                 self._queue.move_to_active_or_backoff(self._clock.now_s(), ClusterEvent.BANDWIDTH)
                 self._changed.set()
 
-    def _queue_up(self, change: ClusterChange) -> None:
+    def _update_queue(self, change: ClusterChange) -> None:
         match change:
             case Relisted(pods=pods):
-                there = {pod.uid for pod in pods}
-                self._queue.keep_only(there)
+                self._queue.keep_only({pod.uid for pod in pods})
                 for pod in pods:
-                    self._consider(pod)
+                    self._update_pod(pod)
             case PodChanged(pod):
-                self._consider(pod)
+                self._update_pod(pod)
             case PodDeleted(pod):
                 self._queue.remove(pod.uid)
 
-    def _consider(self, pod: Pod) -> None:
-        if not self._is_pending(pod):
+    def _update_pod(self, pod: Pod) -> None:
+        pending = (
+            pod.scheduler_name == self._scheduler_name
+            and pod.node_name is None
+            and not (pod.finished or pod.terminating or pod.gated)
+        )
+        if not pending:
             self._queue.remove(pod.uid)
         elif pod.uid in self._queue or not self._state.is_assumed(pod.uid):
             self._queue.put(pod)
 
-    def _is_pending(self, pod: Pod) -> bool:
-        return (
-            pod.scheduler_name == self._placing.scheduler_name
-            and pod.node_name is None
-            and not (pod.finished or pod.terminating or pod.gated)
-        )
-
-    async def _place(self) -> None:
-        await self._warm_up()
+    async def _schedule(self) -> None:
+        while not self._state.listed:
+            await self._wait_for_change(None)
+        while self._step.not_ready_reason() is not None:
+            await self._clock.sleep(_WARM_UP_POLL_S)
         while True:
             await self._slots.acquire()
             if not self._leadership.leads():
@@ -166,29 +153,19 @@ class Scheduler:
                 await self._leadership.wait()
                 continue
             pod = self._queue.pop(self._clock.now_s())
-            if pod is None or self._event_queue.is_overdue(self._clock.now_s()):
-                self._speak()
+            if pod is None or self._events.is_overdue():
+                self._events.write()
             if pod is None:
                 self._slots.release()
                 due_s = self._queue.next_due_s()
-                await self._change_or(None if due_s is None else due_s - self._clock.now_s())
+                timeout_s = None if due_s is None else due_s - self._clock.now_s()
+                await self._wait_for_change(timeout_s)
             else:
                 self._start(pod)
                 # The watch needs its turn between two decisions.
                 await asyncio.sleep(0)
 
-    async def _warm_up(self) -> None:
-        while not self._state.listed:
-            await self._change_or(None)
-        deadline_s = self._clock.now_s() + self._placing.warm_up_s
-        while (now_s := self._clock.now_s()) < deadline_s:
-            nodes = [n for n in self._state.nodes().values() if n.ready and not n.unschedulable]
-            if nodes and all(self._telemetry.measurements(node.name, now_s) for node in nodes):
-                return
-            await self._clock.sleep(_WARM_UP_POLL_S)
-
-    async def _change_or(self, timeout_s: float | None) -> None:
-        """Wait for a change in the cluster, at most that long."""
+    async def _wait_for_change(self, timeout_s: float | None) -> None:
         waits: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
         if timeout_s is not None:
             waits.append(asyncio.ensure_future(self._clock.sleep(max(timeout_s, 0.0))))
@@ -200,26 +177,28 @@ class Scheduler:
         self._changed.clear()
 
     def _start(self, pod: Pod) -> None:
-        """Decide, and let what follows from it happen beside. Nothing of the watch comes
-        between the queue's word and the assumption, so both are about the same pod."""
+        """Decide, and bind in a task. No await may come between the queue's pop and the
+        assumption, so that both are about the same version of the pod."""
         try:
-            work = self._begin(pod)
-        except Exception as error:  # noqa: BLE001  # one pod's trouble must not stop the others
+            binding = self._assume(pod)
+        except Exception as error:  # noqa: BLE001  # an error with one pod must not stop the others
             self._slots.release()
-            self._give_back(pod, error)
+            self._retry(pod, error)
             return
-        if work is None:
+        if binding is None:
             self._slots.release()
         else:
-            task = asyncio.create_task(work)
+            task = asyncio.create_task(binding)
             self._tasks.add(task)
             task.add_done_callback(partial(self._finished, pod))
 
-    def _begin(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
+    def _assume(self, pod: Pod) -> Coroutine[Any, Any, None] | None:
+        """Decide, and assume the pod on its node. Returns the binding; None without a node."""
         decision = self._decide(pod)
         if decision.node is None:
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s(), decision.requeue_on)
-            self._say(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            self._events.put(pod, PodEvent("Warning", "FailedScheduling", decision.why))
+            self._changed.set()
             return None
         plan = decision.volumes()
         self._state.assume(pod, decision.node, plan)
@@ -229,15 +208,15 @@ class Scheduler:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()):
-            self._give_back(pod, error)
+            self._retry(pod, error)
 
-    def _give_back(self, pod: Pod, error: BaseException) -> None:
+    def _retry(self, pod: Pod, error: BaseException) -> None:
         log.error("placing %s failed: %r", pod.key, error, exc_info=error)
         if self._queue.failed(pod.uid, self._clock.now_s()):
-            self._give_room_back(pod)
+            self._forget(pod)
             self._changed.set()
 
-    def _give_room_back(self, pod: Pod) -> None:
+    def _forget(self, pod: Pod) -> None:
         self._queue.move_to_active_or_backoff(self._clock.now_s(), self._state.forget(pod))
 
     async def _bind(self, pod: Pod, node: str, decision: Decision, plan: VolumePlan | None) -> None:
@@ -248,81 +227,42 @@ class Scheduler:
                     await self._volumes.until_bound(pod, plan)
             await self._cluster.bind(pod, node)
         except ClusterError as error:
-            self._not_bound(pod, error)
+            self._binding_failed(pod, error)
         else:
             self._queue.remove(pod.uid)
-            self._decisions.settle(pod.key, BOUND)
+            self._decisions.set_outcome(pod.key, BOUND)
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
-            self._say(pod, PodEvent("Normal", "Scheduled", message))
+            self._events.put(pod, PodEvent("Normal", "Scheduled", message))
+            self._changed.set()
 
     @asynccontextmanager
     async def _without_slot(self) -> AsyncIterator[None]:
-        """A volume can take minutes, in which others may bind."""
+        """Give the slot to other pods for the minutes that a volume can take."""
         self._slots.release()
         try:
             yield
         finally:
             await self._slots.acquire()
 
-    def _not_bound(self, pod: Pod, error: ClusterError) -> None:
+    def _binding_failed(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)
-        self._give_room_back(pod)
+        self._forget(pod)
         if isinstance(error, InvalidError) and not isinstance(error, ForbiddenError):
             self._queue.mark_unschedulable(pod.uid, self._clock.now_s())
         else:
-            # Also after a 409 or 404: the API server says 409 of every trouble that it has with
-            # its store while it binds. Only the watch lets a pod go.
+            # Also after a 409 or 404, because the API server answers a binding with 409 for any
+            # error of its store. Only the watch removes a pod from the queue.
             self._queue.failed(pod.uid, self._clock.now_s())
         self._changed.set()
         shown = self._state.pod(pod.uid)
         if shown is not None and shown.node_name is not None:
-            return  # only the answer was lost, or another was quicker
-        self._decisions.settle(pod.key, f"failed: {error}")
-        if pod.uid in self._queue and not isinstance(error, _LEFT_UNSAID):
-            self._say(pod, PodEvent("Warning", "FailedBinding", str(error)))
+            return  # only the answer was lost, or another scheduler was quicker
+        self._decisions.set_outcome(pod.key, f"failed: {error}")
+        if pod.uid in self._queue and not isinstance(error, _WITHOUT_EVENT):
+            self._events.put(pod, PodEvent("Warning", "FailedBinding", str(error)))
+            self._changed.set()
 
     def _decide(self, pod: Pod) -> Decision:
-        now_s = self._clock.now_s()
-        if now_s - self._last_placed_s > _RUN_GAP_S:
-            self._state.begin_run()
-        self._last_placed_s = now_s
-        view = self._state.view(self._telemetry, now_s)
-        placing = self._placing
-        decision = decide(view, pod, placing.filters, placing.strategy, placing.random)
-        self._decisions.add(decision, now_s, PENDING, self._options)
+        decision = self._step.decide(self._step.view(), pod)
+        self._step.record(decision)
         return decision
-
-    def _say(self, pod: Pod, event: PodEvent) -> None:
-        self._event_queue.put(pod, event, self._clock.now_s())
-        self._changed.set()
-
-    def _speak(self) -> None:
-        """Begin to write what is to be said, a few at once."""
-        while self._event_queue and len(self._speaking) < _SAYINGS_AT_ONCE:
-            task = asyncio.create_task(self._write(*self._event_queue.pop()))
-            self._speaking.add(task)
-            task.add_done_callback(self._spoken)
-
-    def _spoken(self, task: "asyncio.Task[None]") -> None:
-        self._speaking.discard(task)
-        self._changed.set()
-
-    async def _write(self, pod: Pod, event: PodEvent) -> None:
-        try:
-            await self._cluster.record_event(pod, event)
-        except ClusterError as error:
-            log.warning("event on %s: %s", pod.key, error)
-
-    async def _say_last_words(self) -> None:
-        """What was bound in the end is told of as well, unless that takes long."""
-        now_s = asyncio.get_running_loop().time
-        until_s = now_s() + _LAST_WORDS_S
-        while self._leadership.leads() and (self._event_queue or self._speaking):
-            self._speak()
-            # Not asyncio.timeout: up to Python 3.11.2 it fails in a task that was cancelled.
-            if (left_s := until_s - now_s()) <= 0:
-                break
-            await asyncio.wait(self._speaking, timeout=left_s)
-        for task in self._speaking:
-            task.cancel()
-        await asyncio.gather(*self._speaking, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Waits until the volumes of a pod are bound, by what the watch shows of its claims."""
+"""Waits until the watch shows the volumes of a pod as bound."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.resources import Claim, Resource, Volume
 from leadline_controller.framework.storage import VolumePlan
 
-LONGEST_S = 600.0  # kube-scheduler's figure
+TIMEOUT_S = 600.0  # kube-scheduler's figure
 
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """One pod's. seen: what the watch has shown to be as the plan wants it; until then it may
-    still be showing how things were before."""
+    """One pod's wait. seen: the objects that the watch has shown as planned; it may still show the
+    others as they were before the plan."""
 
     pod: Pod
     plan: VolumePlan
@@ -49,7 +49,7 @@ class _Wait:
 
 
 class VolumeWaits:
-    """Pods whose plans were written to the cluster, and whose claims are not bound yet."""
+    """Pods whose volume plans are written to the cluster, and whose claims are not bound yet."""
 
     def __init__(self, state: ClusterState, clock: Clock) -> None:
         self._state = state
@@ -58,49 +58,49 @@ class VolumeWaits:
         self._stopped = False
 
     async def until_bound(self, pod: Pod, plan: VolumePlan) -> None:
-        """Return when all claims of the plan are bound to volumes that its node reaches.
+        """Wait until all claims of the plan are bound to volumes that its node can reach.
 
-        Raises StorageChangedError when they can't be any more, UnavailableError when it took too
-        long, NotFoundError and ConflictError when the pod needs them no more.
+        Raises StorageChangedError when they can't be, UnavailableError after ten minutes,
+        NotFoundError or ConflictError when the pod no longer needs them.
         """
         wait = _Wait(pod, plan, asyncio.get_running_loop().create_future())
         if self._stopped:
             wait.bound.cancel()
         self._waits[pod.uid] = wait
-        self._look(wait)
-        limit = asyncio.ensure_future(self._clock.sleep(LONGEST_S))
+        self._check(wait)
+        limit = asyncio.ensure_future(self._clock.sleep(TIMEOUT_S))
         try:
             await asyncio.wait((wait.bound, limit), return_when=asyncio.FIRST_COMPLETED)
             if not wait.bound.done():
-                raise UnavailableError(f"its volumes were not bound within {LONGEST_S:.0f} s")
+                raise UnavailableError(f"its volumes were not bound within {TIMEOUT_S:.0f} s")
             await wait.bound
         finally:
             limit.cancel()
             del self._waits[pod.uid]
 
-    def notice(self, change: ClusterChange) -> None:
-        """The state has changed by this."""
+    def observe(self, change: ClusterChange) -> None:
+        """Check the waits that this change of the state may end."""
         if not self._waits:
             return
         match change:
             case PodChanged(pod) | PodDeleted(pod):
-                looked = [self._waits[pod.uid]] if pod.uid in self._waits else []
+                affected = [self._waits[pod.uid]] if pod.uid in self._waits else []
             case ResourceChanged(resource) | ResourceDeleted(resource):
-                looked = [wait for wait in self._waits.values() if wait.is_about(resource)]
+                affected = [wait for wait in self._waits.values() if wait.is_about(resource)]
             case Relisted() | NodeDeleted():
-                looked = list(self._waits.values())
+                affected = list(self._waits.values())
             case NodeChanged():
-                looked = []
-        for wait in looked:
-            self._look(wait)
+                affected = []
+        for wait in affected:
+            self._check(wait)
 
     def stop(self) -> None:
-        """Cancel those who wait, now and later."""
+        """Cancel all waits, present and future."""
         self._stopped = True
         for wait in self._waits.values():
             wait.bound.cancel()
 
-    def _look(self, wait: _Wait) -> None:
+    def _check(self, wait: _Wait) -> None:
         if wait.bound.done():
             return
         try:

@@ -1,4 +1,4 @@
-"""A small controller's state, filled by hand: what the services and the CLI answer from.
+"""The state of a small controller, from which the services and the CLI answer.
 
 Three nodes of the cluster (n1 busy and well, n2 cordoned and short of voltage, n3 never
 heard), one agent outside it (guest), two links, and decisions about three pods.
@@ -40,7 +40,7 @@ POLL_S = 0.02
 
 
 class Turn:
-    """The Leadership port, as a test wants it."""
+    """The Leadership port, set by a test."""
 
     def __init__(self) -> None:
         self.leading = True
@@ -60,14 +60,14 @@ class Turn:
 
 
 class Scene:
-    """State with a clock that only moves when told to."""
+    """The state of a controller, with a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.telemetry = TelemetryState(TimesToLive())
         self.cluster = ClusterState()
         self.history = Recorder(HistorySettings(), self.moment)
-        self.decisions = DecisionLog(keeper=self.history)
+        self.decisions = DecisionLog(sink=self.history, now=self.moment)
         self.turn = Turn()
         self.source = InspectionSource(
             telemetry=self.telemetry,
@@ -83,7 +83,7 @@ class Scene:
         self._sent: Counter[str] = Counter()
 
     def moment(self) -> Now:
-        """The same clock as the history sees it: the machine started with it."""
+        """The same clock with the machine's boot at 0."""
         return Now("boot", self.now_s, 1_800_000_000.0 + self.now_s)
 
     def stamp(self, node: str) -> Stamp:
@@ -92,7 +92,7 @@ class Scene:
         return Stamp(BOOT_ID, 1, self._sent[node], self._sent[node] * 1000)
 
     def hear(self, name: str, **board: Any) -> None:
-        """An agent's birth and report; `board` are fields of the report."""
+        """Receive an agent's birth and report; `board` are fields of the report."""
         agent = Agent(name, version="0.1.0", hardware_model="Pi 4", address="192.0.2.1")
         self.telemetry.birth(agent, self.stamp(name))
         self.report(name, **board)
@@ -128,7 +128,7 @@ class Scene:
         outcome: str = BOUND,
         options: Mapping[str, float] | None = None,
     ) -> Decision:
-        """Decide about a pod with the real cycle, and remember it."""
+        """Decide about a pod with the real cycle, and record the decision."""
         self.cluster.apply(PodChanged(pod))
         view = self.cluster.view(self.telemetry, self.now_s)
         decision = decide(view, pod, FILTERS, NetSched(), Random(1))
@@ -140,7 +140,7 @@ class Scene:
 
 @asynccontextmanager
 async def answering(scene: Scene, settings: ServeSettings | None = None) -> AsyncIterator[str]:
-    """An inspection service over the scene, in this event loop; yields its address."""
+    """Run an inspection service in this event loop; yields its address."""
     server = InspectionServer(settings or ServeSettings("127.0.0.1:0"), scene.source, poll_s=POLL_S)
     scene.history.start()
     try:
@@ -161,7 +161,7 @@ def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
 
 
 def filled(extra_nodes: Sequence[str] = ()) -> Scene:
-    """The scene of the module's docstring; `extra_nodes` are nodes without an agent."""
+    """The controller of the module's docstring; `extra_nodes` are nodes without an agent."""
     scene = Scene()
     names = ["n3", *extra_nodes]
     cordoned = node("n2", unschedulable=True, tier="edge")

@@ -1,4 +1,4 @@
-"""A running inspection service over the scene, on a loopback port of its own."""
+"""A running inspection service on a loopback port of its own."""
 
 from collections.abc import AsyncIterator
 

@@ -104,12 +104,12 @@ async def test_filter_prioritize_and_bind(secured: Secured) -> None:
     scene = listed()
     pod = scene.cluster.put_pod(pending(wants("web", 50)))
     scene.hear(PodChanged(pod))
-    question = args(wants("web", 50, data_mb="100"), NAMES)
+    arguments = args(wants("web", 50, data_mb="100"), NAMES)
     async with answering(scene, tls=secured.tls) as address:
-        status, filtered = await post(address, "filter", question, secured.shown)
+        status, filtered = await post(address, "filter", arguments, secured.shown)
         assert (status, filtered["NodeNames"], filtered["Error"]) == (200, ["n2", "n3"], "")
         assert filtered["FailedAndUnresolvableNodes"].keys() == {"n1"}
-        status, ranked = await post(address, "prioritize", question, secured.shown)
+        status, ranked = await post(address, "prioritize", arguments, secured.shown)
         assert status == 200
         assert {each["Host"]: each["Score"] for each in ranked}["n1"] == 0
         binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
@@ -118,7 +118,7 @@ async def test_filter_prioritize_and_bind(secured: Secured) -> None:
     assert scene.cluster.pod("default/web").node_name == "n3"
 
 
-async def test_binding_is_closed_unless_it_is_configured() -> None:
+async def test_bind_is_disabled_unless_configured() -> None:
     scene = listed()
     pod = scene.cluster.put_pod(pending(wants("web")))
     scene.hear(PodChanged(pod))
@@ -135,7 +135,7 @@ async def test_health() -> None:
     scene = Scene([read_node(each) for each in NODES])
     async with answering(scene) as address, aiohttp.ClientSession() as session:
         async with session.get(f"http://{address}/healthz") as answer:
-            assert (answer.status, "not yet told" in await answer.text()) == (503, True)
+            assert (answer.status, "has not listed" in await answer.text()) == (503, True)
         scene.list()
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
@@ -143,7 +143,7 @@ async def test_health() -> None:
 
 @pytest.mark.parametrize("verb", ["filter", "bind", "prioritize"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"Pod":' + b"[" * 50_000])
-async def test_what_is_malformed_is_an_error_of_the_protocol(
+async def test_a_malformed_request_gets_an_error_of_the_protocol(
     verb: str, body: bytes, secured: Secured
 ) -> None:
     async with answering(listed(), tls=secured.tls) as address:
@@ -159,7 +159,7 @@ async def test_an_annotation_that_cannot_be_read_is_named() -> None:
     assert answer["Error"].startswith("leadline: annotation leadline.dev/bandwidth-mbps: expected")
 
 
-async def test_nodes_that_nobody_knows() -> None:
+async def test_unknown_nodes_are_an_error() -> None:
     async with answering(listed()) as address:
         _, answer = await post(address, "filter", args(wants("web"), ["x", "y"]))
         assert "none of these nodes is known" in answer["Error"]
@@ -181,12 +181,12 @@ async def test_ten_thousand_names() -> None:
     names = [f"n{i}" for i in range(count)]
     scene = Scene([read_node(wide(name, i % 100)) for i, name in enumerate(names)])
     scene.list()
-    question = args(wants("web", 50, data_mb="10"), names)
+    arguments = args(wants("web", 50, data_mb="10"), names)
     async with answering(scene, Limits(answer_s=PATIENCE_S)) as address:
-        _, filtered = await post(address, "filter", question)
+        _, filtered = await post(address, "filter", arguments)
         assert len(filtered["NodeNames"]) == count // 2
         assert len(filtered["FailedAndUnresolvableNodes"]) == count // 2
-        _, ranked = await post(address, "prioritize", question)
+        _, ranked = await post(address, "prioritize", arguments)
         assert len(ranked) == count
 
 
@@ -197,10 +197,10 @@ async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
     nodes = [wide(f"n{i}", i % 100) for i in range(count)]
     for each in nodes:
         each["status"]["images"] = images
-    question = args(wants("web", 50), nodes=nodes)
-    assert len(question) > 15_000_000
+    arguments = args(wants("web", 50), nodes=nodes)
+    assert len(arguments) > 15_000_000
     async with answering(listed(), Limits(answer_s=PATIENCE_S, head_s=PATIENCE_S)) as address:
-        large = asyncio.create_task(post(address, "filter", question))
+        large = asyncio.create_task(post(address, "filter", arguments))
         meanwhile = 0
         while not large.done():
             await post(address, "filter", args(wants("small"), NAMES))
@@ -215,7 +215,7 @@ async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_what_is_too_long_is_an_error_of_the_protocol(chunked: bool) -> None:
+async def test_a_request_that_is_too_long_gets_an_error_of_the_protocol(chunked: bool) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b"[" * 1000
@@ -229,12 +229,12 @@ async def test_what_is_too_long_is_an_error_of_the_protocol(chunked: bool) -> No
 
 
 def heavy() -> bytes:
-    question = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
-    assert 300_000 < len(question) < 400_000
-    return question
+    arguments = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
+    assert 300_000 < len(arguments) < 400_000
+    return arguments
 
 
-async def test_what_finds_no_room_is_told_what_to_do_in_time() -> None:
+async def test_a_request_without_free_bytes_gets_advice_in_time() -> None:
     limits = Limits(answer_s=0.3, body_bytes=400_000, held_bytes=300_000, large_bytes=1000)
     async with answering(listed(), limits) as text:
         (told,) = await all_at_once(Address.of(text), heavy(), 1)
@@ -244,7 +244,7 @@ async def test_what_finds_no_room_is_told_what_to_do_in_time() -> None:
         assert await passing(Address.of(text), args(wants("web", 50), NAMES)) == {"n2", "n3"}
 
 
-async def test_what_all_requests_hold_together_is_bounded() -> None:
+async def test_the_bytes_of_all_requests_are_bounded() -> None:
     """Those that find no room wait for those before them; short ones do not."""
     limits = Limits(answer_s=PATIENCE_S, body_bytes=400_000, held_bytes=500_000, large_bytes=1000)
     async with answering(listed(), limits) as text:
@@ -261,7 +261,7 @@ async def test_what_all_requests_hold_together_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("ends", ["client goes", "time is up"])
-async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_parsing_ends_with_its_request(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
     def read_for_ever(_body: Body, _known: object, stopped: Callable[[], bool]) -> ExtenderArgs:
@@ -272,11 +272,11 @@ async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
         raise StoppedError
 
     async with answering(listed(), Limits(answer_s=1.0, large_bytes=1000)) as text:
-        address, question = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
+        address, arguments = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
         with monkeypatch.context() as patch:
             patch.setattr(protocol, "read_extender_args", read_for_ever)
             connection = await address.connect()
-            asking = asyncio.create_task(connection.post("/filter", question))
+            asking = asyncio.create_task(connection.post("/filter", arguments))
             assert await asyncio.to_thread(began.wait, PATIENCE_S)
             if ends == "client goes":
                 connection.close()
@@ -286,10 +286,10 @@ async def test_reading_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
                 assert b"not answered within 1 s" in (await asking)[1]
                 connection.close()
             assert await asyncio.to_thread(ended.wait, PATIENCE_S)
-        assert await passing(address, question) == {"n1", "n2", "n3"}
+        assert await passing(address, arguments) == {"n1", "n2", "n3"}
 
 
-async def test_spoiled_requests_are_judged_rightly_or_refused(
+async def test_damaged_requests_are_answered_correctly_or_refused(
     secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with answering(listed(), tls=secured.tls) as text:
@@ -298,7 +298,7 @@ async def test_spoiled_requests_are_judged_rightly_or_refused(
     assert len(caplog.records) <= 20
 
 
-async def test_what_goes_wrong_in_many_ways_is_logged_twenty_times_a_minute(
+async def test_different_errors_are_logged_twenty_times_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with answering(listed()) as text:
@@ -388,12 +388,10 @@ async def test_a_head_without_an_end_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "bind"])
-async def test_rubbish_of_many_bytes_is_an_error_of_the_protocol(
-    verb: str, secured: Secured
-) -> None:
-    question = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
+async def test_many_random_bytes_get_an_error_of_the_protocol(verb: str, secured: Secured) -> None:
+    arguments = b'{"Pod": "' + b"x" * 2_000_000 + b'"}'
     async with answering(listed(), Limits(answer_s=PATIENCE_S), secured.tls) as address:
-        _, answer = await post(address, verb, question, secured.shown)
+        _, answer = await post(address, verb, arguments, secured.shown)
         assert answer["Error"].startswith("leadline: ")
 
 
@@ -408,7 +406,7 @@ async def test_rubbish_of_many_bytes_is_an_error_of_the_protocol(
     ],
     ids=["in the head", "before the body", "in the body", "bad chunks", "compressed"],
 )
-async def test_a_client_that_breaks_off_harms_nobody(
+async def test_a_client_that_disconnects_affects_no_other(
     sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with answering(listed()) as address:
@@ -432,16 +430,16 @@ async def send_until_cut_off(writer: asyncio.StreamWriter) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
     nodes = [wide(f"n{i}", 1) for i in range(3000)]
     for each in nodes:
         each["metadata"]["annotations"] = {"long": "x" * 3000}
-    question = args(wants("web"), nodes=nodes)
+    arguments = args(wants("web"), nodes=nodes)
     async with answering(listed(), Limits(answer_s=3.0)) as address:
         host, port = address.split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1000)
-        head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(question)}\r\n\r\n"
-        writer.write(head.encode() + question)
+        head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(arguments)}\r\n\r\n"
+        writer.write(head.encode() + arguments)
         await writer.drain()
         # Nothing is read, so the answer fills the buffers and goes no further.
         with pytest.raises(ConnectionError):
@@ -450,17 +448,17 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_connections_are_bounded_and_who_does_least_gives_way(kind: str) -> None:
+async def test_at_the_limit_the_least_useful_connection_is_closed(kind: str) -> None:
     """An idle connection that is asked over within a moment of its end is opened again, by Go as
     well as here."""
     async with answering(listed()) as text:
-        address, question = Address.of(text), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text), args(wants("web", 50), NAMES)
         async with crowd(address, 100, kind):
             for _ in range(5):
-                assert await passing(address, question) == {"n2", "n3"}
+                assert await passing(address, arguments) == {"n2", "n3"}
 
 
-async def test_the_oldest_silent_connection_gives_way_and_the_one_that_is_idle_longest() -> None:
+async def test_the_oldest_silent_and_the_longest_idle_connection_are_closed_first() -> None:
     async with answering(listed(), Limits(connections=2)) as text:
         address = Address.of(text)
         first, second = [await asked_over(address) for _ in range(2)]
@@ -484,15 +482,15 @@ async def asked_over(address: Address) -> Connection:
     return connection
 
 
-async def test_over_tls_who_never_shakes_hands_keeps_nobody_out(secured: Secured) -> None:
+async def test_connections_without_a_tls_handshake_exclude_no_other(secured: Secured) -> None:
     async with answering(listed(), tls=secured.tls) as text:
-        address, question = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
         async with crowd(address, 100, "silent"):
             for _ in range(3):
-                assert await passing(address, question) == {"n2", "n3"}
+                assert await passing(address, arguments) == {"n2", "n3"}
 
 
-async def test_what_one_address_can_take_is_bounded_where_it_is_not_this_machine(
+async def test_connections_of_one_other_address_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(extender_connections, "_is_this_machine", lambda _: False)
@@ -509,15 +507,15 @@ async def test_what_one_address_can_take_is_bounded_where_it_is_not_this_machine
     ("peer", "here"),
     [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("192.0.2.1", False), ("", 0)],
 )
-def test_who_is_this_machine(peer: str, here: bool) -> None:
+def test_loopback_addresses_are_this_machine(peer: str, here: bool) -> None:
     assert extender_connections._is_this_machine(peer) == here
 
 
-async def test_one_that_cannot_be_ready_says_so_in_time() -> None:
+async def test_a_service_that_is_not_ready_says_so_in_time() -> None:
     scene = Scene([read_node(each) for each in NODES])
     async with answering(scene, BRIEF) as address:
         _, answer = await post(address, "filter", args(wants("web"), NAMES))
-        assert "the API server has not yet told" in answer["Error"]
+        assert "the API server has not listed" in answer["Error"]
         status, _ = await post(address, "prioritize", args(wants("web"), NAMES))
         assert status == 400
 
@@ -527,7 +525,7 @@ class Stuck(MemoryCluster):
         await asyncio.Event().wait()
 
 
-async def test_a_binding_that_takes_too_long_is_given_up(secured: Secured) -> None:
+async def test_a_binding_that_takes_too_long_is_cancelled(secured: Secured) -> None:
     scene = Scene(cluster=Stuck([read_node(each) for each in NODES]))
     scene.list()
     pod = scene.cluster.put_pod(pending(wants("web")))
@@ -539,7 +537,7 @@ async def test_a_binding_that_takes_too_long_is_given_up(secured: Secured) -> No
     assert answer["Error"] == "leadline: not answered within 0.3 s"
 
 
-async def test_a_fault_of_ours_is_an_error_of_the_protocol(
+async def test_an_internal_error_is_an_error_of_the_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = listed()
@@ -549,7 +547,7 @@ async def test_a_fault_of_ours_is_an_error_of_the_protocol(
     assert (status, "ZeroDivisionError" in answer["Error"]) == (200, True)
 
 
-async def test_what_goes_wrong_again_and_again_is_logged_once(
+async def test_a_repeated_error_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with answering(listed()) as address:
@@ -558,7 +556,7 @@ async def test_what_goes_wrong_again_and_again_is_logged_once(
     assert len(caplog.records) == 1
 
 
-async def test_over_tls_only_those_with_a_certificate_are_answered(
+async def test_over_tls_only_clients_with_a_certificate_are_answered(
     authority: Authority, tmp_path: Path
 ) -> None:
     strangers = Authority(tmp_path, "Strangers")
@@ -586,7 +584,7 @@ async def test_over_tls_only_those_with_a_certificate_are_answered(
 @pytest.mark.parametrize(
     "sent", [HEAD, b"\x16\x03\x01\x02\x00" + b"\xff" * 600, b"\x16\x03\x01\x02\x00\x01", b""]
 )
-async def test_what_is_no_handshake_is_cut_off(authority: Authority, sent: bytes) -> None:
+async def test_bytes_that_are_no_handshake_are_cut_off(authority: Authority, sent: bytes) -> None:
     limits = replace(SHORT, head_s=0.2)
     async with answering(listed(), limits, files(authority.server("127.0.0.1"))) as address:
         host, port = address.split(":")
@@ -616,7 +614,7 @@ async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
                 writer.close()
 
 
-async def test_an_address_that_is_taken_is_told() -> None:
+async def test_an_address_in_use_is_reported() -> None:
     scene = listed()
     async with answering(scene) as address:
         server = ExtenderServer(ExtenderSettings(address), scene.extender_service)
@@ -637,7 +635,7 @@ def test_an_address_that_others_can_reach_needs_tls(authority: Authority) -> Non
         ExtenderSettings("unix:/run/leadline.sock")
 
 
-def test_certificates_that_do_not_belong_together_are_told(authority: Authority) -> None:
+def test_a_certificate_with_the_wrong_key_is_reported(authority: Authority) -> None:
     mine, other = authority.server("127.0.0.1"), authority.client("other")
     with pytest.raises(ServeError, match="certificates: "):
         TlsFiles(mine.ca_file, mine.cert_file, other.key_file).server_context()
@@ -645,7 +643,7 @@ def test_certificates_that_do_not_belong_together_are_told(authority: Authority)
         TlsFiles(Path("/no/such"), mine.cert_file, mine.key_file).server_context()
 
 
-async def test_a_port_is_filled_in() -> None:
+async def test_the_actual_port_is_returned() -> None:
     port = free_port()
     server = ExtenderServer(ExtenderSettings(f"localhost:{port}"), listed().extender_service)
     assert await server.start() == f"localhost:{port}"

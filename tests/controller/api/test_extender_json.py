@@ -36,7 +36,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @given(JSON, st.booleans(), st.integers(1, 40), st.sampled_from([None, 1]))
-def test_any_window_reads_the_same(
+def test_parsing_is_the_same_for_every_window_size(
     value: Any, ascii_only: bool, window: int, indent: int | None
 ) -> None:
     body = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
@@ -46,7 +46,7 @@ def test_any_window_reads_the_same(
 
 
 @given(st.binary(max_size=60), st.integers(1, 20))
-def test_any_window_refuses_the_same(noise: bytes, window: int) -> None:
+def test_errors_are_the_same_for_every_window_size(noise: bytes, window: int) -> None:
     for body in (noise, b'{"a": [1, "' + noise + b'", 2]}', b'{"a": [1, ' + noise + b", 2]}"):
         try:
             right = json.loads(body.decode(), parse_constant=extender_json._no_number)
@@ -61,7 +61,7 @@ def test_any_window_refuses_the_same(noise: bytes, window: int) -> None:
                 assert read(body) == right
 
 
-def test_members_elements_and_where_they_are(windows: Callable[[int], None]) -> None:
+def test_members_and_elements_have_their_positions(windows: Callable[[int], None]) -> None:
     windows(8)
     body = '{ "é" : [ 1 ,{"a":"ü"}, null ] , "b":null}'.encode()
     cursor = Cursor(body, never)
@@ -82,7 +82,7 @@ def test_members_elements_and_where_they_are(windows: Callable[[int], None]) -> 
     ]
 
 
-def test_half_a_character_becomes_the_mark_for_it() -> None:
+def test_a_surrogate_becomes_the_replacement_character() -> None:
     told = read(b'["\\ud800", "\\ud83d\\ude00", "a\\udfffb", {"\\udc00": 1}, "\\\\ud800"]')
     assert told == ["�", "\U0001f600", "a�b", {"�": 1}, "\\ud800"]
 
@@ -96,9 +96,7 @@ def test_a_value_that_is_too_long_is_refused(windows: Callable[[int], None], bod
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_what_is_nested_without_end_is_refused(
-    windows: Callable[[int], None], opening: bytes
-) -> None:
+def test_endless_nesting_is_refused(windows: Callable[[int], None], opening: bytes) -> None:
     windows(1000)
     with pytest.raises((RecursionError, json.JSONDecodeError)):
         read(opening * 200_000)
@@ -113,7 +111,7 @@ def test_what_is_nested_without_end_is_refused(
         b'{"a":{"b":[' + b"1.5," * 9000 + b"1]}}",
     ],
 )
-def test_reading_stops_between_two_values(windows: Callable[[int], None], body: bytes) -> None:
+def test_parsing_stops_between_two_values(windows: Callable[[int], None], body: bytes) -> None:
     windows(1000)
     asked = 0
 
@@ -127,7 +125,7 @@ def test_reading_stops_between_two_values(windows: Callable[[int], None], body: 
     assert asked == 11
 
 
-def test_no_value_is_made_of_more_than_a_window_at_once(
+def test_python_decodes_at_most_a_window_at_once(
     windows: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the work between two looks at whether to stop does not grow with what is sent."""

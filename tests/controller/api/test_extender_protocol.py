@@ -9,51 +9,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.api.extender_protocol import (
     ProtocolError,
-    bind_answer,
-    error_answer,
-    filter_answer,
-    prioritize_answer,
+    error_result,
+    filter_result,
+    host_priorities,
     read_binding_args,
     read_extender_args,
 )
 from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
 
-from tests.controller.scheduling.extender_harness import args, asked, wants, wide
+from tests.controller.scheduling.extender_harness import args, extender_args, wants, wide
 from tests.kube.objects import node
 
 BOUND = {"PodName": "web", "PodNamespace": "default", "PodUID": "u-1", "Node": "n1"}
 
 
-def test_names_alone() -> None:
-    question = asked(wants("web", 5), ["n2", "n1"])
-    assert (question.pod.key, question.pod.uid) == ("default/web", "uid-web")
-    assert question.pod.hints.bandwidth_mbps == 5
-    assert (question.names, question.nodes) == (("n2", "n1"), None)
+def test_node_names_are_parsed() -> None:
+    arguments = extender_args(wants("web", 5), ["n2", "n1"])
+    assert (arguments.pod.key, arguments.pod.uid) == ("default/web", "uid-web")
+    assert arguments.pod.hints.bandwidth_mbps == 5
+    assert (arguments.names, arguments.nodes) == (("n2", "n1"), None)
 
 
-def test_whole_nodes_come_back_as_the_text_that_came() -> None:
+def test_whole_nodes_are_sent_back_unchanged() -> None:
     sent = json.dumps(wide("n1", 10), indent=2).replace('"10"', '"\\u0031\\u0030"')
     body = (
         f'{{"NodeNames": null, "Pod": {json.dumps(wants("web"))}, "Nodes": {{"items": [{sent}]}}}}'
     )
-    question = read_extender_args(body.encode())
-    assert question.names == ("n1",)
-    assert question.nodes is not None
-    assert question.nodes["n1"].bandwidth_mbps == 10
-    assert bytes(question.raw("n1")) == sent.encode()
-    answer = b"".join(filter_answer(question, ["n1"], {}))
+    arguments = read_extender_args(body.encode())
+    assert arguments.names == ("n1",)
+    assert arguments.nodes is not None
+    assert arguments.nodes["n1"].bandwidth_mbps == 10
+    assert bytes(arguments.raw("n1")) == sent.encode()
+    answer = b"".join(filter_result(arguments, ["n1"], {}))
     assert sent.encode() in answer
     assert json.loads(answer)["Nodes"] == {"items": [wide("n1", 10)]}
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_filters_answer_has_gos_keys_and_never_both_lists_null(whole: bool) -> None:
+def test_a_filter_result_has_the_keys_of_go_and_never_two_null_lists(whole: bool) -> None:
     sent = [node("n1"), node("n2")]
     pod = wants("web")
-    question = asked(pod, nodes=sent) if whole else asked(pod, ["n1", "n2"])
+    arguments = extender_args(pod, nodes=sent) if whole else extender_args(pod, ["n1", "n2"])
     for passing in (["n2"], []):
         failed = {"n1": 'a "reason"'}
-        answer = json.loads(b"".join(filter_answer(question, passing, failed)))
+        answer = json.loads(b"".join(filter_result(arguments, passing, failed)))
         assert answer == {
             "Nodes": {"items": [each for each in sent if each["metadata"]["name"] in passing]}
             if whole
@@ -65,40 +64,40 @@ def test_a_filters_answer_has_gos_keys_and_never_both_lists_null(whole: bool) ->
         }
 
 
-def test_a_prioritized_list_is_bare_and_leaves_nobody_out() -> None:
-    answer = prioritize_answer(asked(wants("web"), ["n1", "n2"]), {"n2": 10})
+def test_host_priorities_are_a_list_with_every_node() -> None:
+    answer = host_priorities(extender_args(wants("web"), ["n1", "n2"]), {"n2": 10})
     assert json.loads(answer) == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
 
 
-def test_a_binding() -> None:
+def test_binding_arguments_are_parsed() -> None:
     assert read_binding_args(json.dumps(BOUND).encode()) == ExtenderBindingArgs(
         "default", "web", "u-1", "n1"
     )
-    assert json.loads(bind_answer()) == {"Error": ""}
-    assert json.loads(error_answer("no")) == {"Error": "no"}
+    assert json.loads(error_result("")) == {"Error": ""}
+    assert json.loads(error_result("no")) == {"Error": "no"}
 
 
-def test_no_nodes_are_a_question_too() -> None:
-    assert asked(wants("web"), []).names == ()
-    assert asked(wants("web"), nodes=[]).names == ()
+def test_arguments_without_nodes_are_valid() -> None:
+    assert extender_args(wants("web"), []).names == ()
+    assert extender_args(wants("web"), nodes=[]).names == ()
     null_items = json.dumps({"Pod": wants("web"), "Nodes": {"items": None}}).encode()
     assert read_extender_args(null_items).names == ()
 
 
-def test_a_node_that_cannot_be_read_does_not_spoil_the_others() -> None:
+def test_an_unreadable_node_does_not_affect_the_others() -> None:
     odd = node("n1")
     odd["status"]["allocatable"]["cpu"] = "lots"
-    question = asked(wants("web"), nodes=[odd, node("n2")])
-    assert question.names == ("n1", "n2")
-    assert question.nodes is not None
-    assert question.nodes.keys() == {"n2"}
-    assert "Nodes.items[0].status.allocatable.cpu" in question.unreadable["n1"]
+    arguments = extender_args(wants("web"), nodes=[odd, node("n2")])
+    assert arguments.names == ("n1", "n2")
+    assert arguments.nodes is not None
+    assert arguments.nodes.keys() == {"n2"}
+    assert "Nodes.items[0].status.allocatable.cpu" in arguments.unreadable["n1"]
 
 
-def test_what_is_not_modelled_is_no_annotation_that_cannot_be_read() -> None:
+def test_an_unmodelled_demand_is_no_unreadable_annotation() -> None:
     made = wants("web")
     made["spec"]["resourceClaims"] = [{"name": "gpu"}]
-    assert "resourceClaims" in str(asked(made, ["n1"]).pod.problem)
+    assert "resourceClaims" in str(extender_args(made, ["n1"]).pod.problem)
 
 
 POD = json.dumps(wants("web"))
@@ -134,7 +133,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("body", "told"), WRONG, ids=[repr(each[0][:40]) for each in WRONG])
-def test_what_cannot_be_read_is_told_in_one_line(body: bytes, told: str) -> None:
+def test_an_error_is_one_line(body: bytes, told: str) -> None:
     with pytest.raises(ProtocolError) as raised:
         read_extender_args(body)
     assert told in str(raised.value)
@@ -144,7 +143,7 @@ def test_what_cannot_be_read_is_told_in_one_line(body: bytes, told: str) -> None
 
 @pytest.mark.parametrize("missing", BOUND)
 @pytest.mark.parametrize("value", [None, "", 3, "a b", "../n1"])
-def test_a_binding_needs_all_of_its_parts(missing: str, value: Any) -> None:
+def test_a_binding_needs_all_of_its_fields(missing: str, value: Any) -> None:
     with pytest.raises(ProtocolError, match=f"ExtenderBindingArgs.{missing}: expected"):
         read_binding_args(json.dumps({**BOUND, missing: value}).encode())
 
@@ -157,16 +156,16 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON, JSON)
-def test_whatever_comes_is_read_or_refused(pod: Any, nodes: Any, names: Any) -> None:
+def test_any_input_is_parsed_or_refused(pod: Any, nodes: Any, names: Any) -> None:
     for given_pod in (pod, wants("web")):
         body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
         with suppress(ProtocolError):
-            question = read_extender_args(body)
-            assert json.loads(b"".join(filter_answer(question, [], {})))["Error"] == ""
+            arguments = read_extender_args(body)
+            assert json.loads(b"".join(filter_result(arguments, [], {})))["Error"] == ""
 
 
 @given(st.binary(max_size=60), st.integers(0, 2000))
-def test_bytes_in_the_middle_of_a_question(noise: bytes, at: int) -> None:
+def test_bytes_in_the_middle_of_a_request(noise: bytes, at: int) -> None:
     body = args(wants("web", 5), nodes=[wide("n1", 10)])
     for broken in (body[:at] + noise + body[at:], body[:at] + noise):
         with suppress(ProtocolError):

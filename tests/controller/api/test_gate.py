@@ -65,7 +65,7 @@ async def is_answered(address: str, tls: grpc.ChannelCredentials | None = None) 
             return False
 
 
-async def test_silent_connections_leave_a_place_for_a_client_with_a_certificate(
+async def test_silent_connections_do_not_exclude_a_client_with_a_certificate(
     scene: Scene, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
@@ -78,10 +78,10 @@ async def test_silent_connections_leave_a_place_for_a_client_with_a_certificate(
         answered = [await is_answered(address, own) for _ in range(3)]
         opened = psutil.Process().num_fds() - before - 200  # which are the attack's own ends
     assert answered == [True] * 3
-    assert opened < gate.PLACES + 60
+    assert opened < gate.MAX_CONNECTIONS + 60
 
 
-async def test_calls_whose_answers_nobody_reads_make_room(address: str) -> None:
+async def test_calls_with_unread_answers_do_not_exclude_others(address: str) -> None:
     async with under(attack.unread(place(address), 64)):
         await asyncio.sleep(0.5)
         assert await eventually_answered(address)
@@ -105,7 +105,7 @@ async def test_a_call_whose_answer_is_not_read_ends_with_its_connection(
                 pass
         return b"closed"
 
-    monkeypatch.setattr(calls, "ANSWERS", calls.Kind("calls", 24, 0.3))
+    monkeypatch.setattr(calls, "ANSWERS", calls.CallKind("calls", 24, 0.3))
     assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
 
 
@@ -124,7 +124,7 @@ async def test_a_watch_whose_events_are_not_read_ends(
 
 
 @pytest.mark.parametrize("assault", [attack.health_watches, attack.unfinished])
-async def test_calls_that_never_end_leave_places_for_others(
+async def test_calls_that_never_end_do_not_exclude_others(
     assault: attack.Attack, address: str
 ) -> None:
     before = asyncio.all_tasks()
@@ -141,7 +141,7 @@ async def test_calls_that_never_end_leave_places_for_others(
     assert await eventually(lambda: len(asyncio.all_tasks() - before) < 30)
 
 
-async def test_health_watches_are_bounded_and_health_is_told_meanwhile(address: str) -> None:
+async def test_health_watches_are_bounded_and_health_checks_work_meanwhile(address: str) -> None:
     async with under(attack.health_watches(place(address), 48)):
         await asyncio.sleep(0.5)
         async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
@@ -153,10 +153,10 @@ async def test_health_watches_are_bounded_and_health_is_told_meanwhile(address: 
             assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_answers_that_wait_are_bounded_in_bytes(
+async def test_unread_answers_are_bounded_in_bytes(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_HONEST_S", 60.0)
+    monkeypatch.setattr(calls, "_MIN_CALL_S", 60.0)
     async with under(attack.unread(place(address), 8)):
         await asyncio.sleep(0.5)
         monkeypatch.setattr(calls, "MAX_BYTES", 100)
@@ -165,11 +165,11 @@ async def test_answers_that_wait_are_bounded_in_bytes(
                 await control_pb2_grpc.InspectionStub(channel).ListNodes(pb.ListNodesRequest())
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         monkeypatch.setattr(calls, "MAX_BYTES", 4000)
-        monkeypatch.setattr(calls, "_HONEST_S", 0.1)
+        monkeypatch.setattr(calls, "_MIN_CALL_S", 0.1)
         assert await eventually_answered(address)
 
 
-async def test_malformed_requests_cost_neither_the_server_nor_the_log(
+async def test_malformed_requests_neither_stop_the_server_nor_fill_the_log(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(attack.malformed, place(address), 200)
@@ -180,7 +180,7 @@ async def test_malformed_requests_cost_neither_the_server_nor_the_log(
 
 
 @pytest.mark.parametrize("path", [b"/\xff\xfe", attack.INSPECTION + b"\xff", b"\xff", b"", b"/x"])
-async def test_a_method_whose_name_is_no_text_does_not_end_the_server(
+async def test_a_method_name_that_is_not_utf8_does_not_stop_the_server(
     path: bytes, address: str
 ) -> None:
     def ask() -> bytes:
@@ -195,7 +195,7 @@ async def test_a_method_whose_name_is_no_text_does_not_end_the_server(
     assert await is_answered(address)
 
 
-async def test_a_request_that_is_none_is_told_so(address: str) -> None:
+async def test_a_request_that_cannot_be_parsed_is_refused(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         for method in ("/leadline.v1.Inspection/GetNode", "/grpc.health.v1.Health/Check"):
             with pytest.raises(grpc.aio.AioRpcError, match="can't be read") as caught:
@@ -275,7 +275,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_what_is_sent_arrives_whole_in_both_directions(tmp_path: Path) -> None:
+async def test_the_relay_delivers_all_bytes_in_both_directions(tmp_path: Path) -> None:
     sent = os.urandom(3_000_000)
     async with gated(tmp_path, 4) as address:
         reader, writer = await asyncio.open_connection(*address)
@@ -284,7 +284,7 @@ async def test_what_is_sent_arrives_whole_in_both_directions(tmp_path: Path) -> 
         writer.close()
 
 
-async def test_a_newcomer_takes_the_place_of_whoever_is_silent(tmp_path: Path) -> None:
+async def test_a_new_connection_replaces_a_silent_one(tmp_path: Path) -> None:
     async with gated(tmp_path, 3) as address:
         talks = await asyncio.open_connection(*address)
         talks[1].write(b"a")
@@ -301,7 +301,7 @@ async def test_a_newcomer_takes_the_place_of_whoever_is_silent(tmp_path: Path) -
             writer.close()
 
 
-async def test_the_peer_with_the_most_connections_makes_room(
+async def test_at_the_limit_the_peer_with_the_most_connections_loses_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gate, "peer_of", lambda address: str(address[0]))
@@ -353,17 +353,17 @@ def test_a_peer_is_an_address(address: object, peer: str) -> None:
 
 
 def test_calls_in_progress_never_take_all_connections() -> None:
-    assert calls.MAX_CALLS < gate.PLACES
+    assert calls.MAX_CALLS < gate.MAX_CONNECTIONS
 
 
-def test_descriptors_are_left_for_scheduling() -> None:
+def test_file_descriptors_are_reserved_for_scheduling() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with limited_to(1024, before[1]):
-        assert gate.fitting_places() == gate.PLACES
+        assert gate.affordable_connections() == gate.MAX_CONNECTIONS
     with limited_to(600, before[1]):
-        assert gate.fitting_places() == 29
+        assert gate.affordable_connections() == 29
     with limited_to(256, before[1]):
-        assert gate.fitting_places() == 8
+        assert gate.affordable_connections() == 8
 
 
 @contextmanager
@@ -376,7 +376,7 @@ def limited_to(files: int, most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_socket_that_is_served_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with gate.listen_unix(path), pytest.raises(OSError, match="in use"):
         gate.listen_unix(path)

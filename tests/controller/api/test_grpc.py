@@ -42,12 +42,12 @@ async def nodes_of(stub: Stub) -> dict[str, pb.NodeStatus]:
     return {status.name: status for status in response.nodes}
 
 
-async def test_version_tells_what_runs(stub: Stub) -> None:
+async def test_version_returns_version_cluster_and_strategy(stub: Stub) -> None:
     response = await stub.GetVersion(pb.GetVersionRequest())
     assert (response.version, response.cluster, response.strategy) == ("1.2.3", "lab", "netsched")
 
 
-async def test_version_tells_who_leads(scene: Scene, stub: Stub) -> None:
+async def test_version_returns_the_leader(scene: Scene, stub: Stub) -> None:
     leads = await stub.GetVersion(pb.GetVersionRequest())
     scene.turn.leading, scene.turn.named = False, "another"
     stands_by = await stub.GetVersion(pb.GetVersionRequest())
@@ -55,7 +55,7 @@ async def test_version_tells_who_leads(scene: Scene, stub: Stub) -> None:
     assert (stands_by.leader, stands_by.lease_holder) == (False, "another")
 
 
-async def test_one_that_stands_by_names_the_one_that_can_explain(scene: Scene, stub: Stub) -> None:
+async def test_a_standby_names_the_leader_that_can_explain(scene: Scene, stub: Stub) -> None:
     scene.turn.leading, scene.turn.named = False, "another"
     scene.cluster.apply(PodChanged(pod("new")))
     with pytest.raises(grpc.aio.AioRpcError, match=r"stands by.*another"):
@@ -82,7 +82,7 @@ async def test_reflection_lists_the_services(channel: grpc.aio.Channel) -> None:
     assert {SERVICE, "grpc.health.v1.Health"} <= listed
 
 
-async def test_nodes_are_those_of_the_cluster_and_those_heard(stub: Stub) -> None:
+async def test_nodes_are_those_of_the_cluster_and_of_all_agents(stub: Stub) -> None:
     nodes = await nodes_of(stub)
     assert list(nodes) == ["guest", "n1", "n2", "n3"]
     assert [status.in_cluster for status in nodes.values()] == [False, True, True, True]
@@ -92,7 +92,7 @@ async def test_nodes_are_those_of_the_cluster_and_those_heard(stub: Stub) -> Non
     assert list(nodes["n3"].notes) == ["agent never heard"]
 
 
-async def test_a_node_shows_what_was_measured_with_its_age(stub: Stub) -> None:
+async def test_a_node_has_its_measurements_with_their_age(stub: Stub) -> None:
     n1 = (await nodes_of(stub))["n1"]
     assert metrics(n1)["cpu_percent"] == 12.5
     assert metrics(n1)["cpu_celsius"] == 51.0
@@ -105,7 +105,7 @@ async def test_a_node_shows_what_was_measured_with_its_age(stub: Stub) -> None:
     assert n1.report_age_s == pytest.approx(13.0)
 
 
-async def test_what_is_unknown_is_absent(stub: Stub) -> None:
+async def test_unknown_values_are_absent(stub: Stub) -> None:
     nodes = await nodes_of(stub)
     assert "memory_percent" not in metrics(nodes["n2"])
     assert not nodes["n3"].metrics
@@ -113,7 +113,7 @@ async def test_what_is_unknown_is_absent(stub: Stub) -> None:
     assert nodes["n3"].agent == "unknown"
 
 
-async def test_no_value_that_is_no_number_goes_out(scene: Scene, stub: Stub) -> None:
+async def test_values_that_are_not_finite_are_left_out(scene: Scene, stub: Stub) -> None:
     scene.report("n1", cpu_percent=math.inf, memory_percent=NAN, cpu_celsius=NAN)
     for status in (await nodes_of(stub)).values():
         assert all(math.isfinite(metric.value) for metric in status.metrics)
@@ -123,7 +123,7 @@ async def test_no_value_that_is_no_number_goes_out(scene: Scene, stub: Stub) -> 
         assert all(math.isfinite(part) for part in score.parts.values())
 
 
-async def test_a_report_too_old_is_unknown_but_its_age_is_told(scene: Scene, stub: Stub) -> None:
+async def test_an_expired_report_is_unknown_but_has_its_age(scene: Scene, stub: Stub) -> None:
     scene.now_s += 600
     n1 = (await nodes_of(stub))["n1"]
     assert list(metrics(n1)) == ["bandwidth_mbps"]
@@ -163,11 +163,11 @@ async def test_one_node_with_its_links_and_pods(scene: Scene, stub: Stub) -> Non
     assert link.bandwidth_is_lower_bound
     placed = scene.decisions.get("default/web-1")
     assert placed is not None
-    assert placed.decision.node == "n1"
+    assert placed.node == "n1"
     assert "default/web-1" in response.placed_pods
 
 
-async def test_a_node_nobody_knows_is_not_found(stub: Stub) -> None:
+async def test_an_unknown_node_is_not_found(stub: Stub) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.GetNode(pb.GetNodeRequest(name="n9"))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
@@ -196,13 +196,13 @@ async def test_placements_from_the_oldest_and_by_age(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("since_s", [-1.0, NAN, math.inf])
-async def test_a_span_that_is_none_is_refused(stub: Stub, since_s: float) -> None:
+async def test_an_invalid_age_is_refused(stub: Stub, since_s: float) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ListPlacements(pb.ListPlacementsRequest(since_s=since_s))
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_explain_says_why_and_who_was_turned_down(stub: Stub) -> None:
+async def test_explain_returns_the_reason_and_the_refused_nodes(stub: Stub) -> None:
     explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))
     assert explained.placement.node == "n1"
     assert explained.placement.why.startswith("best in")
@@ -216,7 +216,7 @@ async def test_explain_says_why_and_who_was_turned_down(stub: Stub) -> None:
     assert rejected["n2"][0].startswith("NodeUnschedulable: ")
 
 
-async def test_explain_a_pod_that_fits_nowhere(stub: Stub) -> None:
+async def test_explain_returns_why_a_pod_fits_nowhere(stub: Stub) -> None:
     explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="default/huge"))
     assert explained.placement.node == ""
     assert not explained.scores
@@ -233,7 +233,9 @@ async def test_explain_a_pod_that_fits_nowhere(stub: Stub) -> None:
         ("old", "not remembered any more"),
     ],
 )
-async def test_explain_says_why_it_cannot(scene: Scene, stub: Stub, key: str, said: str) -> None:
+async def test_explain_says_why_there_is_no_decision(
+    scene: Scene, stub: Stub, key: str, said: str
+) -> None:
     scene.cluster.apply(PodChanged(pod("foreign", scheduler_name="default-scheduler")))
     scene.cluster.apply(PodChanged(pod("waiting")))
     scene.cluster.apply(PodChanged(pod("old", node_name="n1")))
@@ -244,7 +246,7 @@ async def test_explain_says_why_it_cannot(scene: Scene, stub: Stub, key: str, sa
     assert "\n" not in str(caught.value.details())
 
 
-def test_explain_says_whose_a_pod_is_where_kube_scheduler_asks(scene: Scene) -> None:
+def test_explain_says_which_scheduler_a_pod_belongs_to(scene: Scene) -> None:
     theirs = pod("theirs", scheduler_name="default-scheduler")
     scene.cluster.apply(PodChanged(theirs))
     scene.cluster.apply(PodChanged(pod("ours")))
@@ -269,7 +271,7 @@ async def test_a_request_too_large_is_refused(stub: Stub) -> None:
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub) -> None:
+async def test_watch_sends_the_state_and_then_the_changes(scene: Scene, stub: Stub) -> None:
     stream = stub.Watch(pb.WatchRequest())
     first = [await next_event(stream) for _ in range(7)]
     assert [each.node.name for each in first[:4]] == ["guest", "n1", "n2", "n3"]
@@ -277,7 +279,7 @@ async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub)
     assert told == ["default/web-1", "default/huge", "default/web-2"]
 
     scene.now_s += 1  # ages alone are no news
-    scene.decisions.settle("default/huge", BOUND)
+    scene.decisions.set_outcome("default/huge", BOUND)
     event = await next_event(stream)
     assert (event.placement.pod, event.placement.outcome) == ("default/huge", BOUND)
 
@@ -291,7 +293,9 @@ async def test_watch_tells_the_state_then_what_changes(scene: Scene, stub: Stub)
     stream.cancel()
 
 
-async def test_watchers_are_bounded_and_leave_room_when_they_go(address: str, stub: Stub) -> None:
+async def test_watches_are_bounded_and_ended_ones_free_their_place(
+    address: str, stub: Stub
+) -> None:
     # Connections of their own: one connection can't have all of the watches.
     own = [("grpc.use_local_subchannel_pool", 1)]
     async with (
@@ -315,7 +319,7 @@ async def test_watchers_are_bounded_and_leave_room_when_they_go(address: str, st
     assert event.node.name == "guest"
 
 
-async def test_stopping_ends_the_watches_in_peace(scene: Scene) -> None:
+async def test_stopping_ends_the_watches_without_an_error(scene: Scene) -> None:
     server = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source, poll_s=60)
     async with grpc.aio.insecure_channel(await server.start()) as channel:
         stream = control_pb2_grpc.InspectionStub(channel).Watch(pb.WatchRequest())

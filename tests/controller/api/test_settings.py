@@ -34,7 +34,7 @@ def test_loopback_needs_no_certificates(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:50505", "[::]:50505", "192.0.2.7:50505", "controller.example:50505"]
 )
-def test_plaintext_that_others_can_reach_is_refused(address: str) -> None:
+def test_plaintext_on_a_reachable_address_is_refused(address: str) -> None:
     with pytest.raises(ServeError) as caught:
         ServeSettings(address)
     assert address in str(caught.value)
@@ -55,7 +55,7 @@ def test_plaintext_that_others_can_reach_is_refused(address: str) -> None:
         "unix:x",
     ],
 )
-def test_an_address_that_is_none_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ServeError, match="expected"):
         ServeSettings(address)
 
@@ -66,7 +66,9 @@ def test_a_unix_socket_takes_no_certificates(tmp_path: Path) -> None:
         ServeSettings(f"unix:{tmp_path}/socket", files)
 
 
-async def test_a_unix_socket_answers_and_is_not_for_everybody(scene: Scene, tmp_path: Path) -> None:
+async def test_a_unix_socket_answers_and_others_may_not_open_it(
+    scene: Scene, tmp_path: Path
+) -> None:
     socket = tmp_path / "leadline.sock"
     async with answering(scene, ServeSettings(f"unix:{socket}")) as address:
         assert socket.stat().st_mode & 0o007 == 0
@@ -74,7 +76,7 @@ async def test_a_unix_socket_answers_and_is_not_for_everybody(scene: Scene, tmp_
             assert await version(channel) == "1.2.3"
 
 
-async def test_tls_lets_those_in_who_show_a_certificate(scene: Scene, tmp_path: Path) -> None:
+async def test_tls_admits_only_clients_with_a_certificate(scene: Scene, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ours")
     stranger = Authority(tmp_path / "theirs").client("mallory")
     files = tls_files(authority.server("127.0.0.1", "localhost"))
@@ -101,7 +103,7 @@ async def test_missing_certificates_are_named(scene: Scene, tmp_path: Path) -> N
         await server.start()
 
 
-async def test_a_port_that_is_taken_is_named(scene: Scene) -> None:
+async def test_a_port_in_use_is_named(scene: Scene) -> None:
     async with answering(scene) as address:
         second = InspectionServer(ServeSettings(address), scene.source)
         with pytest.raises(ServeError, match="cannot listen there"):

@@ -7,7 +7,7 @@ from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import explanation, placement
 from leadline_controller.cli import render
 from leadline_controller.cli.render import boards, decisions, human
-from leadline_controller.decisions.log import DecisionView
+from leadline_controller.decisions.times import Now
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
@@ -25,10 +25,15 @@ def text(on: Console) -> str:
     return on.file.getvalue()
 
 
+def unset_clock(scene: Scene) -> Now:
+    """The moment on a machine whose wall clock was never set."""
+    return Now("boot", scene.now_s, None)
+
+
 def explained(scene: Scene, pod: str) -> pb.ExplainPodResponse:
     record = scene.decisions.get(pod)
     assert record is not None
-    return explanation([DecisionView.of(record, scene.now_s)])
+    return explanation([record], unset_clock(scene))
 
 
 def rows(shown: str) -> dict[str, list[str]]:
@@ -42,7 +47,7 @@ def show_all(scene: Scene, on: Console, *, wide: bool) -> None:
     render.nodes(on, reader.statuses().nodes, wide=wide)
     for kind in render.KINDS:
         render.matrix(on, reader.matrix(), kind, wide=wide)
-    told = [placement(DecisionView.brief(record, scene.now_s)) for record in scene.decisions.all()]
+    told = [placement(record, unset_clock(scene)) for record in scene.decisions.all()]
     render.placements(on, told, wide=wide)
     for pod in ("default/web-1", "default/huge"):
         render.explanation(on, explained(scene, pod), wide=wide)

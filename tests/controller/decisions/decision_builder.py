@@ -1,11 +1,11 @@
-"""A machine whose clocks a test sets, and rows to write."""
+"""A machine whose clocks a test sets, and the decisions that it records."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from leadline_controller.decisions.codec import encode
 from leadline_controller.decisions.explanation import Explanation
-from leadline_controller.decisions.rows import Row, rule
+from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.times import Moment, Now
 
 UNIX_S = 1_800_000_000.0
@@ -37,18 +37,19 @@ class Machine:
         now = self.now()
         return Moment(now.boot, now.up_s, now.started_unix_s)
 
-    def row(self, name: str, node: str | None = "n1", **changed: Any) -> Row:
+    def record(self, name: str, node: str | None = "n1", **changed: Any) -> DecisionRecord:
         """A decision made just now."""
-        made = Row(
+        record = DecisionRecord(
             pod=f"default/{name}",
             uid=f"uid-{name}",
             node=node,
             why="because",
+            strategy="netsched",
+            better="higher",
+            options={"cpu": 3.0},
             outcome="pending",
-            times=1,
-            rule=rule("netsched", "higher", {"cpu": 3.0}),
             first=self.moment(),
             last=self.moment(),
             explanation=encode(Explanation()),
         )
-        return made._replace(**changed)
+        return replace(record, **changed)

@@ -18,7 +18,7 @@ def holds(checks: Iterable[Check]) -> None:
     assert [str(check) for check in found if not check.held] == []
 
 
-def test_whatever_bit_of_the_first_page_is_wrong_the_history_starts() -> None:
+def test_the_store_opens_with_any_wrong_bit_in_the_first_page() -> None:
     whole = damage.sound_file()
     names = {case.name for case in damage.flips(whole, every=1)}
     assert {"bit 18.1", "bit 71.0", "bit 99.7", "bit 4095.7"} <= names
@@ -26,15 +26,15 @@ def test_whatever_bit_of_the_first_page_is_wrong_the_history_starts() -> None:
     holds([decisions.damaged("page 1", damage.flips(whole, every=211))])
 
 
-def test_nor_do_wrong_bits_of_other_pages_keep_it_from_starting() -> None:
+def test_the_store_opens_with_wrong_bits_in_other_pages() -> None:
     holds([decisions.damaged("other pages", damage.page_flips(damage.sound_file(), 20))])
 
 
-def test_values_that_were_never_written_there() -> None:
+def test_the_store_opens_with_values_that_it_never_writes() -> None:
     holds([decisions.damaged("statements", damage.statements())])
 
 
-def test_files_of_other_kinds() -> None:
+def test_the_store_opens_with_files_of_other_kinds() -> None:
     cases = damage.files(damage.sound_file())
     holds([decisions.damaged("files", (case for case in cases if case.name != LONG))])
 
@@ -51,5 +51,5 @@ def test_pods_that_wait_while_nodes_join_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 90])
-def test_half_a_character_costs_nobody_else_anything(count: int) -> None:
+def test_a_surrogate_in_one_pod_does_not_affect_the_others(count: int) -> None:
     holds(decisions.half_characters(count))

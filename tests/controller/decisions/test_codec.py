@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.decisions.codec import MOST_BYTES, decode, encode
+from leadline_controller.decisions.codec import MAX_BYTES, decode, encode
 from leadline_controller.decisions.explanation import Explanation
 from leadline_controller.framework.view import Floats
 
@@ -14,7 +14,7 @@ NAMES = st.text(max_size=8)
 
 
 @st.composite
-def accounts(draw: st.DrawFn) -> Explanation:
+def explanations(draw: st.DrawFn) -> Explanation:
     nodes = tuple(draw(st.lists(NAMES, max_size=6, unique=True)))
     numbers = st.floats(width=32, allow_infinity=False, allow_subnormal=False) | st.just(
         float("nan")
@@ -39,55 +39,55 @@ def accounts(draw: st.DrawFn) -> Explanation:
     )
 
 
-@given(accounts())
-def test_an_account_comes_back_as_it_was(told: Explanation) -> None:
-    back = decode(encode(told))
+@given(explanations())
+def test_decoding_returns_what_was_encoded(whole: Explanation) -> None:
+    decoded = decode(encode(whole))
     for name in ("nodes", "scored", "rejected", "failing", "reasons"):
-        assert getattr(back, name) == getattr(told, name), name
-    for mine, theirs in ((told.parts, back.parts), (told.ages_s, back.ages_s)):
-        assert list(mine) == list(theirs)
-        for name, column in mine.items():
-            np.testing.assert_allclose(theirs[name], column, rtol=1e-6, equal_nan=True)
-    np.testing.assert_allclose(back.total, told.total, rtol=1e-6, equal_nan=True)
+        assert getattr(decoded, name) == getattr(whole, name), name
+    for before, after in ((whole.parts, decoded.parts), (whole.ages_s, decoded.ages_s)):
+        assert list(before) == list(after)
+        for name, column in before.items():
+            np.testing.assert_allclose(after[name], column, rtol=1e-6, equal_nan=True)
+    np.testing.assert_allclose(decoded.total, whole.total, rtol=1e-6, equal_nan=True)
 
 
 @given(st.lists(st.floats()))
-def test_what_is_told_before_it_is_kept_is_what_is_told_afterwards(total: list[float]) -> None:
+def test_rounding_gives_the_same_columns_as_encoding(total: list[float]) -> None:
     live = Explanation(nodes=tuple(map(str, range(len(total)))), total=np.array(total))
     np.testing.assert_array_equal(decode(encode(live)).total, live.rounded().total)
 
 
-def test_short_numbers_come_back_as_they_were() -> None:
-    told = Explanation(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
-    assert decode(encode(told)).total.tolist() == [0.1, 139.95]
+def test_short_numbers_are_decoded_exactly() -> None:
+    whole = Explanation(nodes=("n1", "n2"), total=np.array([0.1, 139.95]))
+    assert decode(encode(whole)).total.tolist() == [0.1, 139.95]
 
 
 @given(st.binary(max_size=64))
-def test_what_is_no_account_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="account"):
+def test_random_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="explanation"):
         decode(data)
 
 
 @pytest.mark.parametrize("inside", [b"", b"[]\n", b"{}\n", b'{"nodes":["a"]}\n', b"\xff\n"])
-def test_what_is_packed_but_no_account_is_refused(inside: bytes) -> None:
-    with pytest.raises(ValueError, match="account"):
+def test_compressed_data_without_an_explanation_is_refused(inside: bytes) -> None:
+    with pytest.raises(ValueError, match="explanation"):
         decode(zlib.compress(inside))
 
 
-def test_an_account_that_lost_its_end_or_a_bit_is_refused() -> None:
+def test_a_truncated_or_damaged_explanation_is_refused() -> None:
     whole = encode(Explanation(nodes=("n1",), total=np.array([1.0])))
     for at in range(len(whole)):
-        with pytest.raises(ValueError, match="account"):
+        with pytest.raises(ValueError, match="explanation"):
             decode(whole[:at])
     for at in range(2, len(whole)):
         flipped = bytearray(whole)
         flipped[at] ^= 1
-        with pytest.raises(ValueError, match="account"):
+        with pytest.raises(ValueError, match="explanation"):
             decode(bytes(flipped))
 
 
 def packed(**changed: object) -> bytes:
-    """A sound account of one node with these fields changed."""
+    """A sound explanation of one node with these fields changed."""
     head: dict[str, object] = {
         "nodes": ["n1"],
         "parts": [],
@@ -120,13 +120,13 @@ def packed(**changed: object) -> bytes:
     ],
     ids=str,
 )
-def test_a_field_of_another_kind_is_refused(changed: dict[str, object]) -> None:
+def test_a_field_of_a_wrong_type_is_refused(changed: dict[str, object]) -> None:
     assert decode(packed()).nodes == ("n1",)
-    with pytest.raises(ValueError, match="account"):
+    with pytest.raises(ValueError, match="explanation"):
         decode(packed(**changed))
 
 
-def test_what_unpacks_to_gigabytes_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_not_unpacked() -> None:
     packing = zlib.compressobj(9)
     bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(512)) + packing.flush()
     tracemalloc.start()
@@ -139,22 +139,24 @@ def test_what_unpacks_to_gigabytes_is_not_unpacked() -> None:
     assert most < 8 * 2**20
 
 
-def test_json_that_is_nested_deep_is_refused() -> None:
-    with pytest.raises(ValueError, match="account"):
+def test_deeply_nested_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="explanation"):
         decode(zlib.compress(b"[" * 100_000))
 
 
-def test_half_a_character_in_a_stored_account_is_replaced() -> None:
-    told = decode(packed(nodes=["a\ud800"], failing={"\udfff": 1}, reasons=[[["\ud800"], ["b"]]]))
-    assert told.nodes == ("a\ufffd",)
-    assert (told.failing, told.reasons) == ({"\ufffd": 1}, {"b": ("\ufffd",)})
+def test_a_surrogate_in_a_stored_explanation_is_replaced() -> None:
+    decoded = decode(
+        packed(nodes=["a\ud800"], failing={"\udfff": 1}, reasons=[[["\ud800"], ["b"]]])
+    )
+    assert decoded.nodes == ("a\ufffd",)
+    assert (decoded.failing, decoded.reasons) == ({"\ufffd": 1}, {"b": ("\ufffd",)})
 
 
-def test_an_account_that_is_too_large_loses_its_reasons_first() -> None:
-    many = {f"n{i}": (f"Filter: {i}" * 100,) for i in range(MOST_BYTES // 500)}
+def test_an_explanation_that_is_too_large_loses_its_reasons_first() -> None:
+    many = {f"n{i}": (f"Filter: {i}" * 100,) for i in range(MAX_BYTES // 500)}
     whole = Explanation(nodes=("n1",), total=np.ones(1), scored=1, rejected=9, reasons=many)
-    told = decode(encode(whole))
-    assert (told.nodes, told.rejected, told.reasons) == (("n1",), 9, {})
-    names = tuple(f"{i:0200}" for i in range(MOST_BYTES // 150))
-    told = decode(encode(Explanation(nodes=names, total=np.ones(len(names)), scored=len(names))))
-    assert (told.nodes, told.scored) == ((), len(names))
+    decoded = decode(encode(whole))
+    assert (decoded.nodes, decoded.rejected, decoded.reasons) == (("n1",), 9, {})
+    names = tuple(f"{i:0200}" for i in range(MAX_BYTES // 150))
+    decoded = decode(encode(Explanation(nodes=names, total=np.ones(len(names)), scored=len(names))))
+    assert (decoded.nodes, decoded.scored) == ((), len(names))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from leadline_controller.decisions import schema
 from leadline_controller.decisions.database import MEMORY, Database
-from leadline_controller.decisions.rows import Rule, Settled
+from leadline_controller.decisions.record import OutcomeChange
 from leadline_controller.decisions.schema import ForeignFileError
 
 from tests.controller.decisions.decision_builder import Machine
@@ -19,7 +19,9 @@ MIB = 1024 * 1024
 DAY_S = 86400.0
 
 
-def opened(path: Path | str, max_bytes: int = 64 * MIB, max_age_s: float = 90 * DAY_S) -> Database:
+def open_database(
+    path: Path | str, max_bytes: int = 64 * MIB, max_age_s: float = 90 * DAY_S
+) -> Database:
     return Database(path, max_bytes, max_age_s)
 
 
@@ -28,10 +30,10 @@ def names(database: Database) -> list[str]:
 
 
 @pytest.mark.parametrize("where", ["disk", "memory"])
-def test_what_is_written_comes_back(where: str, tmp_path: Path) -> None:
+def test_written_decisions_are_read_back(where: str, tmp_path: Path) -> None:
     machine = Machine()
-    database = opened(tmp_path / "d.db" if where == "disk" else MEMORY)
-    rows = [machine.row("a"), machine.row("b", None, outcome="failed: because", why="é ✓")]
+    database = open_database(tmp_path / "d.db" if where == "disk" else MEMORY)
+    rows = [machine.record("a"), machine.record("b", None, outcome="failed: because", why="é ✓")]
     database.write(rows, machine.now())
     assert list(database.all()) == rows
     assert database.about("default/b", 10) == rows[1:]
@@ -39,13 +41,13 @@ def test_what_is_written_comes_back(where: str, tmp_path: Path) -> None:
     database.close()
 
 
-def test_it_is_there_after_closing_and_opening(tmp_path: Path) -> None:
+def test_decisions_are_there_after_closing_and_opening(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "deep" / "down" / "d.db"
-    database = opened(path)
-    database.write([row := machine.row("a")], machine.now())
+    database = open_database(path)
+    database.write([row := machine.record("a")], machine.now())
     database.close()
     assert [each.name for each in path.parent.iterdir()] == ["d.db"]  # no journal is left over
-    database = opened(path)
+    database = open_database(path)
     assert list(database.all()) == [row]
     database.close()
 
@@ -54,20 +56,20 @@ def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "own" / "d.db"
     path.parent.mkdir()
     path.touch(0o644)
-    database = opened(path)
-    database.write([machine.row("a")], machine.now())
+    database = open_database(path)
+    database.write([machine.record("a")], machine.now())
     modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
     database.close()
     assert modes == dict.fromkeys(("d.db", "d.db-wal", "d.db-shm"), 0o600)
 
 
-def test_the_same_decision_again_is_counted_and_not_kept_twice() -> None:
-    machine, database = Machine(), opened(MEMORY)
-    first = machine.row("stuck", None)
-    database.write([first, machine.row("other")], machine.now())
+def test_a_repeated_decision_is_counted_and_not_stored_twice() -> None:
+    machine, database = Machine(), open_database(MEMORY)
+    first = machine.record("stuck", None)
+    database.write([first, machine.record("other")], machine.now())
     for _ in range(20):
         machine.wait(60)
-        database.write([machine.row("stuck", None)], machine.now())
+        database.write([machine.record("stuck", None)], machine.now())
     assert names(database) == ["other", "stuck"]  # by the last time
     (row,) = database.about("default/stuck", 10)
     assert (row.times, row.first) == (21, first.first)
@@ -80,36 +82,36 @@ def test_the_same_decision_again_is_counted_and_not_kept_twice() -> None:
     ids=lambda changed: next(iter(changed)),
 )
 def test_another_decision_about_the_pod_is_another_row(changed: dict[str, Any]) -> None:
-    machine, database = Machine(), opened(MEMORY)
-    for row in (machine.row("p"), machine.row("p")._replace(**changed)):
+    machine, database = Machine(), open_database(MEMORY)
+    for row in (machine.record("p"), machine.record("p", **changed)):
         database.write([row], machine.now())
     assert [row.times for row in database.about("default/p", 10)] == [1, 1]
 
 
-def test_a_decision_that_was_carried_out_is_not_counted_on() -> None:
-    machine, database = Machine(), opened(MEMORY)
-    database.write([machine.row("p", outcome="bound")], machine.now())
-    database.write([machine.row("p")], machine.now())
+def test_a_decision_after_a_bound_one_is_another_row() -> None:
+    machine, database = Machine(), open_database(MEMORY)
+    database.write([machine.record("p", outcome="bound")], machine.now())
+    database.write([machine.record("p")], machine.now())
     assert [row.outcome for row in database.about("default/p", 10)] == ["pending", "bound"]
 
 
-def test_an_outcome_is_of_the_last_decision_about_this_very_pod() -> None:
-    machine, database = Machine(), opened(MEMORY)
-    database.write([machine.row("p", "n1"), machine.row("p", "n2")], machine.now())
-    database.write([Settled("default/p", "uid-p", "bound")], machine.now())
+def test_an_outcome_belongs_to_the_last_decision_about_exactly_this_pod() -> None:
+    machine, database = Machine(), open_database(MEMORY)
+    database.write([machine.record("p", "n1"), machine.record("p", "n2")], machine.now())
+    database.write([OutcomeChange("default/p", "uid-p", "bound")], machine.now())
     assert [row.outcome for row in database.about("default/p", 2)] == ["bound", "pending"]
-    database.write([Settled("default/p", "another's uid", "gone")], machine.now())
-    database.write([Settled("default/nobody", "x", "gone")], machine.now())
+    database.write([OutcomeChange("default/p", "another's uid", "gone")], machine.now())
+    database.write([OutcomeChange("default/nobody", "x", "gone")], machine.now())
     assert [row.outcome for row in database.about("default/p", 2)] == ["bound", "pending"]
 
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all() -> None:
-    machine, database = Machine(), opened(MEMORY)
-    unwritable = machine.row("b", explanation=None)
+    machine, database = Machine(), open_database(MEMORY)
+    unwritable = machine.record("b", explanation=None)
     with pytest.raises(sqlite3.IntegrityError):
-        database.write([machine.row("a"), unwritable], machine.now())
+        database.write([machine.record("a"), unwritable], machine.now())
     assert names(database) == []
-    database.write([machine.row("a")], machine.now())  # and it can go on
+    database.write([machine.record("a")], machine.now())  # and it can go on
     assert names(database) == ["a"]
 
 
@@ -117,12 +119,12 @@ def size_of(path: Path) -> int:
     return sum(each.stat().st_size for each in path.parent.iterdir())
 
 
-def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> None:
+def test_the_file_stays_below_its_size_and_the_oldest_rows_are_deleted(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database, noise = opened(path, MIB), random.Random(1)
+    database, noise = open_database(path, MIB), random.Random(1)
     for turn in range(200):
         rows = [
-            machine.row(f"p{turn * 20 + i}", explanation=noise.randbytes(noise.randrange(3000)))
+            machine.record(f"p{turn * 20 + i}", explanation=noise.randbytes(noise.randrange(3000)))
             for i in range(20)
         ]
         database.write(rows, machine.now())
@@ -134,49 +136,49 @@ def test_it_stays_below_its_size_and_the_oldest_make_room(tmp_path: Path) -> Non
     assert size_of(path) <= MIB
 
 
-def test_a_lower_bound_makes_the_file_smaller(tmp_path: Path) -> None:
+def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path, 4 * MIB)
+    database = open_database(path, 4 * MIB)
     database.write(
-        [machine.row(f"p{i}", explanation=bytes(2000)) for i in range(1000)], machine.now()
+        [machine.record(f"p{i}", explanation=bytes(2000)) for i in range(1000)], machine.now()
     )
     database.close()
     assert size_of(path) > 2 * MIB
-    database = opened(path, MIB)
-    database.write([machine.row("last")], machine.now())
+    database = open_database(path, MIB)
+    database.write([machine.record("last")], machine.now())
     assert names(database)[-1] == "last"
     database.close()
     assert size_of(path) <= MIB
 
 
-def test_one_decision_larger_than_the_bound_ends_nothing() -> None:
-    machine, database = Machine(), opened(MEMORY, 64 * 1024)
-    database.write([machine.row("a")], machine.now())
-    database.write([machine.row("huge", explanation=bytes(MIB))], machine.now())
-    database.write([machine.row("b")], machine.now())
+def test_one_decision_larger_than_the_limit_does_no_harm() -> None:
+    machine, database = Machine(), open_database(MEMORY, 64 * 1024)
+    database.write([machine.record("a")], machine.now())
+    database.write([machine.record("huge", explanation=bytes(MIB))], machine.now())
+    database.write([machine.record("b")], machine.now())
     assert names(database)[-1:] == ["b"]
 
 
-def test_what_is_too_old_is_dropped() -> None:
-    machine, database = Machine(), opened(MEMORY, max_age_s=10 * DAY_S)
+def test_old_decisions_are_deleted() -> None:
+    machine, database = Machine(), open_database(MEMORY, max_age_s=10 * DAY_S)
     for name in ("a", "b", "c"):
         machine.wait(4 * DAY_S)
-        database.write([machine.row(name)], machine.now())
+        database.write([machine.record(name)], machine.now())
     assert names(database) == ["a", "b", "c"]
     machine.wait(4 * DAY_S)
-    database.write([machine.row("d")], machine.now())
+    database.write([machine.record("d")], machine.now())
     assert names(database) == ["b", "c", "d"]
 
 
-def test_a_clock_that_was_wrong_drops_nothing() -> None:
+def test_a_wrong_clock_deletes_nothing() -> None:
     machine = Machine(unix_s=None)
-    database = opened(MEMORY, max_age_s=10 * DAY_S)
-    database.write([machine.row("without a clock")], machine.now())
+    database = open_database(MEMORY, max_age_s=10 * DAY_S)
+    database.write([machine.record("without a clock")], machine.now())
     machine.reboot("boot-2")
     machine.unix_s = 1_900_000_000.0
-    database.write([machine.row("with one")], machine.now())
+    database.write([machine.record("with one")], machine.now())
     machine.unix_s += 50 * 365 * DAY_S  # within one run of the machine it does not count
-    database.write([machine.row("after a jump")], machine.now())
+    database.write([machine.record("after a jump")], machine.now())
     assert names(database) == ["without a clock", "with one", "after a jump"]
 
 
@@ -186,7 +188,7 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    opened(path).close()
+    open_database(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {len(schema.MIGRATIONS) + 1}")
 
@@ -201,16 +203,16 @@ def test_a_file_that_is_not_ours_is_left_alone(
     make(path)
     before = path.read_bytes()
     with pytest.raises(ForeignFileError, match=said):
-        opened(path)
+        open_database(path)
     assert path.read_bytes() == before
 
 
-def test_an_older_file_is_brought_up_in_one_step_or_not_at_all(
+def test_an_older_file_is_migrated_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path)
-    database.write([machine.row("a")], machine.now())
+    database = open_database(path)
+    database.write([machine.record("a")], machine.now())
     database.close()
 
     def second(connection: sqlite3.Connection) -> None:
@@ -224,9 +226,9 @@ def test_an_older_file_is_brought_up_in_one_step_or_not_at_all(
         monkeypatch.setattr(schema, "MIGRATIONS", (schema._create, step))
         if step is broken:
             with pytest.raises(sqlite3.OperationalError):
-                opened(path)
+                open_database(path)
         else:
-            database = opened(path)
+            database = open_database(path)
             assert names(database) == ["a"]
             database.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -237,11 +239,11 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
     """The journal is cut off, or filled with rubbish, at every place where a write might have
     ended; what was checkpointed is there in any case."""
     machine, path = Machine(), tmp_path / "d.db"
-    database = opened(path)
-    database.write([machine.row(f"old{i}") for i in range(5)], machine.now())
+    database = open_database(path)
+    database.write([machine.record(f"old{i}") for i in range(5)], machine.now())
     database.checkpoint()
     for i in range(8):
-        database.write([machine.row(f"new{i}")], machine.now())
+        database.write([machine.record(f"new{i}")], machine.now())
     whole = path.with_name("d.db-wal").read_bytes()
     noise, seen = random.Random(3), set()
     for case in range(60):
@@ -251,11 +253,11 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
         cut = noise.randrange(len(whole) + 1)
         rubbish = noise.randbytes(len(whole) - cut) if case % 2 else b""
         copy.with_name("d.db-wal").write_bytes(whole[:cut] + rubbish)
-        survivor = opened(copy)
+        survivor = open_database(copy)
         kept = names(survivor)
         assert kept[:5] == [f"old{i}" for i in range(5)]
         assert kept[5:] == [f"new{i}" for i in range(len(kept) - 5)]
-        survivor.write([machine.row("after")], machine.now())
+        survivor.write([machine.record("after")], machine.now())
         assert names(survivor) == [*kept, "after"]
         survivor.close()
         seen.add(len(kept))
@@ -265,13 +267,11 @@ def test_a_power_cut_at_any_moment_leaves_a_sound_beginning(tmp_path: Path) -> N
 
 def test_two_controllers_on_one_file_take_turns(tmp_path: Path) -> None:
     machine, path = Machine(), tmp_path / "d.db"
-    one, two = opened(path), opened(path)
+    one, two = open_database(path), open_database(path)
     for i in range(10):
-        (one, two)[i % 2].write([machine.row(f"p{i}", rule=_rule(i))], machine.now())
+        (one, two)[i % 2].write(
+            [machine.record(f"p{i}", options={"alpha": float(i)})], machine.now()
+        )
     assert names(one) == names(two) == [f"p{i}" for i in range(10)]
     one.close()
     two.close()
-
-
-def _rule(number: int) -> Rule:
-    return Machine().row("x").rule._replace(options=f'{{"alpha": {number}}}')

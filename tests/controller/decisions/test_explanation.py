@@ -34,35 +34,42 @@ def measured(nodes: list[Node], at_s: float = 90.0) -> ClusterView:
     )
 
 
-def decided(cluster: ClusterView, strategy: type = NetSched, **wanted: Any) -> Decision:
+def decide_on(cluster: ClusterView, strategy: type = NetSched, **wanted: Any) -> Decision:
     return decide(cluster, pod(**wanted), FILTERS, strategy(), Random(1))
 
 
-def test_a_small_cluster_is_told_in_full() -> None:
+def test_a_small_cluster_is_explained_in_full() -> None:
     cluster = view([node("n1"), node("n2", unschedulable=True), node("n3", ready=False)])
-    decision = decided(cluster)
-    told = explanation(decision, NOW_S, limit=64)
-    assert (told.scored, told.rejected) == (1, 2)
-    assert told.nodes == ("n1",)
-    assert {name: list(reasons) for name, reasons in told.reasons.items()} == decision.rejected()
-    assert told.failing == {"NodeUnschedulable": 1, "NodeReady": 1}
+    decision = decide_on(cluster)
+    explained = explanation(decision, NOW_S, limit=64)
+    assert (explained.scored, explained.rejected) == (1, 2)
+    assert explained.nodes == ("n1",)
+    assert {
+        name: list(reasons) for name, reasons in explained.reasons.items()
+    } == decision.rejected()
+    assert explained.failing == {"NodeUnschedulable": 1, "NodeReady": 1}
 
 
-def test_of_many_the_best_are_kept_and_the_chosen_one_in_any_case() -> None:
+def test_of_many_nodes_the_best_and_the_chosen_one_are_included() -> None:
     cluster = view([node(f"n{i}", cores=4 + i) for i in range(50)])
-    decision = decided(cluster, KubeDefault)
-    whole, told = explanation(decision, NOW_S), explanation(decision, NOW_S, limit=8)
-    assert (whole.scored, told.scored, len(whole.nodes), len(told.nodes)) == (50, 50, 50, 8)
-    assert decision.node in told.nodes
+    decision = decide_on(cluster, KubeDefault)
+    whole, explained = explanation(decision, NOW_S), explanation(decision, NOW_S, limit=8)
+    assert (whole.scored, explained.scored, len(whole.nodes), len(explained.nodes)) == (
+        50,
+        50,
+        50,
+        8,
+    )
+    assert decision.node in explained.nodes
     totals = dict(zip(whole.nodes, whole.total, strict=True))
-    assert sorted(told.total) == sorted(totals.values())[-8:]
-    assert [totals[name] for name in told.nodes] == told.total.tolist()
-    for part, column in told.parts.items():
-        rows = [whole.nodes.index(name) for name in told.nodes]
+    assert sorted(explained.total) == sorted(totals.values())[-8:]
+    assert [totals[name] for name in explained.nodes] == explained.total.tolist()
+    for part, column in explained.parts.items():
+        rows = [whole.nodes.index(name) for name in explained.nodes]
         np.testing.assert_array_equal(column, whole.parts[part][rows])
 
 
-def test_a_chosen_node_that_is_not_among_the_best_is_kept_as_well() -> None:
+def test_a_chosen_node_that_is_not_among_the_best_is_included() -> None:
     # Every node is within lambda, and the roomiest wins: its delay is the longest.
     cores = [8, *([4] * 30), 64]
     cluster = view(
@@ -71,42 +78,42 @@ def test_a_chosen_node_that_is_not_among_the_best_is_kept_as_well() -> None:
     wanted = pod(requests={"cpu": "2"}, limits={"cpu": "2"})
     decision = decide(cluster, wanted, FILTERS, Dacs(lambda_s=100.0), Random(1))
     assert decision.node == "n31"
-    told = explanation(decision, NOW_S, limit=4)
-    assert "n31" in told.nodes
-    assert len(told.nodes) == 4
+    explained = explanation(decision, NOW_S, limit=4)
+    assert "n31" in explained.nodes
+    assert len(explained.nodes) == 4
 
 
-def test_nodes_without_a_total_are_the_last_to_be_kept() -> None:
+def test_nodes_without_a_total_are_the_first_to_be_left_out() -> None:
     cluster = view(
         [node(f"n{i}") for i in range(10)],
         metrics={"cpu_percent": [NAN] * 7 + [10.0, 20.0, 30.0]},
     )
-    told = explanation(decided(cluster), NOW_S, limit=3)
-    assert told.nodes == ("n7", "n8", "n9")
+    explained = explanation(decide_on(cluster), NOW_S, limit=3)
+    assert explained.nodes == ("n7", "n8", "n9")
 
 
-def test_of_many_that_were_rejected_those_that_nearly_fit_are_kept() -> None:
+def test_of_many_refused_nodes_those_that_nearly_fit_are_included() -> None:
     far = [node(f"far{i}", cores=1, unschedulable=True) for i in range(20)]
     near = [node(f"near{i}", cores=1) for i in range(20)]
-    told = explanation(decided(view([*far, *near]), requests={"cpu": "2"}), NOW_S, limit=8)
-    assert list(told.reasons) == [f"near{i}" for i in range(8)]
-    assert told.rejected == 40
-    assert told.failing == {"NodeUnschedulable": 20, "NodeResourcesFit": 40}
+    explained = explanation(decide_on(view([*far, *near]), requests={"cpu": "2"}), NOW_S, limit=8)
+    assert list(explained.reasons) == [f"near{i}" for i in range(8)]
+    assert explained.rejected == 40
+    assert explained.failing == {"NodeUnschedulable": 20, "NodeResourcesFit": 40}
 
 
-def test_where_a_node_was_found_a_quarter_of_the_rejected_is_enough() -> None:
+def test_with_a_chosen_node_a_quarter_as_many_refused_ones_are_included() -> None:
     nodes = [node("n0", cores=8), *(node(f"n{i}", cores=1) for i in range(1, 20))]
-    told = explanation(decided(view(nodes), requests={"cpu": "2"}), NOW_S, limit=8)
-    assert (len(told.reasons), told.rejected) == (2, 19)
+    explained = explanation(decide_on(view(nodes), requests={"cpu": "2"}), NOW_S, limit=8)
+    assert (len(explained.reasons), explained.rejected) == (2, 19)
 
 
-def test_inputs_have_the_age_of_the_oldest_that_the_strategy_uses() -> None:
+def test_the_age_is_that_of_the_oldest_measurement_that_the_strategy_uses() -> None:
     cluster = measured([node("n1"), node("n2"), node("n3")])
-    told = explanation(decided(cluster), NOW_S)
-    assert told.ages_s[REPORT].tolist() == [10.0, 10.0, 30.0]
-    assert told.ages_s[BANDWIDTH].tolist() == [70.0, 70.0, 70.0]
-    assert RTT not in told.ages_s
-    dacs = explanation(decided(cluster, Dacs), NOW_S)
+    explained = explanation(decide_on(cluster), NOW_S)
+    assert explained.ages_s[REPORT].tolist() == [10.0, 10.0, 30.0]
+    assert explained.ages_s[BANDWIDTH].tolist() == [70.0, 70.0, 70.0]
+    assert RTT not in explained.ages_s
+    dacs = explanation(decide_on(cluster, Dacs), NOW_S)
     assert dacs.ages_s[RTT].tolist() == [5.0, 15.0, 15.0]
     assert REPORT not in dacs.ages_s
 
@@ -115,27 +122,27 @@ def test_what_was_not_measured_has_no_age() -> None:
     cluster = measured([node("n1"), node("n2"), node("n3"), node("n4")])
     for name in METRICS:
         getattr(cluster.metrics, name)[0] = NAN
-    told = explanation(decided(cluster), NOW_S)
-    assert np.isnan(told.ages_s[REPORT][0])
-    assert np.isnan(explanation(decided(cluster, Dacs), NOW_S).ages_s[RTT][3])
+    explained = explanation(decide_on(cluster), NOW_S)
+    assert np.isnan(explained.ages_s[REPORT][0])
+    assert np.isnan(explanation(decide_on(cluster, Dacs), NOW_S).ages_s[RTT][3])
 
 
 @pytest.mark.parametrize("strategy", [NetSched, Dacs])
-def test_where_nobody_keeps_the_time_nothing_has_an_age(strategy: type) -> None:
+def test_without_measurement_times_nothing_has_an_age(strategy: type) -> None:
     cluster = view([node("n1")], metrics={name: [50.0] for name in METRICS})
-    told = explanation(decided(cluster, strategy), NOW_S)
-    assert all(np.isnan(column).all() for column in told.ages_s.values())
+    explained = explanation(decide_on(cluster, strategy), NOW_S)
+    assert all(np.isnan(column).all() for column in explained.ages_s.values())
 
 
-def test_a_strategy_that_measures_nothing_has_no_inputs() -> None:
+def test_a_strategy_without_measurements_has_no_ages() -> None:
     assert (
-        explanation(decided(measured([node(f"n{i}") for i in range(3)]), KubeDefault), 1).ages_s
+        explanation(decide_on(measured([node(f"n{i}") for i in range(3)]), KubeDefault), 1).ages_s
         == {}
     )
 
 
-def test_a_decision_without_its_basis_has_an_empty_account() -> None:
-    decision = decided(view([node("n1")]))
+def test_a_decision_without_its_view_has_an_empty_explanation() -> None:
+    decision = decide_on(view([node("n1")]))
     light = decision.without_basis()
     assert (light.pod, light.node, light.why) == (decision.pod, decision.node, decision.why)
     assert (light.strategy, light.better) == (decision.strategy, decision.better)

@@ -1,47 +1,52 @@
-from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog, DecisionRecord
+from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
+from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 
 
-class Keeping:
-    """A keeper that remembers what it is told."""
+class OutcomeSink:
+    """A sink that keeps the changed outcomes."""
 
     def __init__(self) -> None:
-        self.settled_ones: list[DecisionRecord] = []
+        self.updated: list[DecisionRecord] = []
 
-    def decided(self, record: DecisionRecord) -> None:
+    def add(self, record: DecisionRecord) -> None:
         pass
 
-    def settled(self, record: DecisionRecord) -> None:
-        self.settled_ones.append(record)
+    def update_outcome(self, record: DecisionRecord) -> None:
+        self.updated.append(record)
 
 
 def decision(name: str, node: str | None = "n1") -> Decision:
     return Decision(Pod("default", name, uid=f"uid-{name}"), node, "because", "netsched", "higher")
 
 
-def test_the_oldest_decisions_make_room() -> None:
+def name_of(record: DecisionRecord) -> str:
+    return record.pod.removeprefix("default/")
+
+
+def test_the_oldest_decisions_are_evicted() -> None:
     log = DecisionLog(limit=3)
     for i in range(5):
         log.add(decision(f"p{i}"), float(i), BOUND, {})
-    assert [record.decision.pod.name for record in log.all()] == ["p2", "p3", "p4"]
+    assert [name_of(record) for record in log.all()] == ["p2", "p3", "p4"]
     assert log.get("default/p1") is None
 
 
-def test_those_whose_outcome_is_still_to_come_are_kept_until_it_came() -> None:
-    told = Keeping()
-    log = DecisionLog(limit=2, keeper=told)
+def test_pending_decisions_stay_until_they_have_an_outcome() -> None:
+    sink = OutcomeSink()
+    log = DecisionLog(limit=2, sink=sink)
     for i in range(4):
         log.add(decision(f"p{i}"), float(i), PENDING, {})
-    log.settle("default/p0", BOUND)
-    assert [(each.decision.pod.name, each.outcome) for each in told.settled_ones] == [("p0", BOUND)]
-    assert [each.decision.pod.name for each in log.all()] == ["p1", "p0", "p2", "p3"]
+    log.set_outcome("default/p0", BOUND)
+    assert [(name_of(each), each.outcome) for each in sink.updated] == [("p0", BOUND)]
+    assert [name_of(each) for each in log.all()] == ["p1", "p0", "p2", "p3"]
     log.add(decision("p1", "n2"), 5.0, PENDING, {})
-    assert [each.decision.pod.name for each in log.all()] == ["p2", "p3", "p1"]
+    assert [name_of(each) for each in log.all()] == ["p2", "p3", "p1"]
     assert log.get("default/p0") is None
 
 
-def test_but_not_for_ever() -> None:
+def test_the_number_of_pending_decisions_is_bounded() -> None:
     log = DecisionLog(limit=1)
     for i in range(5000):
         log.add(decision(f"p{i}"), float(i), PENDING, {})
@@ -50,32 +55,32 @@ def test_but_not_for_ever() -> None:
     assert log.get("default/p903") is not None
 
 
-def test_the_newest_decision_about_a_pod_is_the_one_that_is_kept() -> None:
+def test_a_new_decision_replaces_the_old_one_about_the_pod() -> None:
     log = DecisionLog(limit=3)
     log.add(decision("a", None), 1.0, PENDING, {})
     log.add(decision("b"), 2.0, PENDING, {})
     log.add(decision("a", "n2"), 3.0, PENDING, {"alpha": 0.5})
-    assert [record.decision.pod.name for record in log.all()] == ["b", "a"]
+    assert [name_of(record) for record in log.all()] == ["b", "a"]
     record = log.get("default/a")
     assert record is not None
-    assert (record.decision.node, record.at_s, record.options) == ("n2", 3.0, {"alpha": 0.5})
+    assert (record.node, record.decided_s, record.options) == ("n2", 3.0, {"alpha": 0.5})
 
 
 def test_numbers_grow_with_every_change_and_only_then() -> None:
     log = DecisionLog()
     log.add(decision("a"), 1.0, PENDING, {})
     log.add(decision("b"), 1.0, PENDING, {})
-    before = {record.decision.pod.name: record.number for record in log.all()}
-    log.settle("default/a", BOUND)
+    before = {name_of(record): record.number for record in log.all()}
+    log.set_outcome("default/a", BOUND)
     settled = log.get("default/a")
     assert settled is not None
     assert settled.outcome == BOUND
     assert settled.number > max(before.values())
-    log.settle("default/a", BOUND)
+    log.set_outcome("default/a", BOUND)
     assert log.get("default/a") == settled
 
 
-def test_settling_what_is_forgotten_does_nothing() -> None:
+def test_the_outcome_of_an_unknown_decision_is_ignored() -> None:
     log = DecisionLog(limit=1)
-    log.settle("default/a", BOUND)
+    log.set_outcome("default/a", BOUND)
     assert list(log.all()) == []

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     ClusterChange,
@@ -43,17 +42,17 @@ ON_N2 = "failed: the pod is on n2"
         (NodeChanged(Node("n1")), PENDING, PENDING),
     ],
 )
-def test_the_watch_has_the_last_word(change: ClusterChange, before: str, after: str) -> None:
+def test_the_watch_decides_the_outcome(change: ClusterChange, before: str, after: str) -> None:
     log = DecisionLog()
     log.add(decision("p"), 1.0, before, {})
-    learn(log, change)
+    log.observe(change)
     record = log.get("default/p")
     assert record is not None
     assert record.outcome == after
 
 
-def test_what_was_never_decided_is_nothing_to_learn_of() -> None:
+def test_pods_without_a_decision_are_ignored() -> None:
     log = DecisionLog()
     for change in (PodChanged(THERE), PodDeleted(POD), Relisted((), (THERE,))):
-        learn(log, change)
+        log.observe(change)
     assert list(log.all()) == []

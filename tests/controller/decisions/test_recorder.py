@@ -1,5 +1,4 @@
-"""What came of a decision is noted also where other decisions have long pushed it out of
-memory."""
+"""The outcome of a decision is stored even if the log has long evicted the decision."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,8 +6,7 @@ from random import Random
 
 import pytest
 from leadline_controller.decisions.explanation import explanation
-from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog, DecisionView
-from leadline_controller.decisions.outcomes import learn
+from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.cycle import decide
@@ -17,57 +15,57 @@ from leadline_controller.framework.ports import PodDeleted
 from leadline_controller.strategies.dacs import Dacs
 
 from tests.controller.builders import node, pod, view
-from tests.controller.decisions.test_log import decision
+from tests.controller.decisions.test_log import decision, name_of
 
-# More than are handed to the next run only because they are new.
+# More than the next run restores if they are not pending.
 MANY = 300
 
 
 async def outcomes(recorder: Recorder, name: str) -> list[str]:
-    return [told.outcome for told in await recorder.about(f"default/{name}")]
+    return [record.outcome for record in await recorder.about(f"default/{name}")]
 
 
 def deleted(name: str) -> Pod:
     return Pod("default", name, uid=f"uid-{name}")
 
 
-def decided(log: DecisionLog, names: Iterable[str]) -> None:
+def add_pending(log: DecisionLog, names: Iterable[str]) -> None:
     for name in names:
         log.add(decision(name), 0.0, PENDING, {})
 
 
-@pytest.mark.parametrize("limit", [1, 10], ids=["forgotten", "remembered"])
+@pytest.mark.parametrize("limit", [1, 10], ids=["evicted", "in memory"])
 @pytest.mark.parametrize("written", [True, False])
-async def test_a_pod_that_went_is_not_pending_any_more(
+async def test_a_deleted_pod_is_no_longer_pending(
     limit: int, written: bool, tmp_path: Path
 ) -> None:
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(limit=limit, keeper=recorder)
+    log = DecisionLog(limit=limit, sink=recorder)
     recorder.start()
     try:
-        decided(log, ("stuck", "placed", "again"))
-        log.settle("default/placed", BOUND)
-        log.settle("default/again", "failed: 503")
-        decided(log, ("other",))
+        add_pending(log, ("stuck", "placed", "again"))
+        log.set_outcome("default/placed", BOUND)
+        log.set_outcome("default/again", "failed: 503")
+        add_pending(log, ("other",))
         if written:
             await recorder.about("default/other")
-        for name in ("stuck", "placed", "again", "unheard-of"):
-            learn(log, PodDeleted(deleted(name)))
-        learn(log, PodDeleted(Pod("default", "other", uid="another of that name")))
-        told = [await outcomes(recorder, name) for name in ("stuck", "other", "unheard-of")]
-        assert told == [[GONE], [PENDING], []]
+        for name in ("stuck", "placed", "again", "unknown"):
+            log.observe(PodDeleted(deleted(name)))
+        log.observe(PodDeleted(Pod("default", "other", uid="another of that name")))
+        found = [await outcomes(recorder, name) for name in ("stuck", "other", "unknown")]
+        assert found == [[GONE], [PENDING], []]
         assert await outcomes(recorder, "placed") == [BOUND]
         assert await outcomes(recorder, "again") == ["failed: 503"]
     finally:
         await recorder.stop()
 
 
-async def test_the_next_run_knows_all_that_is_pending_however_old(tmp_path: Path) -> None:
+async def test_the_next_run_restores_every_pending_decision(tmp_path: Path) -> None:
     settings = HistorySettings(tmp_path / "d.db")
     first = Recorder(settings)
-    log = DecisionLog(keeper=first)
+    log = DecisionLog(sink=first)
     first.start()
-    decided(log, ("stuck", "bound-late"))
+    add_pending(log, ("stuck", "bound-late"))
     for i in range(MANY):
         log.add(decision(f"p{i}"), 0.0, BOUND, {})
     log.add(decision("bound-late"), 0.0, BOUND, {})
@@ -75,28 +73,28 @@ async def test_the_next_run_knows_all_that_is_pending_however_old(tmp_path: Path
     second = Recorder(settings)
     second.start()
     try:
-        records = await second.records(0.0)
+        records = await second.restored()
     finally:
         await second.stop()
-    names = [record.decision.pod.name for record in records]
+    names = [name_of(record) for record in records]
     assert names[0] == "stuck"
     assert names[-1] == "bound-late"
     assert len(names) == len(set(names)) < MANY
-    assert [each.decision.pod.name for each in records if each.outcome == PENDING] == ["stuck"]
+    assert [name_of(each) for each in records if each.outcome == PENDING] == ["stuck"]
 
 
-async def test_a_decision_is_told_alike_from_memory_and_from_the_file(tmp_path: Path) -> None:
+async def test_an_explanation_is_the_same_from_memory_and_from_the_file(tmp_path: Path) -> None:
     made = decide(view([node("n1"), node("n2")]), pod(), {}, Dacs(alpha=1 / 3), Random(1))
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
     recorder.start()
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     log.add(made, 1.0, BOUND, {})
     (kept,) = await recorder.about(made.pod.key)
     record = log.get(made.pod.key)
     assert record is not None
-    live = DecisionView.of(record, 2.0)
-    assert live.explanation.total.tolist() == kept.explanation.total.tolist()
-    assert live.explanation.total.tolist() != explanation(made, 1.0).total.tolist()
-    for name, column in live.explanation.parts.items():
-        assert column.tolist() == kept.explanation.parts[name].tolist()
+    live, stored = record.explain(), kept.explain()
+    assert live.total.tolist() == stored.total.tolist()
+    assert live.total.tolist() != explanation(made, 1.0).total.tolist()
+    for name, column in live.parts.items():
+        assert column.tolist() == stored.parts[name].tolist()
     await recorder.stop()

@@ -19,7 +19,6 @@ from leadline_controller.cli.__main__ import run
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
-from leadline_controller.decisions.outcomes import learn
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
@@ -91,10 +90,12 @@ def ask(capsys: pytest.CaptureFixture[str], address: str, *question: str) -> Any
     return json.loads(captured.out)
 
 
-def without_ages(told: dict[str, Any]) -> dict[str, Any]:
+def without_ages(placements: dict[str, Any]) -> dict[str, Any]:
     """What does not change with the time of the question. The second in which it was decided is
     the same, but for the rounding of the clocks."""
-    kept = {name: x for name, x in told.items() if name not in ("age_s", "first_age_s", "time")}
+    kept = {
+        name: x for name, x in placements.items() if name not in ("age_s", "first_age_s", "time")
+    }
     if "earlier" in kept:
         kept["earlier"] = [without_ages(each) for each in kept["earlier"]]
     return kept
@@ -143,8 +144,8 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
     assert (stuck["node"], stuck["outcome"]) == (None, "gone")  # the second cluster has no such pod
     assert stuck["rejected"] == before["huge"]["rejected"]
     assert stuck["rejected_by_filter"] == {"NodeResourcesFit": 3}
-    told = {each["pod"]: each for each in listed}
-    assert without_ages(told["default/p3"]).items() <= without_ages(placed).items()
+    placements = {each["pod"]: each for each in listed}
+    assert without_ages(placements["default/p3"]).items() <= without_ages(placed).items()
     ages = [each["age_s"] for each in listed]
     assert ages == sorted(ages, reverse=True)
 
@@ -167,7 +168,7 @@ def test_a_decision_that_is_younger_than_asked_is_listed_after_a_restart(
         assert ask(capsys, second.address, "placements", "--since", "2h")["placements"] != []
 
 
-def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) -> None:
+def test_repeated_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
     path, chance = tmp_path / "d.db", Random(5)
     kept: dict[str, int] = {}
     for name in ("a", "b", "c"):
@@ -180,7 +181,7 @@ def test_killed_again_and_again_nothing_that_was_kept_is_lost(tmp_path: Path) ->
             assert len(found) >= count
 
 
-def test_when_the_power_goes_what_was_written_is_a_sound_beginning(tmp_path: Path) -> None:
+def test_after_a_power_cut_the_file_has_a_sound_beginning(tmp_path: Path) -> None:
     """The files as they are in one moment, the journal's last writes lost or half done."""
     path, chance = tmp_path / "d.db", Random(6)
     lengths = set()
@@ -202,7 +203,7 @@ def test_when_the_power_goes_what_was_written_is_a_sound_beginning(tmp_path: Pat
     assert len(lengths) > 3
 
 
-def test_after_a_power_cut_the_controller_goes_on_with_what_is_there(
+def test_after_a_power_cut_the_controller_continues_with_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, copy = tmp_path / "d.db", tmp_path / "after" / "d.db"
@@ -216,8 +217,8 @@ def test_after_a_power_cut_the_controller_goes_on_with_what_is_there(
     with worker(copy) as next_one:
         listed = ask(capsys, next_one.address, "placements")["placements"]
         assert len(listed) > 5
-        told = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
-        assert told["scores"] or told["rejected"]
+        placements = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
+        assert placements["scores"] or placements["rejected"]
 
 
 def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
     assert not (tmp_path / "d.db-wal").exists()
 
 
-def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_path: Path) -> None:
+def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path) -> None:
     """However many were decided after it, and whoever bound or deleted it meanwhile."""
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
     names = ("here", "elsewhere", "deleted", "waiting")
@@ -251,12 +252,12 @@ def test_what_was_pending_long_before_the_end_is_settled_by_the_next_run(tmp_pat
         pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
         controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
-            learn(controller.decisions, Relisted((), tuple(pods)))
+            controller.decisions.observe(Relisted((), tuple(pods)))
         async with controller.remembering():
             return [
                 (await controller.history.about(f"default/{name}"))[0].outcome for name in names
             ]
 
     asyncio.run(decide())
-    told = asyncio.run(outcomes())
-    assert told == [BOUND, "failed: the pod is on n2", GONE, PENDING]
+    placements = asyncio.run(outcomes())
+    assert placements == [BOUND, "failed: the pod is on n2", GONE, PENDING]

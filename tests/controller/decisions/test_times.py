@@ -6,7 +6,7 @@ from leadline_controller.decisions import times
 from tests.controller.decisions.decision_builder import UNIX_S, Machine
 
 
-def test_in_one_run_of_the_machine_ages_are_exact_however_the_wall_clock_jumps() -> None:
+def test_within_one_boot_ages_are_exact_when_the_wall_clock_jumps() -> None:
     machine = Machine()
     then = machine.moment()
     machine.wait(30)
@@ -15,7 +15,7 @@ def test_in_one_run_of_the_machine_ages_are_exact_however_the_wall_clock_jumps()
         assert then.age_s(machine.now()) == 30.0
 
 
-def test_a_clock_that_was_set_since_corrects_what_was_before() -> None:
+def test_setting_the_clock_corrects_earlier_times() -> None:
     machine = Machine(unix_s=None)
     then = machine.moment()
     assert then.unix_s(machine.now()) is None
@@ -24,7 +24,7 @@ def test_a_clock_that_was_set_since_corrects_what_was_before() -> None:
     assert then.unix_s(machine.now()) == UNIX_S - 30
 
 
-def test_over_a_restart_of_the_machine_the_wall_clocks_tell() -> None:
+def test_ages_over_a_reboot_follow_the_wall_clocks() -> None:
     machine = Machine()
     then = machine.moment()
     machine.reboot("boot-2", off_s=600)
@@ -33,7 +33,7 @@ def test_over_a_restart_of_the_machine_the_wall_clocks_tell() -> None:
 
 
 @pytest.mark.parametrize("unix_s", [None, UNIX_S - 86400, UNIX_S])
-def test_what_an_earlier_run_decided_is_never_younger_than_this_run(unix_s: float | None) -> None:
+def test_a_moment_of_an_earlier_boot_is_never_younger_than_this_boot(unix_s: float | None) -> None:
     machine = Machine()
     then = machine.moment()
     machine.reboot("boot-2")
@@ -41,7 +41,7 @@ def test_what_an_earlier_run_decided_is_never_younger_than_this_run(unix_s: floa
     assert then.age_s(machine.now()) >= 50.0
 
 
-def test_an_earlier_run_without_a_clock_is_at_least_as_old_as_this_run() -> None:
+def test_a_moment_of_a_boot_without_a_clock_is_as_old_as_this_boot() -> None:
     machine = Machine(unix_s=None)
     then = machine.moment()
     machine.reboot("boot-2")
@@ -50,7 +50,7 @@ def test_an_earlier_run_without_a_clock_is_at_least_as_old_as_this_run() -> None
     assert then.unix_s(machine.now()) is None
 
 
-def test_this_machine_has_a_name_for_its_run_and_a_clock_that_goes_forward() -> None:
+def test_this_machine_has_a_boot_id_and_a_monotonic_clock() -> None:
     first, second = times.now(), times.now()
     assert first.boot == second.boot != ""
     assert second.up_s >= first.up_s > 0

@@ -1,4 +1,4 @@
-"""What waits for a slow disk is bounded in bytes, and costs detail before it costs decisions."""
+"""The queue for a slow disk is bounded in bytes, and drops explanations before decisions."""
 
 import asyncio
 import gc
@@ -32,8 +32,8 @@ def made(count: int, nodes: int) -> list[Decision]:
 
 
 @pytest.mark.parametrize("nodes", [1, 10, 300])
-def test_a_decision_holds_no_more_than_it_is_said_to_weigh(nodes: int) -> None:
-    made(3, nodes)  # what is made once
+def test_a_decision_takes_no_more_memory_than_estimated(nodes: int) -> None:
+    made(3, nodes)  # what is allocated once
     gc.collect()
     tracemalloc.start()
     try:
@@ -42,12 +42,12 @@ def test_a_decision_holds_no_more_than_it_is_said_to_weigh(nodes: int) -> None:
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    said = sum(map(weight_of_decision, decisions))
-    # The state that they were made from is there once.
-    assert held - nodes * 4096 < said < 8 * held
+    estimated = sum(map(weight_of_decision, decisions))
+    # The state that they were made from is allocated once.
+    assert held - nodes * 4096 < estimated < 8 * held
 
 
-def test_a_pod_with_many_demands_weighs_more() -> None:
+def test_the_estimate_of_a_pod_with_many_demands_is_higher() -> None:
     terms = tuple((Requirement("zone", "In", tuple(map(str, range(5)))),) for _ in range(1000))
     light, heavy = (
         Decision(Pod("default", "p", required_affinity=each), None, "", "dacs", "lower")
@@ -56,75 +56,76 @@ def test_a_pod_with_many_demands_weighs_more() -> None:
     assert weight_of_decision(heavy) - weight_of_decision(light) > 1_000_000
 
 
-async def kept(
+async def have_scores(
     path: Path, decisions: list[Decision], caplog: pytest.LogCaptureFixture
 ) -> list[bool]:
-    """Of each decision in the file whether it has its scores; all were left before the thread
-    began."""
+    """Whether each decision in the file has its scores; all are queued before the thread starts."""
     caplog.set_level(logging.WARNING)
     recorder = Recorder(HistorySettings(path))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     for each in decisions:
         log.add(each, 0.0, PENDING, {})
     recorder.start()
     try:
-        told = [await recorder.about(each.pod.key) for each in decisions]
+        found = [await recorder.about(each.pod.key) for each in decisions]
     finally:
         await recorder.stop()
-    assert all(each[0].node == one.node for each, one in zip(told, decisions, strict=True) if each)
-    return [bool(each[0].explanation.nodes) for each in told if each]
+    assert all(each[0].node == one.node for each, one in zip(found, decisions, strict=True) if each)
+    return [bool(each[0].explain().nodes) for each in found if each]
 
 
-async def test_past_the_bound_decisions_are_kept_without_their_scores(
+async def test_past_the_first_bound_decisions_are_stored_without_scores(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decisions = made(MANY, 4)
     monkeypatch.setattr(recording, "_DETAILED_BYTES", 10.5 * weight_of_decision(decisions[0]))
-    detailed = await kept(tmp_path / "d.db", decisions, caplog)
+    detailed = await have_scores(tmp_path / "d.db", decisions, caplog)
     assert detailed == [True] * 10 + [False] * 30
     (line,) = caplog.messages
     assert line.endswith("is too slow: 30 decisions are kept without their scores")
 
 
-async def test_only_past_a_second_bound_decisions_are_lost_and_counted(
+async def test_past_the_second_bound_decisions_are_lost_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "_DETAILED_BYTES", 0)
     monkeypatch.setattr(recording, "_WAITING_BYTES", 15_000)
-    detailed = await kept(tmp_path / "d.db", made(MANY, 4), caplog)
+    detailed = await have_scores(tmp_path / "d.db", made(MANY, 4), caplog)
     assert 5 < len(detailed) < MANY
     assert not any(detailed)
     assert f"{MANY - len(detailed)} changes of decisions are lost" in caplog.messages[0]
 
 
-async def test_what_was_written_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_written_decisions_free_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decisions = made(MANY, 4)
     monkeypatch.setattr(recording, "_DETAILED_BYTES", 2.5 * weight_of_decision(decisions[0]))
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(keeper=recorder)
+    log = DecisionLog(sink=recorder)
     recorder.start()
     try:
         for each in decisions:
             log.add(each, 0.0, PENDING, {})
-            (told,) = await recorder.about(each.pod.key)
-            assert told.explanation.nodes
+            (record,) = await recorder.about(each.pod.key)
+            assert record.explain().nodes
     finally:
         await recorder.stop()
 
 
 @pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def hanging_file(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Opening a file hangs until this is set."""
-    goes_on = threading.Event()
+    released = threading.Event()
     opened = Store._opened
 
     def hang(self: Store, path: Path) -> object:
-        goes_on.wait(60)
+        released.wait(60)
         return opened(self, path)
 
     monkeypatch.setattr(Store, "_opened", hang)
     monkeypatch.setattr(recording, "_CLOSE_S", 0.1)
-    return goes_on
+    return released
 
 
 KUBECONFIG = """
@@ -137,8 +138,8 @@ users: [{name: u, user: {token: none}}]
 """
 
 
-async def test_a_stop_is_heeded_while_the_file_hangs(
-    tmp_path: Path, hanging: threading.Event
+async def test_a_controller_stops_while_the_file_hangs(
+    tmp_path: Path, hanging_file: threading.Event
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(KUBECONFIG)
@@ -151,12 +152,12 @@ async def test_a_stop_is_heeded_while_the_file_hangs(
         stop.set()
         await asyncio.wait_for(running, 30)
     finally:
-        hanging.set()
+        hanging_file.set()
 
 
-async def test_a_file_that_hangs_is_not_waited_for_at_the_start(
+async def test_a_controller_starts_while_the_file_hangs(
     tmp_path: Path,
-    hanging: threading.Event,
+    hanging_file: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -167,6 +168,6 @@ async def test_a_file_that_hangs_is_not_waited_for_at_the_start(
         assert "going on without it" in caplog.text
         (decision,) = made(1, 1)
         controller.decisions.add(decision, 0.0, PENDING, {})
-        hanging.set()
-        (told,) = await controller.history.about(decision.pod.key)
-        assert told.node == decision.node
+        hanging_file.set()
+        (record,) = await controller.history.about(decision.pod.key)
+        assert record.node == decision.node

@@ -1,4 +1,4 @@
-"""What can happen to a cluster while a pod waits for a place, and what pods can want."""
+"""Changes of a cluster as actions on a Stage, and demands of pods."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,37 +23,37 @@ DISK = Disk("awsElasticBlockStore", "vol-1")
 TAINT, OTHER_TAINT = (Taint(key, "", "NoSchedule") for key in "ab")
 BACKED_OFF_S = 10.0
 
-Deed = Callable[[Stage], Any]
+Action = Callable[[Stage], Any]
 
 
-def selecting(label: str, value: str) -> Requirement:
+def label_in(label: str, value: str) -> Requirement:
     return Requirement(label, "In", (value,))
 
 
 def term(app: str, key: str = HOST, **fields: Any) -> AffinityTerm:
     spaces = fields.pop("namespaces", frozenset({"default"}))
-    return AffinityTerm(key, (selecting("app", app),), spaces, **fields)
+    return AffinityTerm(key, (label_in("app", app),), spaces, **fields)
 
 
 def spread(key: str, **fields: Any) -> SpreadConstraint:
-    return SpreadConstraint(key, 1, (selecting("app", "web"),), **fields)
+    return SpreadConstraint(key, 1, (label_in("app", "web"),), **fields)
 
 
-def hosts(**fields: Any) -> list[Node]:
+def two_nodes(**fields: Any) -> list[Node]:
     return [node(name, labels={HOST: name, ZONE: name}, **fields) for name in ("n1", "n2")]
 
 
-def bound(name: str = "c", **fields: Any) -> Claim:
+def bound_claim(name: str = "c", **fields: Any) -> Claim:
     return Claim("default", name, f"uid-{name}", "made", volume="v", bound=True, **fields)
 
 
 def volume(**fields: Any) -> Volume:
-    told: dict[str, Any] = {"driver": "csi.test", "handle": "h", "claim": "default/c", **fields}
-    return Volume("v", "made", Fraction(2**30), **told)
+    fields = {"driver": "csi.test", "handle": "h", "claim": "default/c", **fields}
+    return Volume("v", "made", Fraction(2**30), **fields)
 
 
-def measured(stage: Stage, mbps: float) -> None:
-    """A test between the two boards ended."""
+def measure_bandwidth(stage: Stage, mbps: float) -> None:
+    """Report a bandwidth test between the two nodes."""
     fleet = Fleet()
     fleet.state = stage.telemetry
     for name in ("n1", "n2"):
@@ -61,20 +61,20 @@ def measured(stage: Stage, mbps: float) -> None:
     assert fleet.bandwidth("n1", "n2", mbps, stage.clock.now_s())
 
 
-def the_node(**changed: Any) -> Deed:
+def change_node(**changed: Any) -> Action:
     return lambda stage: stage.cluster.put_node(replace(stage.cluster.nodes[0], **changed))
 
 
-def the_pod(name: str, **changed: Any) -> Deed:
+def change_pod(name: str, **changed: Any) -> Action:
     def change(stage: Stage) -> None:
         stage.cluster.put_pod(replace(stage.cluster.pod(f"default/{name}"), **changed))
 
     return change
 
 
-def gone(name: str) -> Deed:
+def delete_pod(name: str) -> Action:
     return lambda stage: stage.cluster.remove_pod(f"default/{name}")
 
 
-def there(resource: Resource) -> Deed:
+def put_resource(resource: Resource) -> Action:
     return lambda stage: stage.cluster.put_resource(resource)

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends an extender, and a Leadline that answers it in memory."""
+"""Extender arguments as kube-scheduler sends them, and an extender service in memory."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -26,12 +26,12 @@ OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in OWN}
 
 
 def wide(name: str, mbps: float, cpu: str = "4", **fields: Any) -> Object:
-    """A node whose link has this capacity."""
+    """A node with a link of this capacity."""
     return node(name, cpu=cpu, labels={BANDWIDTH: f"{mbps:g}"}, **fields)
 
 
 def wants(name: str, mbps: float | str | None = None, **annotations: str) -> Object:
-    """A pod as kube-scheduler has it; `annotations` without their prefix, - written as _."""
+    """A pod of kube-scheduler; `annotations` without their prefix, and with _ for -."""
     named = {f"leadline.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
     if mbps is not None:
         named[BANDWIDTH] = mbps if isinstance(mbps, str) else f"{mbps:g}"
@@ -43,20 +43,20 @@ def wants(name: str, mbps: float | str | None = None, **annotations: str) -> Obj
 def args(
     pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
 ) -> bytes:
-    """ExtenderArgs, as Go writes them."""
+    """ExtenderArgs in the JSON of Go."""
     whole = None if nodes is None else {"metadata": {}, "items": list(nodes)}
     named = None if names is None else list(names)
     return json.dumps({"Pod": pod, "Nodes": whole, "NodeNames": named}).encode()
 
 
-def asked(
+def extender_args(
     pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
 ) -> ExtenderArgs:
     return read_extender_args(args(pod, names, nodes))
 
 
 class Scene:
-    """An adviser over a cluster in memory, whose watch is passed on by `hear`."""
+    """An extender service for a cluster in memory; `hear` passes on changes of the watch."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Scene:
         every_filter: bool = False,
         warm_up_s: float = 0.0,
         expected_s: float = 60.0,
-        unsure_s: float = 0.05,
+        uncertain_s: float = 0.05,
         cluster: MemoryCluster | None = None,
     ) -> None:
         self.cluster = cluster or MemoryCluster(nodes)
@@ -74,34 +74,34 @@ class Scene:
         self.state = ClusterState()
         self.telemetry = TelemetryState(TimesToLive())
         self.decisions = DecisionLog()
-        how = ExtenderProfile(
+        profile = ExtenderProfile(
             strategy or Dacs(alpha=0.0),
             FILTERS if every_filter else OWN_FILTERS,
-            OWN_FILTERS,
-            FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
             Random(7),
-            whole=every_filter,
             warm_up_s=warm_up_s,
+            own=OWN_FILTERS,
+            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
+            check_unmodelled=every_filter,
         )
         self.extender_service = ExtenderService(
-            *(self.cluster, self.state, self.telemetry, self.decisions, how, self.clock),
+            *(self.cluster, self.state, self.telemetry, self.decisions, profile, self.clock),
             expected_s=expected_s,
-            unsure_s=unsure_s,
+            uncertain_s=uncertain_s,
         )
 
     def list(self) -> None:
-        """What the watch begins with."""
+        """Send the first list of the watch."""
         self.hear(Relisted(tuple(self.cluster.nodes), tuple(self.cluster.pods)))
 
     def hear(self, change: Any) -> None:
-        """A change comes over the watch."""
+        """Send a change of the watch."""
         self.state.apply(change)
-        self.extender_service.heard(change)
+        self.extender_service.observe(change)
 
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")
         assert record is not None
-        return record.decision.node, record.outcome
+        return record.node, record.outcome
 
     def free_mbps(self) -> dict[str, float]:
         view = self.state.view(self.telemetry, self.clock.now_s())
@@ -109,5 +109,5 @@ class Scene:
 
 
 def pending(pod: Object) -> Pod:
-    """The pod as our own watch has it."""
-    return asked(pod, []).pod
+    """The pod as the watch shows it."""
+    return extender_args(pod, []).pod

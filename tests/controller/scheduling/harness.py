@@ -1,4 +1,4 @@
-"""A scheduler at work on a cluster in memory, on a clock that moves only when told to."""
+"""A running scheduler on a cluster in memory, with a clock that the test moves."""
 
 import asyncio
 from collections import Counter
@@ -22,7 +22,7 @@ from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 
 class CountingCluster(MemoryCluster):
-    """Also counts the bindings that took effect, and can hold them back or lose the answer."""
+    """Counts calls of bind and successful bindings, and can delay them or lose answers."""
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
         super().__init__(nodes, pods)
@@ -41,29 +41,29 @@ class CountingCluster(MemoryCluster):
             raise self.lost_answers.pop()
 
     def lose_pod(self, key: str) -> None:
-        """Remove it while no watch is there to tell."""
+        """Remove a pod without telling the watch."""
         del self._pods[key]
 
 
 class Stage:
-    """What a scheduler needs, and what a test looks at."""
+    """A scheduler with everything that it needs."""
 
-    def __init__(self, cluster: CountingCluster, **placing: Any) -> None:
+    def __init__(self, cluster: CountingCluster, **profile: Any) -> None:
         self.cluster = cluster
-        self.clock = placing.pop("clock", None) or ManualClock()
+        self.clock = profile.pop("clock", None) or ManualClock()
         self.telemetry = TelemetryState(TimesToLive())
         self.state = ClusterState()
         self.decisions = DecisionLog()
-        strategy: Strategy = placing.pop("strategy", KubeDefault())
-        filters = placing.pop("filters", FILTERS)
-        self.leadership: Leadership = placing.pop("leadership", SOLE_LEADER)
-        self.placing = SchedulingProfile(strategy, filters, Random(7), **placing)
+        strategy: Strategy = profile.pop("strategy", KubeDefault())
+        filters = profile.pop("filters", FILTERS)
+        self.leadership: Leadership = profile.pop("leadership", SOLE_LEADER)
+        self.profile = SchedulingProfile(strategy, filters, Random(7), **profile)
         self.scheduler = Scheduler(
             cluster,
             self.state,
             self.telemetry,
             self.decisions,
-            self.placing,
+            self.profile,
             self.clock,
             self.leadership,
         )

@@ -29,7 +29,7 @@ def test_priority_goes_first_then_age() -> None:
     assert popped(pending) == ["urgent", "old", "young", "low"]
 
 
-def test_a_pod_that_is_being_tried_is_not_given_out_again() -> None:
+def test_a_pod_in_progress_is_not_popped_again() -> None:
     pending = queue(one := pod("a"))
     assert popped(pending) == ["a"]
     pending.put(one)
@@ -53,7 +53,7 @@ def test_back_off_doubles_up_to_ten_seconds() -> None:
     assert waits_s == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0]
 
 
-def test_who_failed_keeps_its_age() -> None:
+def test_a_failed_pod_keeps_its_age() -> None:
     pending = queue(pod("old"), pod("young"))
     assert popped(pending) == ["old", "young"]
     pending.failed("young", 0.0)
@@ -61,7 +61,7 @@ def test_who_failed_keeps_its_age() -> None:
     assert popped(pending, 1.0) == ["old", "young"]
 
 
-def test_a_parked_pod_is_tried_after_a_minute() -> None:
+def test_an_unschedulable_pod_is_active_after_a_minute() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.mark_unschedulable("a", 0.0)
@@ -70,7 +70,7 @@ def test_a_parked_pod_is_tried_after_a_minute() -> None:
     assert popped(pending, 60.0) == ["a"]
 
 
-def test_waking_lets_a_parked_pod_in_as_soon_as_its_back_off_is_over() -> None:
+def test_an_event_makes_an_unschedulable_pod_active_after_its_back_off() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.mark_unschedulable("a", 0.0)
@@ -82,7 +82,7 @@ def test_waking_lets_a_parked_pod_in_as_soon_as_its_back_off_is_over() -> None:
     assert popped(pending, 30.0) == ["a"]
 
 
-def test_news_wakes_who_hopes_for_it() -> None:
+def test_an_event_moves_the_pods_with_a_hint_for_it() -> None:
     hopes = {
         "a": ClusterEvent.RESOURCES_FREED,
         "b": ClusterEvent.LABELS | ClusterEvent.RESOURCES_FREED,
@@ -104,7 +104,7 @@ def test_news_wakes_who_hopes_for_it() -> None:
     assert popped(pending, 60.0) == ["c"]
 
 
-def test_what_was_hoped_for_before_does_not_count_any_more() -> None:
+def test_the_hints_of_an_earlier_attempt_do_not_count() -> None:
     pending = queue(pod("a"))
     for now_s, requeue_on in (
         (0.0, ClusterEvent.RESOURCES_FREED),
@@ -118,7 +118,7 @@ def test_what_was_hoped_for_before_does_not_count_any_more() -> None:
     assert popped(pending, 70.0) == ["a"]
 
 
-def test_waking_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
+def test_an_event_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.failed("a", 0.0)
@@ -126,7 +126,7 @@ def test_waking_does_not_shorten_the_back_off_of_a_failed_binding() -> None:
     assert pending.next_due_s() == 1.0
 
 
-def test_waking_twice_changes_nothing() -> None:
+def test_a_second_event_changes_nothing() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.mark_unschedulable("a", 0.0)
@@ -137,7 +137,7 @@ def test_waking_twice_changes_nothing() -> None:
     assert pending.next_due_s() is None
 
 
-def test_a_parked_pod_that_changed_is_tried_at_once_as_it_is_now() -> None:
+def test_a_changed_unschedulable_pod_is_active_at_once() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.mark_unschedulable("a", 0.0)
@@ -147,7 +147,7 @@ def test_a_parked_pod_that_changed_is_tried_at_once_as_it_is_now() -> None:
     assert pending.pop(0.1) == changed
 
 
-def test_a_pod_that_changed_while_it_was_tried_is_tried_again_as_it_is_now() -> None:
+def test_a_pod_that_changed_in_progress_is_popped_in_its_new_version() -> None:
     pending = queue(pod("a"))
     popped(pending)
     pending.put(changed := pod("a", labels={"x": "y"}))
@@ -155,7 +155,7 @@ def test_a_pod_that_changed_while_it_was_tried_is_tried_again_as_it_is_now() -> 
     assert pending.pop(1.0) == changed
 
 
-def test_what_was_removed_while_it_was_tried_does_not_come_back() -> None:
+def test_a_pod_removed_in_progress_does_not_come_back() -> None:
     pending = queue(pod("a"), pod("b"))
     popped(pending)
     pending.remove("a")
@@ -168,7 +168,7 @@ def test_what_was_removed_while_it_was_tried_does_not_come_back() -> None:
     assert popped(pending, 1000.0) == []
 
 
-def test_what_was_removed_while_it_waited_is_forgotten() -> None:
+def test_a_pod_removed_during_back_off_does_not_come_back() -> None:
     pending = queue(pod("ready"), pod("failed"), pod("parked"))
     while (one := pending.pop(0.0)) is not None:
         if one.name == "failed":
@@ -180,7 +180,7 @@ def test_what_was_removed_while_it_waited_is_forgotten() -> None:
     assert popped(pending, 1000.0) == []
 
 
-def test_a_pod_that_comes_back_begins_anew() -> None:
+def test_a_pod_added_again_has_no_back_off() -> None:
     pending = queue(pod("a"))
     for now_s in (0.0, 100.0, 200.0):
         popped(pending, now_s)
@@ -192,7 +192,7 @@ def test_a_pod_that_comes_back_begins_anew() -> None:
     assert pending.next_due_s() == 201.0
 
 
-def test_nothing_is_due_while_nobody_waits() -> None:
+def test_without_waiting_pods_nothing_is_due() -> None:
     pending = queue()
     assert pending.next_due_s() is None
     assert pending.pop(0.0) is None

@@ -1,5 +1,4 @@
-"""What makes the scheduler ask again for a pod that fits nowhere: for each filter, what can turn
-its verdict, and nothing else."""
+"""Queueing hints: for each filter, which actions make the scheduler retry a pod that it refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,25 +27,25 @@ from tests.controller.scheduling.actions import (
     PORT,
     TAINT,
     ZONE,
-    Deed,
-    bound,
-    gone,
-    hosts,
-    measured,
-    selecting,
+    Action,
+    bound_claim,
+    change_node,
+    change_pod,
+    delete_pod,
+    label_in,
+    measure_bandwidth,
+    put_resource,
     spread,
     term,
-    the_node,
-    the_pod,
-    there,
+    two_nodes,
     volume,
 )
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
-# Each filter alone, on nodes that never pass: which of all that can happen makes it ask again.
+# Each filter alone, on nodes that never pass.
 
 NEVER = spread("absent")
-WISHES: dict[str, dict[str, Any]] = {
+DEMANDS: dict[str, dict[str, Any]] = {
     "NodeReady": {},
     "NodeUnschedulable": {},
     "TaintToleration": {},
@@ -62,14 +61,14 @@ WISHES: dict[str, dict[str, Any]] = {
     "InterPodAffinity": {"affinity": (term("nobody"),)},
     "NodeBandwidthFit": {"hints": PodAnnotations(bandwidth_mbps=1000.0)},
 }
-ELSEWHERE = ((selecting(HOST, "elsewhere"),),)
+ON_OTHER_NODE = ((label_in(HOST, "elsewhere"),),)
 
 
-def refusing(name: str, more: dict[str, Any] | None = None) -> Stage:
-    """Two nodes that the filter `name` refuses; it is the only one."""
+def refused_by(name: str, more: dict[str, Any] | None = None) -> Stage:
+    """Two nodes that the filter `name`, the only one, refuses."""
     nodes = [
         replace(each, ready=False, unschedulable=True, taints=(TAINT,), bandwidth_mbps=100.0)
-        for each in hosts(cpu=1000)
+        for each in two_nodes(cpu=1000)
     ]
     full = [
         pod(f"full-{n.name}", node_name=n.name, host_ports=(PORT,), disks=(DISK,)) for n in nodes
@@ -80,11 +79,11 @@ def refusing(name: str, more: dict[str, Any] | None = None) -> Stage:
         pod("mounter", node_name="n1", claims=(ClaimUse("other"),)),
         pod("talker", node_name="n1", hints=PodAnnotations(bandwidth_mbps=1.0)),
     ]
-    wanting = pod("p", **{**WISHES[name], **(more or {})})
-    cluster = CountingCluster(nodes, [*full, *others, wanting])
+    unschedulable_pod = pod("p", **{**DEMANDS[name], **(more or {})})
+    cluster = CountingCluster(nodes, [*full, *others, unschedulable_pod])
     for resource in (
-        bound(),
-        volume(affinity=ELSEWHERE, labels={ZONE: "elsewhere"}),
+        bound_claim(),
+        volume(affinity=ON_OTHER_NODE, labels={ZONE: "elsewhere"}),
         CsiNode("n1", {"csi.test": 0}),
         CsiNode("n2", {"csi.test": 0}),
     ):
@@ -92,136 +91,144 @@ def refusing(name: str, more: dict[str, Any] | None = None) -> Stage:
     return Stage(cluster, filters={name: FILTERS[name]})
 
 
-HAPPENINGS: dict[str, Deed] = {
+ACTIONS: dict[str, Action] = {
     "node added": lambda stage: stage.cluster.put_node(
         node("n3", cpu=1, ready=False, unschedulable=True, taints=(TAINT,))
     ),
     "node gone": lambda stage: stage.cluster.remove_node("n2"),
-    "ready": the_node(ready=True),
-    "cordon lifted": the_node(unschedulable=False),
-    "taint lifted": the_node(taints=()),
-    "taint added": the_node(taints=(TAINT, OTHER_TAINT)),
-    "label": the_node(labels={HOST: "n1", ZONE: "n1", "x": "y"}),
-    "feature": the_node(features=frozenset({"G"})),
-    "more of a node": the_node(allocatable={CPU: 1001}),
-    "less of a node": the_node(allocatable={CPU: 999}),
-    "link stated": the_node(bandwidth_mbps=101.0),
-    "link measured": lambda stage: measured(stage, 50.0),
-    "image pulled": the_node(image_layers=frozenset({"sha256:a"})),
+    "ready": change_node(ready=True),
+    "cordon lifted": change_node(unschedulable=False),
+    "taint lifted": change_node(taints=()),
+    "taint added": change_node(taints=(TAINT, OTHER_TAINT)),
+    "label": change_node(labels={HOST: "n1", ZONE: "n1", "x": "y"}),
+    "feature": change_node(features=frozenset({"G"})),
+    "more of a node": change_node(allocatable={CPU: 1001}),
+    "less of a node": change_node(allocatable={CPU: 999}),
+    "link stated": change_node(bandwidth_mbps=101.0),
+    "link measure_bandwidth": lambda stage: measure_bandwidth(stage, 50.0),
+    "image pulled": change_node(image_layers=frozenset({"sha256:a"})),
     "pod pending": lambda stage: stage.cluster.put_pod(pod("new", scheduler_name="other")),
     "pod placed": lambda stage: stage.cluster.put_pod(pod("new", node_name="n1")),
-    "plain pod gone": gone("plain"),
-    "plain pod finished": the_pod("plain", finished=True),
-    "pod with a port gone": gone("porter"),
-    "pod with a claim gone": gone("mounter"),
-    "pod with a bandwidth gone": gone("talker"),
-    "pod resized down": the_pod("plain", requests={CPU: 1}),
-    "pod resized up": the_pod("plain", requests=pod("plain", cpu=501).requests),
-    "pod labelled": the_pod("plain", labels={"x": "y"}),
-    "pod going": the_pod("plain", terminating=True),
-    "pod asks for less bandwidth": the_pod("talker", hints=PodAnnotations()),
-    "namespace": there(NamespaceLabels("blue", {"team": "a"})),
-    "claim": there(Claim("default", "more")),
-    "volume": there(Volume("more")),
-    "class": there(StorageClass("more", "test")),
-    "limit": there(CsiNode("n3", {})),
-    "driver": there(CsiDriver("more")),
-    "capacity": there(StorageCapacity("default/more", "made", None, None)),
-    "attachment": there(Attachment("more", "n3", "csi.test", "w")),
+    "plain pod gone": delete_pod("plain"),
+    "plain pod finished": change_pod("plain", finished=True),
+    "pod with a port gone": delete_pod("porter"),
+    "pod with a claim gone": delete_pod("mounter"),
+    "pod with a bandwidth gone": delete_pod("talker"),
+    "pod resized down": change_pod("plain", requests={CPU: 1}),
+    "pod resized up": change_pod("plain", requests=pod("plain", cpu=501).requests),
+    "pod labelled": change_pod("plain", labels={"x": "y"}),
+    "pod going": change_pod("plain", terminating=True),
+    "pod asks for less bandwidth": change_pod("talker", hints=PodAnnotations()),
+    "namespace": put_resource(NamespaceLabels("blue", {"team": "a"})),
+    "claim": put_resource(Claim("default", "more")),
+    "volume": put_resource(Volume("more")),
+    "class": put_resource(StorageClass("more", "test")),
+    "limit": put_resource(CsiNode("n3", {})),
+    "driver": put_resource(CsiDriver("more")),
+    "capacity": put_resource(StorageCapacity("default/more", "made", None, None)),
+    "attachment": put_resource(Attachment("more", "n3", "csi.test", "w")),
 }
-LEAVING = {
+POD_GONE_ACTIONS = {
     *("plain pod gone", "plain pod finished", "pod with a port gone", "pod with a claim gone"),
     "pod with a bandwidth gone",
 }
-COMPANY = {*LEAVING, "pod placed", "pod labelled", "pod going", "node gone", "label", "node added"}
-STORES = {"claim", "volume", "class", "limit", "driver", "capacity", "attachment"}
-WAKES: dict[str, set[str]] = {
+NEIGHBOUR_ACTIONS = {
+    *POD_GONE_ACTIONS,
+    "pod placed",
+    "pod labelled",
+    "pod going",
+    "node gone",
+    "label",
+    "node added",
+}
+STORAGE_ACTIONS = {"claim", "volume", "class", "limit", "driver", "capacity", "attachment"}
+RETRIED_BY: dict[str, set[str]] = {
     "NodeReady": {"node added", "ready"},
     "NodeUnschedulable": {"node added", "cordon lifted"},
     "TaintToleration": {"node added", "taint lifted"},
     "NodeAffinity": {"node added", "label"},
     "NodePorts": {"node added", "pod with a port gone"},
-    "NodeResourcesFit": {"node added", "more of a node", "pod resized down", *LEAVING},
+    "NodeResourcesFit": {"node added", "more of a node", "pod resized down", *POD_GONE_ACTIONS},
     "NodeDeclaredFeatures": {"node added", "feature"},
     "VolumeRestrictions": {"node added", "pod with a claim gone"},
-    "NodeVolumeLimits": {"node added", "pod with a claim gone", *STORES},
-    "VolumeBinding": {"node added", "label", "pod with a claim gone", *STORES},
+    "NodeVolumeLimits": {"node added", "pod with a claim gone", *STORAGE_ACTIONS},
+    "VolumeBinding": {"node added", "label", "pod with a claim gone", *STORAGE_ACTIONS},
     "VolumeZone": {"node added", "label", "claim", "volume"},
-    "PodTopologySpread": COMPANY,
-    "InterPodAffinity": {*COMPANY, "namespace"},
+    "PodTopologySpread": NEIGHBOUR_ACTIONS,
+    "InterPodAffinity": {*NEIGHBOUR_ACTIONS, "namespace"},
     "NodeBandwidthFit": {
-        *("node added", "link stated", "link measured", "pod asks for less bandwidth"),
+        *("node added", "link stated", "link measure_bandwidth", "pod asks for less bandwidth"),
         "pod with a bandwidth gone",
     },
 }
 
 
-async def asked_again(stage: Stage, deed: Deed) -> bool:
-    """Whether the pod is tried again soon, having waited out its back-off before."""
+async def is_retried(stage: Stage, action: Action) -> bool:
+    """Whether the action makes the scheduler retry the pod, whose back-off is over."""
     async with stage.running():
         await stage.clock.advance(BACKED_OFF_S)
         before = stage.decisions.get("default/p")
         assert before is not None
-        assert before.decision.node is None
-        deed(stage)
+        assert before.node is None
+        action(stage)
         await stage.clock.advance(BACKED_OFF_S)
         after = stage.decisions.get("default/p")
         assert after is not None
-        return after.at_s > before.at_s
+        return after.decided_s > before.decided_s
 
 
-def test_every_filter_is_looked_at() -> None:
-    assert set(WAKES) == set(WISHES) == set(FILTERS)
-    assert set().union(*WAKES.values()) <= set(HAPPENINGS)
+def test_every_filter_has_its_events_and_demands_here() -> None:
+    assert set(RETRIED_BY) == set(DEMANDS) == set(FILTERS)
+    assert set().union(*RETRIED_BY.values()) <= set(ACTIONS)
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("name", FILTERS)
-async def test_a_pod_is_woken_by_what_its_filter_hopes_for_alone(name: str, happening: str) -> None:
-    woken = await asked_again(refusing(name), HAPPENINGS[happening])
-    assert woken == (happening in WAKES[name])
+async def test_only_the_events_of_its_filter_retry_a_pod(name: str, action: str) -> None:
+    retried = await is_retried(refused_by(name), ACTIONS[action])
+    assert retried == (action in RETRIED_BY[name])
 
 
-@pytest.mark.parametrize("happening", ["taint added", "taint lifted"])
-async def test_taints_matter_to_a_spread_that_honours_them(happening: str) -> None:
+@pytest.mark.parametrize("action", ["taint added", "taint lifted"])
+async def test_taint_events_retry_a_spread_that_honours_taints(action: str) -> None:
     honouring = {"spread": (replace(NEVER, honor_taints=True),)}
-    assert await asked_again(refusing("PodTopologySpread", honouring), HAPPENINGS[happening])
+    assert await is_retried(refused_by("PodTopologySpread", honouring), ACTIONS[action])
 
 
-@pytest.mark.parametrize("happening", ["claim", "volume", "class"])
-async def test_a_claim_that_is_not_there_waits_for_storage(happening: str) -> None:
+@pytest.mark.parametrize("action", ["claim", "volume", "class"])
+async def test_a_missing_claim_waits_for_storage_events(action: str) -> None:
     missing = {"claims": (ClaimUse("missing"),)}
-    assert await asked_again(refusing("VolumeBinding", missing), HAPPENINGS[happening])
+    assert await is_retried(refused_by("VolumeBinding", missing), ACTIONS[action])
 
 
-@pytest.mark.parametrize("happening", ["node added", "label", "limit", "plain pod gone"])
-async def test_a_claim_that_is_not_there_waits_for_nothing_about_nodes(happening: str) -> None:
+@pytest.mark.parametrize("action", ["node added", "label", "limit", "plain pod gone"])
+async def test_a_missing_claim_ignores_node_events(action: str) -> None:
     missing = {"claims": (ClaimUse("missing"),)}
-    assert not await asked_again(refusing("VolumeBinding", missing), HAPPENINGS[happening])
+    assert not await is_retried(refused_by("VolumeBinding", missing), ACTIONS[action])
 
 
-async def test_who_is_refused_by_several_filters_hopes_for_each() -> None:
+async def test_a_pod_refused_by_several_filters_is_retried_for_each() -> None:
     both = {name: FILTERS[name] for name in ("NodeUnschedulable", "NodeResourcesFit")}
-    for happening, wakes in (("cordon lifted", True), ("more of a node", True), ("label", False)):
-        stage = refusing("NodeResourcesFit")
-        stage.scheduler._placing = replace(stage.placing, filters=both)
-        assert await asked_again(stage, HAPPENINGS[happening]) is wakes
+    for name, retries in (("cordon lifted", True), ("more of a node", True), ("label", False)):
+        stage = refused_by("NodeResourcesFit")
+        stage.scheduler._step._profile = replace(stage.profile, filters=both)
+        assert await is_retried(stage, ACTIONS[name]) is retries
 
 
-async def test_what_may_be_read_at_last_wakes_who_has_claims() -> None:
-    stage = refusing("VolumeBinding")
+async def test_storage_that_becomes_readable_retries_pods_with_claims() -> None:
+    stage = refused_by("VolumeBinding")
     hidden = Unreadable("PersistentVolume", "403")
     stage.cluster.put_resource(hidden)
-    assert await asked_again(stage, lambda s: s.cluster.remove_resource(hidden))
+    assert await is_retried(stage, lambda s: s.cluster.remove_resource(hidden))
 
 
-async def test_a_pod_that_cant_be_read_waits_for_itself_alone() -> None:
-    for happening, deed in HAPPENINGS.items():
-        unread = refusing("NodeReady", {"problem": "spec.x: what is it?"})
-        assert not await asked_again(unread, deed), happening
+async def test_an_unreadable_pod_waits_only_for_its_own_change() -> None:
+    for name, action in ACTIONS.items():
+        unreadable = refused_by("NodeReady", {"problem": "spec.x: what is it?"})
+        assert not await is_retried(unreadable, action), name
 
 
-async def test_an_unknown_user_node_is_waited_for() -> None:
-    for happening, wakes in (("node added", True), ("label", False), ("plain pod gone", False)):
-        stage = refusing("NodeReady", {"hints": PodAnnotations(user_node="n3")})
-        assert await asked_again(stage, HAPPENINGS[happening]) is wakes
+async def test_a_pod_with_an_unknown_user_node_waits_for_node_events() -> None:
+    for name, retries in (("node added", True), ("label", False), ("plain pod gone", False)):
+        stage = refused_by("NodeReady", {"hints": PodAnnotations(user_node="n3")})
+        assert await is_retried(stage, ACTIONS[name]) is retries

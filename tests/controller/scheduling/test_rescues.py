@@ -27,36 +27,36 @@ from tests.controller.scheduling.actions import (
     PORT,
     TAINT,
     ZONE,
-    Deed,
-    bound,
-    gone,
-    hosts,
-    measured,
-    selecting,
+    Action,
+    bound_claim,
+    change_node,
+    change_pod,
+    delete_pod,
+    label_in,
+    measure_bandwidth,
+    put_resource,
     spread,
     term,
-    the_node,
-    the_pod,
-    there,
+    two_nodes,
     volume,
 )
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
 
 @dataclass(frozen=True)
-class Rescue:
-    """A pod that fits nowhere in this cluster, and what helps it. lands: where it goes then."""
+class RetryCase:
+    """A pod that fits nowhere in this cluster, and an action after which it fits a node."""
 
-    wanting: Pod
-    deed: Deed
-    nodes: list[Node] = field(default_factory=hosts)
+    unschedulable_pod: Pod
+    action: Action
+    nodes: list[Node] = field(default_factory=two_nodes)
     pods: tuple[Pod, ...] = ()
     resources: tuple[Resource, ...] = ()
-    lands: str = "n1"
+    expected_node: str = "n1"
 
 
 def _tainted(*taints: Taint) -> list[Node]:
-    return hosts(taints=taints)
+    return two_nodes(taints=taints)
 
 
 def _on(name: str, **fields: Any) -> tuple[Pod, ...]:
@@ -66,104 +66,106 @@ def _on(name: str, **fields: Any) -> tuple[Pod, ...]:
 
 MADE = StorageClass("made", "csi.test", waits=True)
 LOOSE = Claim("default", "c", "uid-c", "made", size_bytes=Fraction(2**30))
-SOLE_LEADER = bound(access_modes=frozenset({READ_WRITE_ONCE_POD}))
-AT_N1 = ((selecting(HOST, "n1"),),)
+SOLE_LEADER = bound_claim(access_modes=frozenset({READ_WRITE_ONCE_POD}))
+AT_N1 = ((label_in(HOST, "n1"),),)
 WEB = {"app": "web"}
 ANYWHERE = spread(ZONE, honor_affinity=False)
 CLAIMING = pod("p", claims=(ClaimUse("c"),))
-OF_TEAM = term("web", namespaces=frozenset(), namespace_selector=(selecting("team", "a"),))
-RESCUES: dict[str, Rescue] = {
-    "NodeReady: ready": Rescue(pod("p"), the_node(ready=True), hosts(ready=False)),
-    "NodeUnschedulable: uncordoned": Rescue(
-        pod("p"), the_node(unschedulable=False), hosts(unschedulable=True)
+OF_TEAM = term("web", namespaces=frozenset(), namespace_selector=(label_in("team", "a"),))
+CASES: dict[str, RetryCase] = {
+    "NodeReady: ready": RetryCase(pod("p"), change_node(ready=True), two_nodes(ready=False)),
+    "NodeUnschedulable: uncordoned": RetryCase(
+        pod("p"), change_node(unschedulable=False), two_nodes(unschedulable=True)
     ),
-    "TaintToleration: taint lifted": Rescue(pod("p"), the_node(taints=()), _tainted(TAINT)),
-    "TaintToleration: node added": Rescue(
-        pod("p"), lambda s: s.cluster.put_node(node("n3")), _tainted(TAINT), lands="n3"
+    "TaintToleration: taint lifted": RetryCase(pod("p"), change_node(taints=()), _tainted(TAINT)),
+    "TaintToleration: node added": RetryCase(
+        pod("p"), lambda s: s.cluster.put_node(node("n3")), _tainted(TAINT), expected_node="n3"
     ),
-    "NodeAffinity: label": Rescue(
-        pod("p", node_selector={"x": "y"}), the_node(labels={HOST: "n1", "x": "y"})
+    "NodeAffinity: label": RetryCase(
+        pod("p", node_selector={"x": "y"}), change_node(labels={HOST: "n1", "x": "y"})
     ),
-    "NodePorts: pod gone": Rescue(
-        pod("p", host_ports=(PORT,)), gone("w-n1"), pods=_on("w", host_ports=(PORT,))
+    "NodePorts: pod gone": RetryCase(
+        pod("p", host_ports=(PORT,)), delete_pod("w-n1"), pods=_on("w", host_ports=(PORT,))
     ),
-    "NodeResourcesFit: pod gone": Rescue(pod("p", cpu=3000), gone("w-n1"), pods=_on("w", cpu=3000)),
-    "NodeResourcesFit: pod finished": Rescue(
-        pod("p", cpu=3000), the_pod("w-n1", finished=True), pods=_on("w", cpu=3000)
+    "NodeResourcesFit: pod gone": RetryCase(
+        pod("p", cpu=3000), delete_pod("w-n1"), pods=_on("w", cpu=3000)
     ),
-    "NodeResourcesFit: pod resized": Rescue(
+    "NodeResourcesFit: pod finished": RetryCase(
+        pod("p", cpu=3000), change_pod("w-n1", finished=True), pods=_on("w", cpu=3000)
+    ),
+    "NodeResourcesFit: pod resized": RetryCase(
         pod("p", cpu=3000),
-        the_pod("w-n1", requests=pod("w", cpu=10).requests),
+        change_pod("w-n1", requests=pod("w", cpu=10).requests),
         pods=_on("w", cpu=3000),
     ),
-    "NodeResourcesFit: the pod itself resized": Rescue(
-        pod("p", cpu=9000), the_pod("p", requests=pod("p", cpu=100).requests), hosts()[:1]
+    "NodeResourcesFit: the pod itself resized": RetryCase(
+        pod("p", cpu=9000), change_pod("p", requests=pod("p", cpu=100).requests), two_nodes()[:1]
     ),
-    "NodeResourcesFit: node grew": Rescue(
-        pod("p", cpu=9000), the_node(allocatable=node("n1", cpu=9000).allocatable)
+    "NodeResourcesFit: node grew": RetryCase(
+        pod("p", cpu=9000), change_node(allocatable=node("n1", cpu=9000).allocatable)
     ),
-    "NodeDeclaredFeatures: declared": Rescue(
-        pod("p", features=("F",)), the_node(features=frozenset({"F"}))
+    "NodeDeclaredFeatures: declared": RetryCase(
+        pod("p", features=("F",)), change_node(features=frozenset({"F"}))
     ),
-    "VolumeRestrictions: disk free": Rescue(
-        pod("p", disks=(DISK,)), gone("w-n1"), pods=_on("w", disks=(DISK,))
+    "VolumeRestrictions: disk free": RetryCase(
+        pod("p", disks=(DISK,)), delete_pod("w-n1"), pods=_on("w", disks=(DISK,))
     ),
-    "VolumeRestrictions: claim free": Rescue(
+    "VolumeRestrictions: claim free": RetryCase(
         CLAIMING,
-        gone("w"),
-        hosts()[:1],
+        delete_pod("w"),
+        two_nodes()[:1],
         pods=(pod("w", node_name="n1", claims=(ClaimUse("c"),)),),
         resources=(MADE, SOLE_LEADER, volume()),
     ),
-    "NodeVolumeLimits: pod gone": Rescue(
+    "NodeVolumeLimits: pod gone": RetryCase(
         CLAIMING,
-        gone("w"),
-        hosts()[:1],
+        delete_pod("w"),
+        two_nodes()[:1],
         pods=(pod("w", node_name="n1", claims=(ClaimUse("d"),)),),
         resources=(
-            *(MADE, bound(), volume(), CsiNode("n1", {"csi.test": 1})),
-            replace(bound("d"), volume="w"),
+            *(MADE, bound_claim(), volume(), CsiNode("n1", {"csi.test": 1})),
+            replace(bound_claim("d"), volume="w"),
             replace(volume(handle="other", claim="default/d"), name="w"),
         ),
     ),
-    "NodeVolumeLimits: limit raised": Rescue(
+    "NodeVolumeLimits: limit raised": RetryCase(
         CLAIMING,
-        there(CsiNode("n1", {"csi.test": 1})),
-        hosts()[:1],
-        resources=(MADE, bound(), volume(), CsiNode("n1", {"csi.test": 0})),
+        put_resource(CsiNode("n1", {"csi.test": 1})),
+        two_nodes()[:1],
+        resources=(MADE, bound_claim(), volume(), CsiNode("n1", {"csi.test": 0})),
     ),
-    "VolumeBinding: claim bound": Rescue(
+    "VolumeBinding: claim bound": RetryCase(
         CLAIMING,
-        there(bound()),
+        put_resource(bound_claim()),
         resources=(replace(LOOSE, class_name="now"), volume(affinity=AT_N1)),
     ),
-    "VolumeBinding: claim made": Rescue(
-        CLAIMING, there(bound()), resources=(volume(affinity=AT_N1),)
+    "VolumeBinding: claim made": RetryCase(
+        CLAIMING, put_resource(bound_claim()), resources=(volume(affinity=AT_N1),)
     ),
-    "VolumeBinding: volume made": Rescue(
-        CLAIMING, there(volume(affinity=AT_N1)), resources=(MADE, bound())
+    "VolumeBinding: volume made": RetryCase(
+        CLAIMING, put_resource(volume(affinity=AT_N1)), resources=(MADE, bound_claim())
     ),
-    "VolumeBinding: class made": Rescue(
+    "VolumeBinding: class made": RetryCase(
         CLAIMING,
-        there(StorageClass("made", "csi.test", waits=True, topologies=AT_N1)),
+        put_resource(StorageClass("made", "csi.test", waits=True, topologies=AT_N1)),
         resources=(LOOSE,),
     ),
-    "VolumeBinding: capacity": Rescue(
+    "VolumeBinding: capacity": RetryCase(
         CLAIMING,
-        there(StorageCapacity("s", "made", (selecting(HOST, "n1"),), 2**31)),
+        put_resource(StorageCapacity("s", "made", (label_in(HOST, "n1"),), 2**31)),
         resources=(MADE, LOOSE, CsiDriver("csi.test", tracks_capacity=True)),
     ),
-    "VolumeZone: label": Rescue(
+    "VolumeZone: label": RetryCase(
         CLAIMING,
-        the_node(labels={HOST: "n1", ZONE: "far"}),
-        resources=(MADE, bound(), volume(labels={ZONE: "far"})),
+        change_node(labels={HOST: "n1", ZONE: "far"}),
+        resources=(MADE, bound_claim(), volume(labels={ZONE: "far"})),
     ),
-    "PodTopologySpread: pod gone": Rescue(
+    "PodTopologySpread: pod gone": RetryCase(
         pod("p", labels=WEB, spread=(ANYWHERE,), node_selector={HOST: "n1"}),
-        gone("w"),
+        delete_pod("w"),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
-    "PodTopologySpread: pod placed": Rescue(
+    "PodTopologySpread: pod placed": RetryCase(
         pod(
             "p",
             labels=WEB,
@@ -173,7 +175,7 @@ RESCUES: dict[str, Rescue] = {
         lambda s: s.cluster.put_pod(pod("more", node_name="n2", labels=WEB)),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
-    "PodTopologySpread: empty domain gone": Rescue(
+    "PodTopologySpread: empty domain gone": RetryCase(
         pod(
             "p",
             labels=WEB,
@@ -183,7 +185,7 @@ RESCUES: dict[str, Rescue] = {
         lambda s: s.cluster.remove_node("n2"),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
-    "PodTopologySpread: empty domain tainted": Rescue(
+    "PodTopologySpread: empty domain tainted": RetryCase(
         pod(
             "p",
             labels=WEB,
@@ -193,90 +195,92 @@ RESCUES: dict[str, Rescue] = {
         lambda s: s.cluster.put_node(replace(s.cluster.nodes[1], taints=(TAINT,))),
         pods=(pod("w", node_name="n1", labels=WEB),),
     ),
-    "InterPodAffinity: pod placed": Rescue(
+    "InterPodAffinity: pod placed": RetryCase(
         pod("p", affinity=(term("web"),)),
         lambda s: s.cluster.put_pod(pod("w", node_name="n1", labels=WEB)),
     ),
-    "InterPodAffinity: pod labelled": Rescue(
-        pod("p", affinity=(term("web"),)), the_pod("w-n1", labels=WEB), pods=_on("w")
+    "InterPodAffinity: pod labelled": RetryCase(
+        pod("p", affinity=(term("web"),)), change_pod("w-n1", labels=WEB), pods=_on("w")
     ),
-    "InterPodAffinity: pod gone": Rescue(
-        pod("p", anti_affinity=(term("web"),)), gone("w-n1"), pods=_on("w", labels=WEB)
+    "InterPodAffinity: pod gone": RetryCase(
+        pod("p", anti_affinity=(term("web"),)), delete_pod("w-n1"), pods=_on("w", labels=WEB)
     ),
-    "InterPodAffinity: averse resident gone": Rescue(
-        pod("p", labels=WEB), gone("w-n1"), pods=_on("w", anti_affinity=(term("web"),))
+    "InterPodAffinity: averse resident gone": RetryCase(
+        pod("p", labels=WEB), delete_pod("w-n1"), pods=_on("w", anti_affinity=(term("web"),))
     ),
-    "InterPodAffinity: averse resident's node gone": Rescue(
+    "InterPodAffinity: averse resident's node gone": RetryCase(
         pod("p", labels=WEB),
         lambda s: s.cluster.remove_node("n2"),
-        [replace(each, labels={ZONE: "one"}) for each in hosts()],
+        [replace(each, labels={ZONE: "one"}) for each in two_nodes()],
         pods=(pod("w", node_name="n2", anti_affinity=(term("web", ZONE),)),),
     ),
-    "InterPodAffinity: namespace labelled": Rescue(
+    "InterPodAffinity: namespace labelled": RetryCase(
         pod("p", affinity=(OF_TEAM,)),
-        there(NamespaceLabels("blue", {"team": "a"})),
+        put_resource(NamespaceLabels("blue", {"team": "a"})),
         pods=(replace(pod("w", node_name="n1", labels=WEB), namespace="blue"),),
         resources=(NamespaceLabels("blue", {}),),
     ),
-    "InterPodAffinity: own namespace labelled": Rescue(
+    "InterPodAffinity: own namespace labelled": RetryCase(
         pod("p", labels=WEB),
-        there(NamespaceLabels("default", {"team": "b"})),
-        hosts()[:1],
+        put_resource(NamespaceLabels("default", {"team": "b"})),
+        two_nodes()[:1],
         pods=_on("w", anti_affinity=(OF_TEAM,)),
         resources=(NamespaceLabels("default", {"team": "a"}),),
     ),
-    "NodeBandwidthFit: link stated": Rescue(
-        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)), the_node(bandwidth_mbps=60.0)
+    "NodeBandwidthFit: link stated": RetryCase(
+        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)), change_node(bandwidth_mbps=60.0)
     ),
-    "NodeBandwidthFit: link measured": Rescue(
+    "NodeBandwidthFit: link measure_bandwidth": RetryCase(
         pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
-        lambda s: measured(s, 60.0),
-        [replace(hosts()[0]), replace(hosts()[1], unschedulable=True)],
+        lambda s: measure_bandwidth(s, 60.0),
+        [replace(two_nodes()[0]), replace(two_nodes()[1], unschedulable=True)],
     ),
-    "NodeBandwidthFit: pod gone": Rescue(
+    "NodeBandwidthFit: pod gone": RetryCase(
         pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
-        gone("w-n1"),
-        hosts(bandwidth_mbps=60.0),
+        delete_pod("w-n1"),
+        two_nodes(bandwidth_mbps=60.0),
         pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
     ),
-    "NodeBandwidthFit: another asks for less": Rescue(
+    "NodeBandwidthFit: another asks for less": RetryCase(
         pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
-        the_pod("w-n1", hints=PodAnnotations(bandwidth_mbps=5.0)),
-        hosts(bandwidth_mbps=60.0),
+        change_pod("w-n1", hints=PodAnnotations(bandwidth_mbps=5.0)),
+        two_nodes(bandwidth_mbps=60.0),
         pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
     ),
 }
 
 
-@pytest.mark.parametrize("name", RESCUES)
-async def test_a_pod_that_is_woken_finds_its_place(name: str) -> None:
-    rescue = RESCUES[name]
-    cluster = CountingCluster(rescue.nodes, [*rescue.pods, rescue.wanting])
-    for resource in rescue.resources:
+@pytest.mark.parametrize("name", CASES)
+async def test_a_retried_pod_is_bound_to_the_expected_node(name: str) -> None:
+    case = CASES[name]
+    cluster = CountingCluster(case.nodes, [*case.pods, case.unschedulable_pod])
+    for resource in case.resources:
         cluster.put_resource(resource)
     stage = Stage(cluster)
     async with stage.running():
         await stage.clock.advance(BACKED_OFF_S)
         before = stage.decisions.get("default/p")
         assert before is not None
-        assert (before.decision.node, before.at_s) == (None, 0.0)
-        assert name.partition(":")[0] in before.decision.why
-        rescue.deed(stage)
+        assert (before.node, before.decided_s) == (None, 0.0)
+        assert name.partition(":")[0] in before.why
+        case.action(stage)
         await stage.clock.advance(2)
         after = stage.decisions.get("default/p")
         assert after is not None
-        assert after.decision.node == rescue.lands
+        assert after.node == case.expected_node
 
 
-def test_every_filter_has_a_rescue() -> None:
-    assert {name.partition(":")[0] for name in RESCUES} == set(FILTERS)
+def test_every_filter_has_a_case_here() -> None:
+    assert {name.partition(":")[0] for name in CASES} == set(FILTERS)
 
 
-# Room that a binding gives back.
+# Resources that a failed binding frees.
 
 
 @pytest.mark.parametrize("error", [NotFoundError("404: gone"), UnavailableError("503")])
-async def test_a_binding_that_fails_leaves_its_room_to_who_waits(error: ClusterError) -> None:
+async def test_a_failed_binding_frees_its_resources_for_unschedulable_pods(
+    error: ClusterError,
+) -> None:
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("first", cpu=900)]))
     stage.cluster.gate.clear()
     async with stage.running():
@@ -289,7 +293,7 @@ async def test_a_binding_that_fails_leaves_its_room_to_who_waits(error: ClusterE
         assert stage.where()["p"] == "n1"
 
 
-async def test_the_more_urgent_goes_first_of_those_who_are_woken() -> None:
+async def test_of_the_retried_pods_the_one_of_higher_priority_is_first() -> None:
     waiting = [pod(f"p{i}", cpu=800, priority=i) for i in range(3)]
     full = pod("full", cpu=900, node_name="n1")
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [full, *waiting]))

@@ -29,7 +29,7 @@ from tests.controller.scheduling.harness import CountingCluster, Stage, node, po
 from tests.controller.telemetry.telemetry_builder import Fleet
 
 
-async def test_pending_pods_of_our_name_are_bound_and_no_others() -> None:
+async def test_pending_pods_with_our_scheduler_name_are_bound_and_no_others() -> None:
     cluster = CountingCluster(
         [node("n1"), node("n2")],
         [
@@ -59,7 +59,7 @@ async def test_a_bound_pod_has_an_event_that_says_where_and_why() -> None:
     assert event.message.startswith("Assigned default/a to n1 by kube-default: ")
 
 
-async def test_lifted_gates_and_a_changed_pod_are_noticed() -> None:
+async def test_removed_gates_and_a_changed_pod_are_noticed() -> None:
     stage = Stage(CountingCluster([node("n1")], [gated := pod("a", gated=True)]))
     async with stage.running():
         await stage.clock.advance(1)
@@ -69,7 +69,7 @@ async def test_lifted_gates_and_a_changed_pod_are_noticed() -> None:
     assert stage.where() == {"a": "n1"}
 
 
-async def test_the_urgent_go_first() -> None:
+async def test_pods_of_higher_priority_are_bound_first() -> None:
     pods = [pod(f"p{i}", priority=i) for i in range(4)]
     stage = Stage(CountingCluster([node("n1", cpu=1000)], pods))
     async with stage.running():
@@ -77,7 +77,7 @@ async def test_the_urgent_go_first() -> None:
     assert stage.where() == {"p0": None, "p1": None, "p2": "n1", "p3": "n1"}
 
 
-async def test_a_burst_is_spread_and_fills_no_node_beyond_its_room() -> None:
+async def test_a_burst_is_spread_and_overcommits_no_node() -> None:
     each = BINDINGS_AT_ONCE // 5 + 3  # so that some have to wait for a slot
     nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
     cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(5 * each + 5)])
@@ -116,7 +116,7 @@ class Overtaken(CountingCluster):
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-async def test_a_pod_that_another_bound_or_deleted_is_let_go(deletes: bool) -> None:
+async def test_a_pod_that_another_client_bound_or_deleted_leaves_the_queue(deletes: bool) -> None:
     cluster = Overtaken([node("n1"), node("n2")])
     cluster.deletes = deletes
     stage = Stage(cluster)
@@ -140,7 +140,9 @@ async def test_a_pod_that_another_bound_or_deleted_is_let_go(deletes: bool) -> N
         ClusterError("410: gone"),
     ],
 )
-async def test_a_pod_that_the_watch_shows_pending_is_never_forgotten(error: ClusterError) -> None:
+async def test_a_pod_that_the_watch_shows_as_pending_stays_in_the_queue(
+    error: ClusterError,
+) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
@@ -153,18 +155,18 @@ async def test_a_pod_that_the_watch_shows_pending_is_never_forgotten(error: Clus
     assert stage.outcome("a") == "bound"
 
 
-async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once() -> None:
+async def test_while_the_api_server_is_unavailable_a_pod_is_retried_and_bound_once() -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
         for _ in range(3):
             cluster.fail_next_bind(UnavailableError("503: try again"))
         cluster.put_pod(pod("a"))
-        asked = []
+        attempts = []
         for moment_s in (0.9, 0.2, 1.8, 0.2, 3.8, 0.2, 100):  # 1, 2 and 4 s of back-off
             await stage.clock.advance(moment_s)
-            asked.append(cluster.asked["default/a"])
-    assert asked == [1, 2, 2, 3, 3, 4, 4]
+            attempts.append(cluster.asked["default/a"])
+    assert attempts == [1, 2, 2, 3, 3, 4, 4]
     assert cluster.bound == {"default/a": 1}
     assert stage.outcome("a") == "bound"
     assert [event.reason for event in stage.events("a")] == ["FailedBinding", "Scheduled"]
@@ -172,7 +174,7 @@ async def test_while_the_api_server_is_away_a_pod_is_tried_again_and_bound_once(
 
 
 @pytest.mark.parametrize("error", [InvalidError("400: bad"), InvalidError("422: invalid")])
-async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError) -> None:
+async def test_a_rejected_binding_has_an_event_and_is_retried_late(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
@@ -186,7 +188,7 @@ async def test_a_refused_pod_has_an_event_and_is_tried_late(error: ClusterError)
     assert stage.where() == {"a": "n1"}
 
 
-async def test_what_an_api_server_forbids_while_it_starts_is_tried_again_soon() -> None:
+async def test_a_forbidden_binding_is_retried_soon() -> None:
     cluster = CountingCluster([node("n1")])
     stage = Stage(cluster)
     async with stage.running():
@@ -196,7 +198,7 @@ async def test_what_an_api_server_forbids_while_it_starts_is_tried_again_soon() 
     assert cluster.bound == {"default/a": 1}
 
 
-async def test_a_lost_answer_neither_binds_nor_counts_twice() -> None:
+async def test_a_lost_answer_causes_no_second_binding_and_counts_once() -> None:
     cluster = CountingCluster([node("n1"), node("n2")])
     cluster.lost_answers.append(UnavailableError("connection lost"))
     stage = Stage(cluster)
@@ -208,7 +210,7 @@ async def test_a_lost_answer_neither_binds_nor_counts_twice() -> None:
     assert sorted(stage.cpu_requested().values()) == [0, 500]
 
 
-async def test_the_watch_can_tell_of_the_binding_before_its_lost_answer_comes() -> None:
+async def test_the_watch_may_show_a_binding_before_its_lost_answer() -> None:
     class SlowAnswer(CountingCluster):
         async def bind(self, pod: Pod, node: str) -> None:
             await super().bind(pod, node)
@@ -224,7 +226,7 @@ async def test_the_watch_can_tell_of_the_binding_before_its_lost_answer_comes() 
     assert sorted(stage.cpu_requested().values()) == [0, 500]
 
 
-async def test_an_unexpected_error_costs_one_attempt_and_nothing_else(
+async def test_an_unexpected_error_costs_only_one_attempt(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Careless(CountingCluster):
@@ -269,7 +271,7 @@ async def test_one_pod_that_breaks_the_strategy_does_not_stop_the_others(
 # Pods that can't be placed now.
 
 
-async def test_an_annotation_that_cant_be_read_is_named_and_the_pod_stays() -> None:
+async def test_an_unreadable_annotation_is_reported_and_the_pod_stays_pending() -> None:
     bad = replace(
         read_pod(manifest("bad", annotations={"data-mb": "a lot"}, schedulerName="leadline")),
         uid="uid-bad",
@@ -287,7 +289,7 @@ async def test_an_annotation_that_cant_be_read_is_named_and_the_pod_stays() -> N
     assert stage.where() == {"bad": "n1"}
 
 
-async def test_a_pod_that_demands_too_much_says_so_and_does_not_take_the_loop_again() -> None:
+async def test_a_pod_with_excessive_demands_is_reported_and_not_retried() -> None:
     large = large_manifest("spread constraints")
     large["spec"]["schedulerName"] = "leadline"
     cluster = CountingCluster([node("n1")], [read_pod(large)])
@@ -306,7 +308,7 @@ async def test_a_pod_that_demands_too_much_says_so_and_does_not_take_the_loop_ag
     assert recorded.count == 1, "it is tried again after a minute"
 
 
-async def test_a_pod_that_fits_nowhere_says_so_and_is_woken_when_there_is_room() -> None:
+async def test_an_unschedulable_pod_has_an_event_and_is_retried_when_resources_are_freed() -> None:
     stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("big", cpu=900)]))
     async with stage.running():
         await stage.clock.advance(5)
@@ -321,7 +323,7 @@ async def test_a_pod_that_fits_nowhere_says_so_and_is_woken_when_there_is_room()
 
 
 @pytest.mark.parametrize("how", ["uncordoned", "new node", "finished pod"])
-async def test_what_may_make_room_wakes_who_waits(how: str) -> None:
+async def test_an_event_that_may_free_resources_retries_unschedulable_pods(how: str) -> None:
     cordoned = node("n1", unschedulable=True)
     full = node("full", cpu=500)
     cluster = CountingCluster([cordoned, full], [pod("old", node_name="full"), pod("a")])
@@ -339,7 +341,7 @@ async def test_what_may_make_room_wakes_who_waits(how: str) -> None:
     assert stage.where()["a"] == ("full" if how == "finished pod" else "n1")
 
 
-async def test_who_waits_is_tried_each_minute_even_if_nothing_changes() -> None:
+async def test_an_unschedulable_pod_is_retried_each_minute_without_any_event() -> None:
     """A measured value may have changed: the cluster does not tell of those."""
     stage = Stage(CountingCluster([], [pod("a")]))
     async with stage.running():
@@ -349,7 +351,9 @@ async def test_who_waits_is_tried_each_minute_even_if_nothing_changes() -> None:
     assert seen.count == 4
 
 
-async def test_events_that_cant_be_written_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_events_that_cant_be_written_do_not_stop_scheduling(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b", cpu=9000)]))
     for _ in range(2):
         stage.cluster.fail_next_event(UnavailableError("503: no room for events"))
@@ -361,7 +365,7 @@ async def test_events_that_cant_be_written_stop_nothing(caplog: pytest.LogCaptur
     assert caplog.text.count("503: no room for events") == 2
 
 
-async def test_long_reasons_are_cut_to_what_the_api_server_takes() -> None:
+async def test_long_messages_are_cut_to_what_the_api_server_takes() -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a", problem="x" * 5000)]))
     async with stage.running():
         await stage.clock.advance(1)
@@ -372,7 +376,7 @@ async def test_long_reasons_are_cut_to_what_the_api_server_takes() -> None:
 # Changes in between.
 
 
-async def test_a_pod_that_goes_before_its_turn_is_not_bound() -> None:
+async def test_a_pod_deleted_from_the_queue_is_not_bound() -> None:
     stage = Stage(CountingCluster([node("n1")]))
     async with stage.running():
         stage.cluster.put_pod(pod("a"))
@@ -382,7 +386,7 @@ async def test_a_pod_that_goes_before_its_turn_is_not_bound() -> None:
     assert stage.cpu_requested() == {"n1": 0}
 
 
-async def test_a_pod_that_goes_while_it_is_bound_leaves_no_trace() -> None:
+async def test_a_pod_deleted_while_it_is_being_bound_takes_no_resources() -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a")]))
     stage.cluster.gate.clear()
     async with stage.running():
@@ -396,7 +400,7 @@ async def test_a_pod_that_goes_while_it_is_bound_leaves_no_trace() -> None:
     assert stage.cluster.asked == {"default/a": 1}
 
 
-async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+async def test_a_pod_recreated_with_the_same_name_is_another_pod() -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a")]))
     stage.cluster.gate.clear()
     async with stage.running():
@@ -410,7 +414,7 @@ async def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
     assert stage.cluster.bound == {"default/a": 1}
 
 
-async def test_a_pod_that_changed_while_its_binding_failed_is_retried_as_it_is_now() -> None:
+async def test_a_pod_that_changed_while_its_binding_failed_is_retried_in_its_new_version() -> None:
     stage = Stage(CountingCluster([node("big", cpu=4000), node("small", cpu=600)], [pod("a")]))
     stage.cluster.fail_next_bind(UnavailableError("503"))
     stage.cluster.gate.clear()
@@ -423,7 +427,7 @@ async def test_a_pod_that_changed_while_its_binding_failed_is_retried_as_it_is_n
     assert stage.where() == {"a": "small"}
 
 
-async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> None:
+async def test_a_relist_during_bindings_counts_nothing_twice() -> None:
     nodes = [node("n1", cpu=1000), node("n2", cpu=1000)]
     stage = Stage(CountingCluster(nodes, [pod("a"), pod("b"), pod("c")]))
     stage.cluster.gate.clear()
@@ -444,7 +448,7 @@ async def test_a_list_while_bindings_are_under_way_counts_nothing_twice() -> Non
 
 
 @pytest.mark.parametrize("how", ["deleted", "missing in a list"])
-async def test_a_pod_that_goes_unplaced_is_not_pending_any_more(how: str) -> None:
+async def test_a_deleted_pod_without_a_node_is_no_longer_pending(how: str) -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
     async with stage.running():
         assert stage.outcome("a") == "pending"
@@ -461,7 +465,7 @@ async def test_a_pod_that_goes_unplaced_is_not_pending_any_more(how: str) -> Non
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_stopped_and_started_again_and_again_every_pod_is_bound_once(seed: int) -> None:
+async def test_with_repeated_restarts_every_pod_is_bound_once(seed: int) -> None:
     random = Random(seed)
     nodes = [node(f"n{i}", cpu=16000) for i in range(4)]
     cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=100) for i in range(40)])
@@ -488,7 +492,7 @@ async def test_stopped_and_started_again_and_again_every_pod_is_bound_once(seed:
     assert set(cluster.bound.values()) == {1}
 
 
-async def test_cancelled_it_finishes_the_bindings_that_are_under_way() -> None:
+async def test_a_cancelled_scheduler_finishes_the_bindings_in_progress() -> None:
     stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
     stage.cluster.gate.clear()
     async with stage.running() as task:
@@ -503,7 +507,7 @@ async def test_cancelled_it_finishes_the_bindings_that_are_under_way() -> None:
     assert [event.reason for event in stage.events("a")] == ["Scheduled"]
 
 
-async def test_the_first_decision_waits_for_what_the_ready_nodes_measure() -> None:
+async def test_the_first_decision_waits_for_the_metrics_of_the_ready_nodes() -> None:
     nodes = [node("n1"), node("down", ready=False), node("shut", unschedulable=True)]
     stage = Stage(CountingCluster(nodes, [pod("a")]), warm_up_s=10.0)
     async with stage.running():
@@ -517,7 +521,7 @@ async def test_the_first_decision_waits_for_what_the_ready_nodes_measure() -> No
     assert stage.where() == {"a": "n1"}
 
 
-async def test_but_not_for_ever() -> None:
+async def test_the_wait_for_metrics_is_bounded() -> None:
     stage = Stage(CountingCluster([node("n1"), node("n2")], [pod("a")]), warm_up_s=10.0)
     async with stage.running():
         await stage.clock.advance(9)
@@ -526,7 +530,7 @@ async def test_but_not_for_ever() -> None:
     assert stage.cluster.bound == {"default/a": 1}
 
 
-async def test_a_run_ends_after_a_second_of_rest() -> None:
+async def test_a_run_ends_after_a_second_without_decisions() -> None:
     """DACS' zeta counts the pods that one run of decisions has placed."""
     stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
     async with stage.running():
@@ -539,7 +543,7 @@ async def test_a_run_ends_after_a_second_of_rest() -> None:
         assert view.placed_in_run.tolist() == [1]
 
 
-async def test_the_same_seed_places_the_same() -> None:
+async def test_the_same_seed_gives_the_same_placements() -> None:
     async def placed() -> dict[str, str | None]:
         nodes = [node(f"n{i}") for i in range(6)]
         stage = Stage(CountingCluster(nodes, [pod(f"p{i}") for i in range(20)]))

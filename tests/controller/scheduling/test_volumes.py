@@ -19,7 +19,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.framework.resources import Claim, StorageClass, Unreadable, Volume
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.scheduling.volumes import LONGEST_S
+from leadline_controller.scheduling.volumes import TIMEOUT_S
 
 from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
 
@@ -63,7 +63,7 @@ def failures(stage: Stage, name: str) -> list[str]:
     return [e.message for e in stage.events(name) if e.type == "Warning"]
 
 
-async def test_a_pod_is_bound_once_its_volume_was_made_and_not_before() -> None:
+async def test_a_pod_is_bound_only_after_its_volume_is_provisioned() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
     stage = Stage(cluster)
@@ -78,7 +78,7 @@ async def test_a_pod_is_bound_once_its_volume_was_made_and_not_before() -> None:
     assert cluster.bound == {"default/p": 1}
 
 
-async def test_a_volume_that_is_there_is_reserved_and_its_pod_goes_there() -> None:
+async def test_an_existing_volume_is_reserved_and_its_pod_is_bound_there() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim(kind=FOUND))
     cluster.put_resource(volume("v", "n2"))
@@ -91,7 +91,7 @@ async def test_a_volume_that_is_there_is_reserved_and_its_pod_goes_there() -> No
     assert stage.where() == {"p": "n2"}
 
 
-async def test_two_pods_are_not_promised_one_volume() -> None:
+async def test_one_volume_is_not_reserved_for_two_pods() -> None:
     cluster = Stored(mounting("p", "c"), mounting("q", "d"))
     for name in "cd":
         cluster.put_resource(claim(name, FOUND))
@@ -105,7 +105,7 @@ async def test_two_pods_are_not_promised_one_volume() -> None:
     assert {plan.binds[0][0] for plan in cluster.plans} == {"v", "w"}
 
 
-async def test_pods_that_wait_for_volumes_hold_up_no_others() -> None:
+async def test_pods_that_wait_for_volumes_delay_no_others() -> None:
     names = [f"w{i:02}" for i in range(40)]
     cluster = Stored(*(mounting(name, name) for name in names))
     for name in names:
@@ -163,7 +163,7 @@ def forgotten_in_a_new_listing(cluster: Stored, plan: VolumePlan) -> None:
         (forgotten_in_a_new_listing, "no volume could be made for claim default/c"),
     ],
 )
-async def test_what_went_wrong_is_said_and_the_pod_tried_anew(
+async def test_a_failed_volume_has_an_event_and_the_pod_is_retried(
     trouble: Callable[[Stored, VolumePlan], None], said: str
 ) -> None:
     cluster = Stored(mounting("p"))
@@ -181,7 +181,7 @@ async def test_what_went_wrong_is_said_and_the_pod_tried_anew(
     assert cluster.bound == {"default/p": 1}
 
 
-async def test_what_was_true_before_the_plan_was_written_is_no_failure() -> None:
+async def test_the_state_before_the_plan_is_no_failure() -> None:
     """The watch may be late: what it shows of the claim can be older than the annotation."""
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
@@ -194,18 +194,18 @@ async def test_what_was_true_before_the_plan_was_written_is_no_failure() -> None
     assert failures(stage, "p") == []
 
 
-async def test_a_volume_that_never_comes_is_given_up() -> None:
+async def test_the_wait_for_a_volume_times_out() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
     stage = Stage(cluster)
     async with stage.running():
-        await stage.clock.advance(LONGEST_S + 1)
+        await stage.clock.advance(TIMEOUT_S + 1)
         assert failures(stage, "p") == ["its volumes were not bound within 600 s"]
         await stage.clock.advance(10)
     assert len(cluster.plans) == 2
 
 
-async def test_a_pod_that_goes_meanwhile_is_not_bound_and_takes_nothing() -> None:
+async def test_a_pod_deleted_meanwhile_is_not_bound_and_takes_no_resources() -> None:
     cluster = Stored(mounting("p"), mounting("q", "d"))
     for name in "cd":
         cluster.put_resource(claim(name))
@@ -218,11 +218,11 @@ async def test_a_pod_that_goes_meanwhile_is_not_bound_and_takes_nothing() -> Non
         assert sum(stage.cpu_requested().values()) == 0
         for plan, name in zip(cluster.plans, "cd", strict=True):
             cluster.bind_claim(claim(name, selected_node=plan.node), volume(name, plan.node))
-        await stage.clock.advance(LONGEST_S)
+        await stage.clock.advance(TIMEOUT_S)
     assert cluster.asked == {}
 
 
-async def test_an_end_does_not_wait_for_volumes() -> None:
+async def test_a_cancelled_scheduler_does_not_wait_for_volumes() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
     stage = Stage(cluster)
@@ -234,7 +234,7 @@ async def test_an_end_does_not_wait_for_volumes() -> None:
     assert (len(cluster.plans), cluster.asked) == (1, {})
 
 
-async def test_a_right_that_is_missing_is_named() -> None:
+async def test_a_missing_permission_is_named() -> None:
     why = '403: csinodes is forbidden: User "x" cannot list resource "csinodes"'
     cluster = Stored(mounting("p"), pod("other"))
     cluster.put_resource(claim())
@@ -251,7 +251,7 @@ async def test_a_right_that_is_missing_is_named() -> None:
     assert len(cluster.plans) == 1
 
 
-async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once() -> None:
+async def test_a_forbidden_plan_has_an_event_and_is_not_repeated_at_once() -> None:
     class Forbidden(Stored):
         async def prepare(self, plan: VolumePlan) -> None:
             self.plans.append(plan)
@@ -277,7 +277,7 @@ async def test_a_plan_that_may_not_be_written_is_said_and_not_repeated_at_once()
         ClusterError("410: gone"),
     ],
 )
-async def test_a_plan_that_could_not_be_written_is_made_anew(error: ClusterError) -> None:
+async def test_a_plan_that_could_not_be_written_is_made_again(error: ClusterError) -> None:
     class Troubled(Stored):
         async def prepare(self, plan: VolumePlan) -> None:
             await super().prepare(plan)

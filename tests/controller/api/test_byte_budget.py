@@ -1,15 +1,15 @@
-"""Room for bytes: no more than there is, in turn, and given back whatever happens."""
+"""A byte budget is never exceeded, is given out in turn, and gets every byte back."""
 
 import asyncio
 
-from leadline_controller.api.extender_room import ByteBudget
+from leadline_controller.api.extender import ByteBudget
 
 
-async def test_who_finds_no_room_waits_its_turn() -> None:
-    room, order = ByteBudget(10), list[str]()
+async def test_a_request_waits_its_turn_for_free_bytes() -> None:
+    budget, order = ByteBudget(10), list[str]()
 
     async def take(name: str, size: int, until: asyncio.Event) -> None:
-        async with room.taken(size):
+        async with budget.reserved(size):
             order.append(name)
             await until.wait()
 
@@ -26,28 +26,28 @@ async def test_who_finds_no_room_waits_its_turn() -> None:
     assert order == ["first", "large 0", "large 1", "small"]
 
 
-async def test_who_gives_up_leaves_nothing_taken() -> None:
-    room = ByteBudget(10)
-    async with room.taken(8):
-        waiting = [asyncio.create_task(room.taken(5).__aenter__()) for _ in range(3)]
+async def test_a_cancelled_wait_reserves_nothing() -> None:
+    budget = ByteBudget(10)
+    async with budget.reserved(8):
+        waiting = [asyncio.create_task(budget.reserved(5).__aenter__()) for _ in range(3)]
         await asyncio.sleep(0)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        async with asyncio.timeout(5), room.taken(2):
+        async with asyncio.timeout(5), budget.reserved(2):
             pass
-    async with asyncio.timeout(5), room.taken(10):
+    async with asyncio.timeout(5), budget.reserved(10):
         pass
 
 
-async def test_who_gives_up_at_the_moment_of_its_turn_leaves_nothing_taken() -> None:
-    room = ByteBudget(10)
-    first = room.taken(10)
+async def test_a_wait_cancelled_at_its_turn_reserves_nothing() -> None:
+    budget = ByteBudget(10)
+    first = budget.reserved(10)
     await first.__aenter__()
-    waiting = asyncio.create_task(room.taken(10).__aenter__())
+    waiting = asyncio.create_task(budget.reserved(10).__aenter__())
     await asyncio.sleep(0)
     await first.__aexit__(None, None, None)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(5), room.taken(10):
+    async with asyncio.timeout(5), budget.reserved(10):
         pass
