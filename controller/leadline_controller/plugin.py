@@ -9,15 +9,15 @@ from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrateg
 from leadline_controller.framework.cycle import (
     Better,
     Filter,
+    FilteringStrategy,
     FilterResult,
     Scores,
-    Selective,
     Strategy,
     best,
 )
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
 from leadline_controller.framework.options import build, choice, option
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.view import (
     METRICS,
     Bools,
@@ -30,11 +30,11 @@ from leadline_controller.framework.view import (
 )
 
 __all__ = [
-    "ANYTHING",
+    "ANY_EVENT",
     "CPU",
     "MEMORY",
     "METRICS",
-    "NOTHING",
+    "NO_EVENT",
     "PODS",
     "Allowed",
     "BatchPlan",
@@ -45,6 +45,7 @@ __all__ = [
     "ClusterView",
     "Filter",
     "FilterResult",
+    "FilteringStrategy",
     "Floats",
     "Ints",
     "LinkTable",
@@ -56,7 +57,6 @@ __all__ = [
     "PodAnnotations",
     "Running",
     "Scores",
-    "Selective",
     "Strategy",
     "best",
     "build",

@@ -22,7 +22,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.filters import AT_BINDING, FILTERS, OWN
+from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
@@ -30,7 +30,7 @@ from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, L
 from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.leaderelection.lease import SOLE_LEADER
 from leadline_controller.notify import Heartbeats, Notifier, feed
-from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
@@ -55,9 +55,9 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
 
 def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
     """How the settings want kube-scheduler advised about the pods that it places."""
-    own = filters_with({name: FILTERS[name] for name in OWN}, how.strategy)
+    own = filters_with({name: FILTERS[name] for name in EXTENDER_FILTERS}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
-    at_binding = FILTERS if every else AT_BINDING
+    at_binding = FILTERS if every else BIND_FILTERS
     return ExtenderProfile(
         strategy=how.strategy,
         filters=filters_with(FILTERS, how.strategy) if every else own,
@@ -131,7 +131,7 @@ class Controller:
             session.publish(*message)
 
         sender = LeaseSender(settings.cluster, publish)
-        probing = ProbeSettings(settings.limits, settings.anchors, Addressing(settings.networks))
+        probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
         probe_scheduler = ProbeScheduler(self.telemetry, sender, probing, self._nodes)
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(
@@ -146,7 +146,9 @@ class Controller:
             ingestor,
         )
         session.start()
-        ticking = asyncio.create_task(self._tick(probe_scheduler, session.lives, session.fetch))
+        ticking = asyncio.create_task(
+            self._tick(probe_scheduler, session.is_running, session.request_retained)
+        )
         try:
             yield
         finally:
@@ -180,7 +182,7 @@ class Controller:
             leadership=self.leadership,
             places=self.settings.standalone,
             advises=self.settings.extender is not None,
-            addressing=Addressing(self.settings.networks),
+            address_policy=AddressPolicy(self.settings.networks),
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -244,14 +246,14 @@ class Controller:
             leads, now_s = self.leadership.leads(), self.clock.now_s()
             try:
                 nodes = self._nodes()
-                fetch(self.telemetry.keep(None if nodes is None else nodes.keys(), now_s))
+                fetch(self.telemetry.set_members(None if nodes is None else nodes.keys(), now_s))
                 if leads and not led:
-                    probe_scheduler.take_over(now_s)
+                    probe_scheduler.on_started_leading(now_s)
                 led = leads
                 if leads:
                     probe_scheduler.tick(now_s)
                 else:
-                    probe_scheduler.stand_by(now_s)
+                    probe_scheduler.tick_as_standby(now_s)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is said once
                 if repr(error) != said:
                     said = repr(error)

@@ -68,9 +68,9 @@ def attacked(
         before = unit.mark()
         with ThreadPoolExecutor(1) as pool, asking(scene) as answers:
             begin_s = time.monotonic()
-            intruder = pool.submit(intrude, scene.yard.machines[origin], asked)
+            intruder = pool.submit(intrude, scene.testbed.machines[origin], asked)
             time.sleep(HOLD_S / 4)
-            placed = is_bound(scene.yard.server, f"pod-{int(begin_s)}")
+            placed = is_bound(scene.testbed.server, f"pod-{int(begin_s)}")
             found = intruder.result()
             end_s = time.monotonic()
             time.sleep(AFTER_S)
@@ -97,12 +97,12 @@ def attacked(
 def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bool]]]]]:
     """Honest clients at work during the block; afterwards what is yielded gives their answers."""
     asked = {
-        **{"host": scene.yard.server.address, **scene.keys, "nodes": [SERVER, BOARD]},
+        **{"host": scene.testbed.server.address, **scene.keys, "nodes": [SERVER, BOARD]},
         **{"grpc_port": GRPC_PORT, "extender_port": EXTENDER_PORT},
     }
     module = [sys.executable, "-m", "tests.attack.honest", json.dumps(asked)]
     with subprocess.Popen(
-        scene.yard.spaces.command(*module),
+        scene.testbed.namespaces.command(*module),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=REPOSITORY,
@@ -158,7 +158,7 @@ def idle(scene: Scene, count: int) -> Iterator[Check]:
 def on_loopback(scene: Scene) -> Iterator[None]:
     """The extender where it is by default, on loopback and without TLS, which would take most of
     the time that a long question has."""
-    server = scene.yard.server
+    server = scene.testbed.server
     server.run(f"cp -a {SETTINGS} {SETTINGS}.tls && sed -i '/^.extender.$/,$d' {SETTINGS}")
     server.run(f"printf '[extender]\\naddress = \"127.0.0.1:{EXTENDER_PORT}\"\\n' >> {SETTINGS}")
     try:
@@ -176,7 +176,7 @@ def questioned(
         long = {**here, **asked, "count": count, "node_bytes": NODE_BYTES}
         found = yield from attacked(scene, attack, long, SERVER, ("grpc",))
         usual = {**here, "kind": "nodes", "node_bytes": NODE_BYTES, "count": 1, "bytes": 100_000}
-        answer = intrude(scene.yard.server, usual)["answers"][0]
+        answer = intrude(scene.testbed.server, usual)["answers"][0]
         yield Check(
             attack,
             "the extender answers an ordinary question afterwards",

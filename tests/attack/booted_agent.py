@@ -57,29 +57,29 @@ def overdrawn(scene: Scene) -> Iterator[Check]:
 def tested(scene: Scene, peer_address: str, options: Sequence[str]) -> int:
     """Lease the board the serving end for that peer, test from CONTROL as iperf3 lets us, and
     return the bytes that went to the board."""
-    board, spaces = scene.yard.boards[BOARD], scene.yard.spaces
-    keys = scene.yard.folder / "lender"
+    board, namespaces = scene.testbed.boards[BOARD], scene.testbed.namespaces
+    keys = scene.testbed.folder / "lender"
     keys.mkdir(mode=0o700, exist_ok=True)
     for name in ("ca.pem", "cert.pem", "key.pem"):
-        (keys / name).write_text(scene.yard.server.run(f"cat {KEYS}/{name}").stdout)
+        (keys / name).write_text(scene.testbed.server.run(f"cat {KEYS}/{name}").stdout)
     asked = {
-        **{"keys": str(keys), "broker": scene.yard.server.address, "node": BOARD},
+        **{"keys": str(keys), "broker": scene.testbed.server.address, "node": BOARD},
         **{"id": f"attack-{time.monotonic_ns()}", "peer_address": peer_address, "port": PORT},
         **{"max_bytes": LEASED_BYTES, "duration_ms": LEASED_MS, "ttl_ms": LEASE_TTL_MS},
     }
     lend = [sys.executable, "-m", "tests.attack.lender", json.dumps(asked)]
-    done = spaces.run("env", "-C", REPOSITORY, *lend)
+    done = namespaces.run("env", "-C", REPOSITORY, *lend)
     assert done.returncode == 0, done.stderr
     board.wait_for(f"ss -ltnH | grep -q :{PORT}", LISTENS_S)
     before_bytes = to_board_bytes(scene)
     test = ["iperf3", "-c", board.address, "-p", str(PORT), "-n", ASKED, *options]
-    spaces.run("timeout", str(TEST_S), *test, timeout_s=TEST_S + 10)
+    namespaces.run("timeout", str(TEST_S), *test, timeout_s=TEST_S + 10)
     return to_board_bytes(scene) - before_bytes
 
 
 def to_board_bytes(scene: Scene) -> int:
     """What the board's cable has carried to it."""
-    shown = scene.yard.spaces.must("ip", "-s", "-j", "link", "show", "dev", f"vb-{BOARD}")
+    shown = scene.testbed.namespaces.must("ip", "-s", "-j", "link", "show", "dev", f"vb-{BOARD}")
     return int(json.loads(shown)[0]["stats64"]["tx"]["bytes"])
 
 
@@ -116,7 +116,7 @@ def reports_on(scene: Scene, attack: str) -> Check:
 
 def reports(scene: Scene) -> None:
     """Wait until a report of the board comes to the controller that was measured after now."""
-    server = scene.yard.server
+    server = scene.testbed.server
     age = "import json, sys; print(json.load(sys.stdin)['report_age_s'])"
     look = f'{scene.leadline("node", BOARD, "-o", "json")} | python3 -c "{age}"'
     begin_s = time.monotonic()

@@ -14,7 +14,7 @@ from tests.attack.check import Check
 from tests.attack.scene import CONTROLLER, MIB, Scene
 from tests.attack.units import TRACEBACK, Limits, Unit
 from tests.kube.objects import pod
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_placement import bound
 
 FOLDER = f"/var/lib/private/{CONTROLLER}"
@@ -67,16 +67,16 @@ DAMAGES: dict[str, Damage] = {
 
 def rotten(scene: Scene) -> Iterator[Check]:
     """Each damage in turn, done while the unit is stopped, to a file with decisions in it."""
-    server = scene.yard.server
+    server = scene.testbed.server
     ask = scene.leadline
     server.run(f"systemctl restart {CONTROLLER}", timeout_s=120)
     bound(server, pod(POD, "10m"))
     server.wait_for(ask("explain", POD), START_S)
     with tempfile.TemporaryDirectory(prefix="leadline-attack-") as folder:
-        good = saved(scene.yard, Path(folder))
+        good = saved(scene.testbed, Path(folder))
         for name, damage in DAMAGES.items():
             yield from started_with(scene, good, f"decisions.db with {name}", damage)
-        put(scene.yard, good)
+        put(scene.testbed, good)
     server.run(f"systemctl start {CONTROLLER}", timeout_s=150)
 
 
@@ -86,7 +86,7 @@ def started_with(scene: Scene, good: Path, attack: str, damage: Damage) -> Itera
     bad = good.with_name("bad.db")
     bad.write_bytes(good.read_bytes())
     damage(bad)
-    put(scene.yard, bad)
+    put(scene.testbed, bad)
     limits = Limits(unit)
     before = unit.mark()
     with limits.enforced():
@@ -133,16 +133,16 @@ def stop(unit: Unit) -> str:
     return result
 
 
-def saved(yard: Yard, folder: Path) -> Path:
+def saved(testbed: NspawnTestbed, folder: Path) -> Path:
     """Stop the controller, and copy its database to a folder of this machine."""
-    stop(Unit(yard.server, CONTROLLER))
+    stop(Unit(testbed.server, CONTROLLER))
     file = folder / "good.db"
-    yard.spaces.must("cp", f"{yard.server.root}{DATABASE}", file)
+    testbed.namespaces.must("cp", f"{testbed.server.root}{DATABASE}", file)
     return file
 
 
-def put(yard: Yard, file: Path) -> None:
+def put(testbed: NspawnTestbed, file: Path) -> None:
     """Make it the stopped controller's database, of the same owner, and take others away."""
-    yard.server.run(f"rm -f {DATABASE}?*; touch {DATABASE}")
-    yard.server.run(f"chown --reference {FOLDER} {DATABASE}")
-    yard.spaces.must("cp", file, f"{yard.server.root}{DATABASE}")
+    testbed.server.run(f"rm -f {DATABASE}?*; touch {DATABASE}")
+    testbed.server.run(f"chown --reference {FOLDER} {DATABASE}")
+    testbed.namespaces.must("cp", file, f"{testbed.server.root}{DATABASE}")

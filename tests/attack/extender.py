@@ -22,7 +22,7 @@ from tests.attack.extender_questions import (
     of_small_values,
     whole_question,
 )
-from tests.controller.scheduling.extender_harness import args, wants, wide
+from tests.controller.scheduling.extender_harness import args, pod_manifest, wide
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.extending import Extending, extending
@@ -109,7 +109,10 @@ async def mutations(address: Address, count: int, seed: int = 7, at_once: int = 
 async def _mutations(address: Address, count: int, seed: int) -> list[str]:
     random, wrong = Random(seed), []
     small = [wide(name, mbps) for name, mbps in MBPS.items()]
-    bodies = [args(wants("web", 50), NAMES), args(wants("web", 50, data_mb="3"), nodes=small)]
+    bodies = [
+        args(pod_manifest("web", 50), NAMES),
+        args(pod_manifest("web", 50, data_mb="3"), nodes=small),
+    ]
     binding = {"PodName": "web", "PodNamespace": "default", "PodUID": "uid-web", "Node": "n1"}
     connection: Connection | None = None
     for number in range(count):
@@ -178,7 +181,7 @@ async def abandon(address: Address, question: bytes) -> None:
 
 async def slowest_answer_s(address: Address, beside: asyncio.Task[object]) -> float:
     """How long a small question waits at most while that is done."""
-    slowest_s, question = 0.0, args(wants("beside"), NAMES)
+    slowest_s, question = 0.0, args(pod_manifest("beside"), NAMES)
     connection = await address.connect()
     while not beside.done():
         start_s = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from tests.controller.scheduling.extender_harness import args, wants, wide
+from tests.controller.scheduling.extender_harness import args, pod_manifest, wide
 from tests.kube.objects import Object
 
 CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -74,7 +74,7 @@ def pi_node(number: int, images: int = 15) -> Object:
 
 def whole_question(nodes: int, images: int = 15) -> bytes:
     """A question of so many boards, sent whole (nodeCacheCapable: false)."""
-    return args(wants("whole"), nodes=[pi_node(i, images) for i in range(nodes)])
+    return args(pod_manifest("whole"), nodes=[pi_node(i, images) for i in range(nodes)])
 
 
 def of_labels(size: int) -> bytes:
@@ -87,7 +87,7 @@ def of_labels(size: int) -> bytes:
         made["metadata"]["labels"] |= {f"k{i:06x}": f"v{i:06x}" for i in range(45_000)}
         nodes.append(made)
         at += len(json.dumps(made))
-    return args(wants("labels"), nodes=nodes)
+    return args(pod_manifest("labels"), nodes=nodes)
 
 
 def of_small_values(kind: str, size: int) -> bytes:
@@ -96,5 +96,5 @@ def of_small_values(kind: str, size: int) -> bytes:
     value = SMALL_VALUES[kind]
     many = b",".join([value] * (size // (len(value) + 1)))
     inside = b"{" + many + b"}" if b":" in value and value.startswith(b'"') else b"[" + many + b"]"
-    pod = json.dumps(wants("small")).encode()[:-1]
+    pod = json.dumps(pod_manifest("small")).encode()[:-1]
     return b'{"NodeNames":["n1","n2","n3"],"Pod":' + pod + b',"x":' + inside + b"}}"

@@ -19,7 +19,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.controller.telemetry.board_builder import Board
+from tests.controller.telemetry.board_builder import BoardMessages
 from tests.controller.telemetry.wire_client import properties_of
 from tests.support.mosquitto import Broker
 
@@ -102,7 +102,7 @@ def _with_flipped_bits(random_: random.Random, payload: bytes) -> bytes:
 def births(cluster: str, nodes: Mapping[str, str]) -> Iterator[Publication]:
     """The status and birth of each of these nodes (name -> address), with every probe."""
     for name, address in nodes.items():
-        board = Board(name, cluster)
+        board = BoardMessages(name, cluster)
         for message in (board.status(online=True), board.birth(address=address)):
             kind = codec.kind_of(message)
             properties: bytes = properties_of(topics.DELIVERY[kind]).pack()
@@ -184,7 +184,7 @@ def _report_until(
     client.max_inflight_messages_set(1000)
     client.connect(broker.host, broker.port)
     client.loop_start()
-    boards = [Board(name, cluster) for name in nodes]
+    boards = [BoardMessages(name, cluster) for name in nodes]
     for board in boards:
         _publish(client, board, board.status(online=True))
         _publish(client, board, board.birth(address=nodes[board.node]))
@@ -197,7 +197,7 @@ def _report_until(
     client.loop_stop()
 
 
-def _publish(client: Client, board: Board, message: codec.TelemetryMessage) -> None:
+def _publish(client: Client, board: BoardMessages, message: codec.TelemetryMessage) -> None:
     kind = codec.kind_of(message)
     how = topics.DELIVERY[kind]
     payload = codec.encode(message)

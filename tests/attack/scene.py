@@ -12,10 +12,10 @@ from typing import Any
 
 from tests.attack.check import Check
 from tests.attack.units import TRACEBACK, Limits, Mark, Unit
-from tests.rollout import bundles, images
+from tests.rollout import bundles, images, nspawn_testbed
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import ADDRESSES, SERVER, Yard, yard
+from tests.rollout.nspawn_testbed import ADDRESSES, SERVER, NspawnTestbed
 from tests.support.certificates import Authority
 
 INTRUDER = Path(__file__).with_name("intruder.py")
@@ -36,26 +36,26 @@ class Scene:
     """A rolled out yard whose controller answers other machines, with TLS. `keys` are a
     client's, on this machine; each machine has them in KEYS."""
 
-    yard: Yard
+    testbed: NspawnTestbed
     keys: Mapping[str, str]
 
     @property
     def controller(self) -> Unit:
         """The controller's unit."""
-        return Unit(self.yard.server, CONTROLLER)
+        return Unit(self.testbed.server, CONTROLLER)
 
     @property
     def agent(self) -> Unit:
         """The agent's unit on the board."""
-        return Unit(self.yard.boards[BOARD], AGENT)
+        return Unit(self.testbed.boards[BOARD], AGENT)
 
     def at(self, port: int, **asked: object) -> dict[str, object]:
         """What an intruder needs to reach the controller."""
-        return {"host": self.yard.server.address, "port": port, **there(), **asked}
+        return {"host": self.testbed.server.address, "port": port, **there(), **asked}
 
     def leadline(self, *words: str) -> str:
         """A command line for the server that asks the controller."""
-        options = f"--address {self.yard.server.address}:{GRPC_PORT} " + " ".join(
+        options = f"--address {self.testbed.server.address}:{GRPC_PORT} " + " ".join(
             f"--{name} {path}" for name, path in there().items()
         )
         return f"leadline {' '.join(words)} {options}"
@@ -71,7 +71,7 @@ def booted(folder: Path) -> Iterator[Scene]:
     """Boot a server and a board, roll the suite out, and let the controller answer others."""
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     bundles.build(folder / "bundle")
-    with yard(folder, {SERVER: k3s_server(nodes)}, KINDS) as running:
+    with nspawn_testbed.booted(folder, {SERVER: k3s_server(nodes)}, KINDS) as running:
         running.ansible("site")
         authority = Authority(folder / "others")
         client, own = authority.client("client"), authority.server(running.server.address)

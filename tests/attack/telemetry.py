@@ -27,8 +27,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.attack.check import Check
 from tests.attack.mqtt_flood import CONTEXT, MALLORY, births, honest_boards, pour, pour_mutated
-from tests.controller.telemetry.board_builder import CLUSTER, Board
-from tests.controller.telemetry.test_session import Ears, listening
+from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
+from tests.controller.telemetry.test_session import RunningSession, listening
 from tests.controller.telemetry.wire_client import WireClient, connected
 from tests.kube.api import Api
 from tests.kube.control_plane import control_plane
@@ -165,7 +165,7 @@ def _tests(client: WireClient) -> dict[str, wire.Lease]:
 def lies(count: int) -> list[Check]:
     """One board says what it likes of its links, `count` times each, then under a lease."""
     nodes = boards(4)
-    liar, honest = Board("pi-1", CLUSTER), Board("pi-2", CLUSTER)
+    liar, honest = BoardMessages("pi-1", CLUSTER), BoardMessages("pi-2", CLUSTER)
     with (
         mosquitto() as broker,
         controller(broker, nodes, interval_s=2.0, ttl_ms=1000, duration_ms=1000) as attacked,
@@ -173,7 +173,10 @@ def lies(count: int) -> list[Check]:
     ):
         client.listen_to_all(CLUSTER)
         for name in ("pi-3", "pi-4"):  # so that there is somebody to lie of; without iperf3
-            client.send(Board(name, CLUSTER), Board(name, CLUSTER).birth(nodes[name], ["icmp"]))
+            client.send(
+                BoardMessages(name, CLUSTER),
+                BoardMessages(name, CLUSTER).birth(nodes[name], ["icmp"]),
+            )
         for number in range(count):
             mbps = (1e30, 1e9, 900.0, 90.0)[number % 4]
             client.send(liar, liar.bandwidth("pi-3", mbps, lease_id=f"x-{number}"))
@@ -247,7 +250,7 @@ def third_party(within_s: float) -> Check:
     there to test with it."""
     victim, port = "127.0.0.77", free_port("127.0.0.77")
     nodes = {"a-pi": "127.0.0.11", "z-liar": "127.0.0.12"}
-    liar = Board("z-liar", CLUSTER)
+    liar = BoardMessages("z-liar", CLUSTER)
     with (
         tempfile.TemporaryDirectory(prefix="leadline-attack-") as name,
         mosquitto() as broker,
@@ -321,7 +324,7 @@ def stolen_id(folder: Path, reports: int) -> Check:
 def _stolen_id(broker: Broker, authority: Authority, reports: int) -> Check:
     names = [controller_of(host) for host in ("a", "b")]
     stolen = ["controller", *names]
-    thief, honest = authority.client("mallory"), Board("pi-1", CLUSTER)
+    thief, honest = authority.client("mallory"), BoardMessages("pi-1", CLUSTER)
     with ExitStack() as running:
         ears = [
             running.enter_context(listening(broker.host, broker.port, _tls(authority, name)))
@@ -368,7 +371,7 @@ def _tls(authority: Authority, name: str) -> BrokerTls:
     return BrokerTls(made.ca_file, made.cert_file, made.key_file)
 
 
-def _hears(ears: Ears, client: WireClient, board: Board) -> bool:
+def _hears(ears: RunningSession, client: WireClient, board: BoardMessages) -> bool:
     client.send(board, board.report())
     return ears.state.accepted > 0
 

@@ -233,7 +233,7 @@ def fold_alone(each: int) -> Rate:
     messages = list(reports([f"rpi-kitchen-{number:02}" for number in range(BOARDS)], each))
     begin_s, begin_cpu_s = time.monotonic(), time.process_time()
     for topic, payload in messages:
-        folder.fold(topic, payload, topics.SCHEMA, begin_s, retained=False)
+        folder.ingest(topic, payload, topics.SCHEMA, begin_s, retained=False)
     return Rate(state.accepted, time.monotonic() - begin_s, time.process_time() - begin_cpu_s)
 
 

@@ -23,11 +23,11 @@ every_filter = pytest.mark.parametrize("name", FILTERS)
 @given(case=cases())
 def test_every_rejected_node_has_a_reason(name: str, case: Case) -> None:
     cluster, wanted = case.cluster, case.wanted
-    verdict = FILTERS[name](cluster, wanted)
-    assert verdict.passes.shape == (len(cluster),)
-    assert verdict.passes.dtype == np.bool_
-    for i in np.flatnonzero(~verdict.passes):
-        reason = verdict.reason(int(i))
+    result = FILTERS[name](cluster, wanted)
+    assert result.passes.shape == (len(cluster),)
+    assert result.passes.dtype == np.bool_
+    for i in np.flatnonzero(~result.passes):
+        reason = result.reason(int(i))
         assert reason.strip()
         assert "\n" not in reason
         assert name not in reason
@@ -56,11 +56,11 @@ def test_the_result_for_one_pod_does_not_change_the_result_for_the_next(
     for test in FILTERS.values():
         test(cluster, wanted)
     assert FILTERS[name](cluster, wanted).passes.tolist() == expected.tolist()
-    assert FilterResult.everywhere(cluster).passes.all()
+    assert FilterResult.all_pass(cluster).passes.all()
 
 
 def test_the_result_that_filters_share_is_read_only() -> None:
-    shared = FilterResult.everywhere(view([node("a"), node("b")])).passes
+    shared = FilterResult.all_pass(view([node("a"), node("b")])).passes
     with pytest.raises(ValueError, match="read-only"):
         shared[0] = False
 
@@ -113,7 +113,7 @@ def test_a_pod_that_asks_for_less_fits_wherever_it_did(name: str, case: Case) ->
         anti_affinity=(),
         spread=(),
         claims=(),
-        hints=replace(wanted.hints, bandwidth_mbps=None),
+        annotations=replace(wanted.annotations, bandwidth_mbps=None),
     )
     before = FILTERS[name](cluster, wanted).passes
     after = FILTERS[name](cluster, modest).passes

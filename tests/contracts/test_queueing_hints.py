@@ -85,7 +85,7 @@ def changes(seed: int, theme: str) -> Iterator[tuple[Relisted, ClusterChange, Po
         yield listed(here), appearing(other[random.choice(shared)]), pod
 
 
-def verdicts(view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
+def results(view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
     return {name: test(view, pod) for name, test in FILTERS.items()}
 
 
@@ -108,8 +108,8 @@ def _changed_rejections(
     before = state.view(MEASURED, 0.0)
     events = state.apply(change)
     after = state.view(MEASURED, 0.0)
-    now = verdicts(after, pod)
-    for name, was in verdicts(before, pod).items():
+    now = results(after, pod)
+    for name, was in results(before, pod).items():
         if passes_now(before, after, was, now[name]):
             assert was.requeue_on & events, f"{name}: {label}: {events}"
             yield name

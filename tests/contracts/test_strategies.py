@@ -67,11 +67,13 @@ def test_options_have_defaults_in_their_range_and_say_what_they_are(name: str) -
 def test_its_own_filters_have_new_names_and_a_result_for_every_node(name: str, case: Case) -> None:
     own = filters_with({}, make(name))
     assert not own.keys() & FILTERS.keys()
-    strict = replace(case.wanted, hints=replace(case.wanted.hints, response_time_ms=50.0))
+    strict = replace(
+        case.wanted, annotations=replace(case.wanted.annotations, response_time_ms=50.0)
+    )
     for test in own.values():
-        verdict = test(case.cluster, strict)
-        assert verdict.passes.shape == (len(case.cluster),)
-        assert all(verdict.reason(int(i)).strip() for i in np.flatnonzero(~verdict.passes))
+        result = test(case.cluster, strict)
+        assert result.passes.shape == (len(case.cluster),)
+        assert all(result.reason(int(i)).strip() for i in np.flatnonzero(~result.passes))
 
 
 def test_the_default_is_one_of_them() -> None:

@@ -13,15 +13,15 @@ from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.framework.model import Pod
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
-from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork
+from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, PingLease
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
-from tests.controller.api.api_harness import Turn
+from tests.controller.api.api_harness import FakeLeadership
 from tests.controller.api.test_extender import post
 from tests.controller.probing import test_scheduler as probing
-from tests.controller.scheduling.extender_harness import args, pending, wants, wide
+from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")
@@ -54,11 +54,11 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
     controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
     async with controller.extending(how, controller.cluster) as address, running(work):
-        theirs = cluster.put_pod(pending(wants("theirs", 50)))
+        theirs = cluster.put_pod(pending(pod_manifest("theirs", 50)))
         ours = cluster.put_pod(Pod("default", "ours"))
         assert address is not None
         assert await eventually(lambda: controller.state.pod(ours.uid) is not None)
-        _, answer = await post(address, "filter", args(wants("theirs", 50), ["n1", "n2"]))
+        _, answer = await post(address, "filter", args(pod_manifest("theirs", 50), ["n1", "n2"]))
         assert (answer["NodeNames"], answer["Error"]) == (["n2"], "")
         await cluster.bind(theirs, "n2")
         assert await eventually(
@@ -70,9 +70,9 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
             assert await eventually(lambda: cluster.pod("default/ours").node_name)
         assert (cluster.pod("default/ours").node_name is not None) == standalone
         assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "theirs"])
-        gone = cluster.put_pod(pending(wants("gone", 5000)))
+        gone = cluster.put_pod(pending(pod_manifest("gone", 5000)))
         assert await eventually(lambda: controller.state.pod(gone.uid) is not None)
-        await post(address, "filter", args(wants("gone", 5000), ["n1", "n2"]))
+        await post(address, "filter", args(pod_manifest("gone", 5000), ["n1", "n2"]))
         cluster.remove_pod("default/gone")
         assert await eventually(
             lambda: (record := controller.decisions.get("default/gone")) and record.outcome == GONE
@@ -106,12 +106,12 @@ async def test_a_strategys_own_filter_also_holds_where_kube_scheduler_asks(every
 # Probing.
 
 
-class Failing(probing.Sent):
+class Failing(probing.LeaseRecorder):
     """Can't send for a while."""
 
     failures: list[Exception]
 
-    def send_ping_lease(self, node: str, work: PingWork) -> None:
+    def send_ping_lease(self, node: str, work: PingLease) -> None:
         if self.failures:
             raise self.failures.pop(0)
         super().send_ping_lease(node, work)
@@ -119,13 +119,13 @@ class Failing(probing.Sent):
 
 @asynccontextmanager
 async def ticking(
-    sent: probing.Sent, turn: Turn, clock: ManualClock
+    sent: probing.LeaseRecorder, turn: FakeLeadership, clock: ManualClock
 ) -> AsyncIterator[wiring.Controller]:
     """The part of a controller that sends what is due, on a clock that a test moves."""
     controller = wiring.Controller(Settings(), MemoryCluster(), turn, clock)
-    boards = probing.Scene("n1", "n2")
+    boards = probing.ProbeHarness("n1", "n2")
     probe_scheduler = ProbeScheduler(
-        boards.fleet.state, sent, ProbeSettings(probing.LIMITS), lambda: boards.nodes
+        boards.telemetry.state, sent, ProbeSettings(probing.LIMITS), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler)):
         await clock.advance(0)
@@ -137,7 +137,7 @@ async def test_probing_that_fails_is_said_once_and_tried_again(
 ) -> None:
     sent, clock = Failing(), ManualClock()
     sent.failures = [OSError("no route")] * 4 + [KeyError("n1")]
-    async with ticking(sent, Turn(), clock):
+    async with ticking(sent, FakeLeadership(), clock):
         await clock.advance(1.9)
         assert sent.pings == []
         await clock.advance(1)
@@ -151,10 +151,12 @@ async def test_probing_that_fails_is_said_once_and_tried_again(
 async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> None:
     clock, lives = ManualClock(), True
     rounds = Heartbeats(clock.now_s)
-    controller = wiring.Controller(Settings(), MemoryCluster(), Turn(), clock, rounds=rounds)
-    boards = probing.Scene("n1")
+    controller = wiring.Controller(
+        Settings(), MemoryCluster(), FakeLeadership(), clock, rounds=rounds
+    )
+    boards = probing.ProbeHarness("n1")
     probe_scheduler = ProbeScheduler(
-        boards.fleet.state, probing.Sent(), ProbeSettings(), lambda: boards.nodes
+        boards.telemetry.state, probing.LeaseRecorder(), ProbeSettings(), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler, lambda: lives)):
         await clock.advance(2 * LATE_S)
@@ -165,9 +167,9 @@ async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> N
 
 
 async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -> None:
-    sent, clock, turn = probing.Sent(), ManualClock(), Turn()
+    sent, clock, turn = probing.LeaseRecorder(), ManualClock(), FakeLeadership()
     longest_s = DELIVERY_S + (probing.LIMITS.ttl_ms + probing.LIMITS.duration_ms) / 1000 + 1
-    tested: list[tuple[str, BandwidthWork]] = sent.tests
+    tested: list[tuple[str, BandwidthLease]] = sent.tests
     turn.leading = False
     async with ticking(sent, turn, clock):
         for _ in range(2):  # as the first leader after it stood by, and again later
@@ -189,10 +191,10 @@ async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -
 async def test_of_nodes_that_are_new_and_unknown_the_brokers_word_is_fetched() -> None:
     clock, fetched = ManualClock(), list[str]()
     cluster = MemoryCluster([read_node(each) for each in NODES])
-    controller = wiring.Controller(Settings(), cluster, Turn(), clock)
-    boards = probing.Scene()
+    controller = wiring.Controller(Settings(), cluster, FakeLeadership(), clock)
+    boards = probing.ProbeHarness()
     probe_scheduler = ProbeScheduler(
-        boards.fleet.state, probing.Sent(), ProbeSettings(), lambda: boards.nodes
+        boards.telemetry.state, probing.LeaseRecorder(), ProbeSettings(), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler, fetch=fetched.extend)):
         await clock.advance(1)

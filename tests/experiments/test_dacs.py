@@ -104,7 +104,7 @@ def test_fig_3a_and_4a_of_nas(preferred: str, first: str, second: str) -> None:
 def test_the_scenarios_are_the_papers(scenario: Scenario) -> None:
     view, pods = cluster(scenario)
     users = users_of(scenario)
-    assert [pod.hints.user_node for pod in pods] == users
+    assert [pod.annotations.user_node for pod in pods] == users
     assert len(pods) == {"scenario 1": 10, "scenario 2": 6}[scenario.title]
     at_each = [users.count(name) for name in (*WORKERS, MASTER)]
     assert max(at_each) - min(at_each) <= 1, "about as many users at each node"
@@ -130,7 +130,7 @@ def test_the_example_is_scenario_2() -> None:
             ours.requests,
             ours.limits,
         )
-        assert (theirs.hints, theirs.labels) == (ours.hints, ours.labels)
+        assert (theirs.annotations, theirs.labels) == (ours.annotations, ours.labels)
     for name, at in view.table.index.items():
         there = snapshot.view.table.index[name]
         theirs_ms = snapshot.view.links.rtt_ms_from(there)

@@ -70,15 +70,15 @@ def ours_of(case: Object, state: ClusterState) -> Ours:
     view, pod = view_of(case, state), read_pod(case["pod"])
     found: Refusals = {name: {} for name in view.table.names}
     verdicts = {name: test(view, pod) for name, test in FILTERS.items()}
-    for name, verdict in verdicts.items():
+    for name, result in verdicts.items():
         for i, node in enumerate(view.table.names):
-            if not verdict.passes[i]:
-                found[node][name] = verdict.reason(i)
+            if not result.passes[i]:
+                found[node][name] = result.reason(i)
     for name, why in (("SchedulingGates", "gated" if pod.gated else None), ("Pod", pod.problem)):
         for refused in found.values():
             if why is not None:
                 refused[name] = why
-    shared = FilterResult.everywhere(view).passes
+    shared = FilterResult.all_pass(view).passes
     return Ours(found, frozenset(n for n, v in verdicts.items() if v.passes is shared))
 
 

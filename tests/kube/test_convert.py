@@ -207,8 +207,8 @@ def test_reads_a_pod_of_a_deployment() -> None:
     assert pod.tolerations == (
         Toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"),
     )
-    assert (pod.hints.user_node, pod.hints.data_mb) == ("pi-3", 12.5)
-    assert dict(pod.hints.profile_ms) == {"pi-3": 40, "cloud": 9.5}
+    assert (pod.annotations.user_node, pod.annotations.data_mb) == ("pi-3", 12.5)
+    assert dict(pod.annotations.profile_ms) == {"pi-3": 40, "cloud": 9.5}
     assert (pod.problem, pod.node_name) == (None, None)
     assert (pod.finished, pod.terminating, pod.gated) == (False, False, False)
 

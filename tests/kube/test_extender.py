@@ -23,7 +23,7 @@ import yaml
 from tests.attack.extender import all_at_once
 from tests.attack.extender_client import Address
 from tests.attack.extender_questions import of_labels, whole_question
-from tests.controller.scheduling.extender_harness import args, wants
+from tests.controller.scheduling.extender_harness import args, pod_manifest
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
 from tests.kube.daemon import Daemon as Part
@@ -313,7 +313,7 @@ def test_five_thousand_whole_nodes_are_answered_within_the_units_memory(
 
 
 def small_question() -> bytes:
-    return args(wants("small"), [*NODES])
+    return args(pod_manifest("small"), [*NODES])
 
 
 def errors_to(scene: Scene, question: bytes, count: int = 1) -> list[str]:

@@ -26,9 +26,9 @@ def around(command: list[str]) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", AROUND, "sh", *command]
 
 
-def enable(spaces: Namespaces) -> None:
+def enable(namespaces: Namespaces) -> None:
     """Let machines run arm64 programs until their namespaces end."""
-    spaces.must("sh", "-c", MOUNTED)
-    if spaces.run("test", "-e", ENTRY, mounts=True).returncode:
-        spaces.at_the_end(DISABLE.split())
-        spaces.must(*ENABLE.split())
+    namespaces.must("sh", "-c", MOUNTED)
+    if namespaces.run("test", "-e", ENTRY, mounts=True).returncode:
+        namespaces.at_the_end(DISABLE.split())
+        namespaces.must(*ENABLE.split())

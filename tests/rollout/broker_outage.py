@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.rollout.listener import ReceivedMessage, listener
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 AWAY_S = 600.0
 BROKER = "mosquitto"
@@ -24,16 +24,16 @@ DRAINED_S = 30.0
 class BrokerOutage:
     """An outage since `began_s` (monotonic clock). before: the messages received before it."""
 
-    def __init__(self, yard: Yard, witness: str = "pi-1") -> None:
+    def __init__(self, testbed: NspawnTestbed, witness: str = "pi-1") -> None:
         """Stop the broker, just after a report of the witness."""
         self.witness = witness
-        self._yard = yard
-        with listener(yard) as messages:
-            for name in yard.boards:
+        self._yard = testbed
+        with listener(testbed) as messages:
+            for name in testbed.boards:
                 messages.wait_for(name, "report", 1, within_s=90)
             count = len(messages.received(witness, "report"))
             messages.wait_for(witness, "report", count + 1, within_s=60)
-            yard.server.run(f"systemctl stop {BROKER}")
+            testbed.server.run(f"systemctl stop {BROKER}")
             self.began_s = time.monotonic()
             self.before = messages.received()
         self.is_over = False

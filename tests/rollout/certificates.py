@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 
-def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
+def sign(testbed: NspawnTestbed, purpose: str, host: str, days: int, out: Path) -> None:
     """Sign a host's certificate again with the testbed's authority, with the same key and names. It
     expires in `days`; with a negative number it has expired."""
-    folder = yard.folder / "pki"
+    folder = testbed.folder / "pki"
     old = folder / purpose / f"{host}.pem"
     key = old.with_suffix(".key")
     request, extensions = out.with_suffix(".csr"), out.with_suffix(".ext")
@@ -30,9 +30,9 @@ def sign(yard: Yard, purpose: str, host: str, days: int, out: Path) -> None:
     )
 
 
-def sign_client(yard: Yard, name: str, out: Path, key: Path) -> None:
+def sign_client(testbed: NspawnTestbed, name: str, out: Path, key: Path) -> None:
     """Create a key, and sign a certificate of a broker's client with the testbed's authority."""
-    folder, request = yard.folder / "pki", out.with_suffix(".csr")
+    folder, request = testbed.folder / "pki", out.with_suffix(".csr")
     extensions = out.with_suffix(".ext")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
     _openssl("req", *curve, "-nodes", "-keyout", key, "-subj", f"/CN={name}", "-out", request)

@@ -13,8 +13,7 @@ from tests.rollout.broker_outage import BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
 from tests.rollout.machines import MachineExtras
-from tests.rollout.nspawn_testbed import ADDRESSES, KINDS, SERVER, Yard
-from tests.rollout.nspawn_testbed import yard as booted
+from tests.rollout.nspawn_testbed import ADDRESSES, KINDS, SERVER, NspawnTestbed, booted
 
 HERE = Path(__file__).parent
 # qemu translates programs at run time: it executes memory that it has written, and needs three
@@ -67,7 +66,9 @@ def evidence() -> Evidence:
 
 
 @pytest.fixture(scope="session")
-def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterator[Yard]:
+def testbed(
+    tmp_path_factory: pytest.TempPathFactory, evidence: Evidence
+) -> Iterator[NspawnTestbed]:
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("testbed")
     bundles.build(folder / "bundle")
@@ -78,14 +79,14 @@ def yard(tmp_path_factory: pytest.TempPathFactory, evidence: Evidence) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def deployed(yard: Yard, evidence: Evidence) -> Yard:
+def deployed(testbed: NspawnTestbed, evidence: Evidence) -> NspawnTestbed:
     """The testbed after `site`, which runs now unless it has run already."""
-    yard.deploy(evidence)
-    return yard
+    testbed.deploy(evidence)
+    return testbed
 
 
 @pytest.fixture(scope="session")
-def outage(deployed: Yard) -> Iterator[BrokerOutage]:
+def outage(deployed: NspawnTestbed) -> Iterator[BrokerOutage]:
     """Ten minutes without a broker, from the first test that requests it; the last one waits for
     the end."""
     outage = BrokerOutage(deployed)

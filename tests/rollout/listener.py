@@ -27,7 +27,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.rollout.certificates import sign_client
-from tests.rollout.nspawn_testbed import REPOSITORY, Yard
+from tests.rollout.nspawn_testbed import REPOSITORY, NspawnTestbed
 
 PORT = 8883
 KEYS = "/etc/leadline/pki/controller"
@@ -106,14 +106,14 @@ class Listener:
 
 
 @contextmanager
-def listener(yard: Yard, cluster: str = "default") -> Iterator[Listener]:
+def listener(testbed: NspawnTestbed, cluster: str = "default") -> Iterator[Listener]:
     """A subscribed listener for the duration of a block."""
-    keys = yard.folder / "listener"
+    keys = testbed.folder / "listener"
     keys.mkdir(mode=0o700, exist_ok=True)
-    (keys / "ca.pem").write_text(yard.server.run(f"cat {KEYS}/ca.pem").stdout)
-    sign_client(yard, "leadline-controller", keys / "cert.pem", keys / "key.pem")
+    (keys / "ca.pem").write_text(testbed.server.run(f"cat {KEYS}/ca.pem").stdout)
+    sign_client(testbed, "leadline-controller", keys / "cert.pem", keys / "key.pem")
     program = [sys.executable, "-m", "tests.rollout.listener"]
-    command = yard.spaces.command(*program, yard.server.address, keys, cluster)
+    command = testbed.namespaces.command(*program, testbed.server.address, keys, cluster)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:
         messages = Listener(process)

@@ -76,7 +76,7 @@ class Machine:
 
     def __init__(
         self,
-        spaces: Namespaces,
+        namespaces: Namespaces,
         access: SshAccess,
         image: Image,
         *,
@@ -87,8 +87,8 @@ class Machine:
     ) -> None:
         """Prepare its disk; it does not run yet."""
         self.name, self.address, self.image, self.log = name, address, image, log
-        self._namespaces, self._ssh, self._extras = spaces, access, extras
-        self.root = spaces.disks / name / "root"
+        self._namespaces, self._ssh, self._extras = namespaces, access, extras
+        self.root = namespaces.disks / name / "root"
         self._prepare_disk()
 
     def run(

@@ -86,7 +86,7 @@ class Run:
         return [(name, edges_s[i + 1] - edges_s[i]) for i, name in enumerate(names)]
 
 
-class Yard:
+class NspawnTestbed:
     """Machines that run until `close`. bare: the listing of each disk after the first boot. Raises
     ImageError, RuntimeError."""
 
@@ -96,11 +96,11 @@ class Yard:
         """Boot all machines and wait until they are up."""
         self.folder = folder
         self._deployed: Run | None = None
-        self.spaces = Namespaces(folder, f"{NETWORK}.1/24")
+        self.namespaces = Namespaces(folder, f"{NETWORK}.1/24")
         try:
             self._ssh = _ssh_access(folder)
             if any(kind.architecture == "arm64" for kind in kinds.values()):
-                binfmt.enable(self.spaces)
+                binfmt.enable(self.namespaces)
             self.machines = {
                 name: self._machine(name, kind, extras.get(name, MachineExtras()))
                 for name, kind in kinds.items()
@@ -128,7 +128,7 @@ class Yard:
 
     def close(self) -> None:
         """End every machine; only `folder` remains."""
-        self.spaces.close()
+        self.namespaces.close()
 
     def ansible(
         self,
@@ -151,7 +151,7 @@ class Yard:
             ["--extra-vars", yaml.safe_dump(dict(extra), default_flow_style=True)] if extra else []
         )
         begin_s = time.monotonic()
-        done = self.spaces.run(*command, timeout_s=timeout_s, environ=self._environ())
+        done = self.namespaces.run(*command, timeout_s=timeout_s, environ=self._environ())
         run = parse_run(done, time.monotonic() - begin_s)
         if check:
             assert run.code == 0, run.output
@@ -194,7 +194,7 @@ class Yard:
 
     def _machine(self, name: str, kind: images.Kind, extras: MachineExtras) -> Machine:
         return Machine(
-            self.spaces,
+            self.namespaces,
             self._ssh,
             images.image(kind),
             name=name,
@@ -242,13 +242,13 @@ class Yard:
 
 
 @contextmanager
-def yard(
+def booted(
     folder: Path,
     extras: Mapping[str, MachineExtras] | None = None,
     kinds: Mapping[str, images.Kind] = KINDS,
-) -> Iterator[Yard]:
+) -> Iterator[NspawnTestbed]:
     """A testbed for the duration of a block."""
-    with closing(Yard(folder, extras or {}, kinds)) as running:
+    with closing(NspawnTestbed(folder, extras or {}, kinds)) as running:
         yield running
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.rollout.broker_outage import AWAY_S, BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import ReceivedMessage
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_watchdog import AGENT, CONTROLLER, present
 
 
@@ -30,7 +30,7 @@ def gaps(found: set[int]) -> list[int]:
 
 
 def test_no_report_of_an_outage_is_lost(
-    deployed: Yard, outage: BrokerOutage, evidence: Evidence
+    deployed: NspawnTestbed, outage: BrokerOutage, evidence: Evidence
 ) -> None:
     after = outage.end()
     came = numbers((*outage.before, *after))
@@ -55,7 +55,7 @@ def test_no_report_of_an_outage_is_lost(
 
 @pytest.mark.parametrize(("name", "unit"), [("pi-1", AGENT), ("server", CONTROLLER)])
 def test_without_a_broker_the_watchdog_ended_nobody_that_worked(
-    deployed: Yard, outage: BrokerOutage, name: str, unit: str
+    deployed: NspawnTestbed, outage: BrokerOutage, name: str, unit: str
 ) -> None:
     run = present(deployed.machines[name], unit)
     started_s = deployed.machines[name].run(

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.rollout.evidence import Evidence, difference
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 
-def unchanged(yard: Yard, what: str) -> None:
+def unchanged(testbed: NspawnTestbed, what: str) -> None:
     """Assert that every machine's disk is as it was before the first chapter."""
-    for name, machine in yard.machines.items():
-        found = difference(yard.bare[name], machine.listing())
+    for name, machine in testbed.machines.items():
+        found = difference(testbed.bare[name], machine.listing())
         assert not found, f"{what} changed {name}:\n" + "\n".join(found)
 
 
 def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
-    yard: Yard, evidence: Evidence
+    testbed: NspawnTestbed, evidence: Evidence
 ) -> None:
-    run = yard.ansible("site", "--check", "--diff")
+    run = testbed.ansible("site", "--check", "--diff")
     evidence.say("fresh-check.txt", run.recap_lines())
-    assert set(run.recap) == set(yard.machines)
+    assert set(run.recap) == set(testbed.machines)
     assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
-    unchanged(yard, "a check")
+    unchanged(testbed, "a check")
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
     ids=["type", "range", "setting", "bundle"],
 )
 def test_a_wrong_argument_fails_before_anything_changes(
-    yard: Yard,
+    testbed: NspawnTestbed,
     evidence: Evidence,
     request: pytest.FixtureRequest,
     wrong: dict[str, object],
     said: str,
 ) -> None:
-    run = yard.ansible("site", extra=wrong, check=False)
+    run = testbed.ansible("site", extra=wrong, check=False)
     evidence.keep(f"refused-{request.node.callspec.id}.txt", run.output)
     assert run.code != 0
     assert said in run.output
     assert sum(recap.changed for recap in run.recap.values()) == 0
-    unchanged(yard, f"a run with {wrong}")
+    unchanged(testbed, f"a run with {wrong}")

@@ -12,7 +12,7 @@ from tests.attack.scene import CONTROLLER, GRPC_PORT, intrude, unharmed
 from tests.attack.units import Unit
 from tests.kube.objects import pod
 from tests.rollout.evidence import Evidence
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_placement import bound
 
 SILENT = 1040
@@ -24,7 +24,9 @@ OPEN_S = 3.0
 SERVES_S = 30
 
 
-def test_silent_connections_keep_no_pod_waiting(deployed: Yard, evidence: Evidence) -> None:
+def test_silent_connections_keep_no_pod_waiting(
+    deployed: NspawnTestbed, evidence: Evidence
+) -> None:
     unit = Unit(deployed.server, CONTROLLER)
     before = unit.mark()
     asked = {"attack": "silent", "host": "127.0.0.1", "port": GRPC_PORT, "count": SILENT}
@@ -43,7 +45,9 @@ def test_silent_connections_keep_no_pod_waiting(deployed: Yard, evidence: Eviden
     assert [str(check) for check in found if not check.held] == []
 
 
-def test_a_rotten_database_is_put_aside(deployed: Yard, evidence: Evidence, tmp_path: Path) -> None:
+def test_a_rotten_database_is_put_aside(
+    deployed: NspawnTestbed, evidence: Evidence, tmp_path: Path
+) -> None:
     unit = Unit(deployed.server, CONTROLLER)
     good = saved(deployed, tmp_path)
     bad = tmp_path / "bad.db"

@@ -16,7 +16,7 @@ import pytest
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.system.daemons import eventually
 
 METRICS = {
@@ -41,7 +41,7 @@ LOOK = (
 
 
 def test_every_metric_of_every_board_is_there_and_not_zero(
-    deployed: Yard, tmp_path: Path, evidence: Evidence
+    deployed: NspawnTestbed, tmp_path: Path, evidence: Evidence
 ) -> None:
     wanted = {
         name: METRICS | ({"cpu_celsius"} if has_thermometer(board) else set())
@@ -64,7 +64,7 @@ def test_every_metric_of_every_board_is_there_and_not_zero(
 
 
 def test_each_pair_is_measured_by_echo_requests_and_by_a_test_of_its_bandwidth(
-    deployed: Yard, evidence: Evidence
+    deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     pairs = set(combinations(sorted(deployed.boards), 2))
 
@@ -89,7 +89,7 @@ def test_each_pair_is_measured_by_echo_requests_and_by_a_test_of_its_bandwidth(
     evidence.say("links.txt", "\n".join(lines))
 
 
-def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: Yard) -> None:
+def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: NspawnTestbed) -> None:
     with leases_withheld(deployed):
         for name, board in deployed.boards.items():
             assert listening(board, for_s=5) == set(), name
@@ -104,7 +104,7 @@ def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: Yard)
 
 @pytest.mark.parametrize("unit", MOST_EXPOSED)
 def test_the_daemons_are_nobody_and_may_do_nothing(
-    deployed: Yard, unit: str, evidence: Evidence
+    deployed: NspawnTestbed, unit: str, evidence: Evidence
 ) -> None:
     lines = []
     for machine in [deployed.server] if unit.endswith("controller") else deployed.boards.values():
@@ -120,9 +120,9 @@ def test_the_daemons_are_nobody_and_may_do_nothing(
     evidence.say(f"security-{unit}.txt", "\n".join(lines))
 
 
-def metrics(yard: Yard, node: str) -> dict[str, float]:
+def metrics(testbed: NspawnTestbed, node: str) -> dict[str, float]:
     """What the controller knows of a board."""
-    answer = json.loads(yard.server.run(f"leadline node {node} -o json").stdout)
+    answer = json.loads(testbed.server.run(f"leadline node {node} -o json").stdout)
     return {name: measured["value"] for name, measured in answer["metrics"].items()}
 
 
@@ -161,14 +161,14 @@ def busy_disk(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def leases_withheld(yard: Yard) -> Iterator[None]:
+def leases_withheld(testbed: NspawnTestbed) -> Iterator[None]:
     """A time in which nobody gives leases, and those that were given are over."""
-    yard.server.run("systemctl stop leadline-controller")
+    testbed.server.run("systemctl stop leadline-controller")
     try:
         time.sleep(LEASE_S)
         yield
     finally:
-        yard.server.run("systemctl start leadline-controller")
+        testbed.server.run("systemctl start leadline-controller")
 
 
 def listening(board: Machine, for_s: int) -> set[int]:

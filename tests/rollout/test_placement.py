@@ -15,7 +15,7 @@ import yaml
 from tests.kube.objects import Object, pod
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import SERVER, Yard
+from tests.rollout.nspawn_testbed import SERVER, NspawnTestbed
 
 LOGIN = "--kubeconfig /etc/leadline/kubeconfig"
 STARTED = "systemctl show k3s --property ExecMainStartTimestampMonotonic"
@@ -54,7 +54,7 @@ def wait_for_round_trips(server: Machine, boards: set[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def as_extender(deployed: Yard, evidence: Evidence) -> Iterator[Yard]:
+def as_extender(deployed: NspawnTestbed, evidence: Evidence) -> Iterator[NspawnTestbed]:
     """The testbed with a kube-scheduler that asks Leadline; it is restored afterwards."""
     try:
         run = deployed.ansible("site", limit=SERVER, extra={"controller_mode": "extender"})
@@ -67,21 +67,23 @@ def as_extender(deployed: Yard, evidence: Evidence) -> Iterator[Yard]:
 
 
 @contextmanager
-def slow_link(yard: Yard, board: str) -> Iterator[None]:
+def slow_link(testbed: NspawnTestbed, board: str) -> Iterator[None]:
     """The board's cable lets little through, both ways, while this lasts."""
-    machine = yard.boards[board]
+    machine = testbed.boards[board]
     shape = f"root tbf rate {SLOW_MBPS}mbit burst 32kb latency 400ms"
     outside = ["tc", "qdisc", "add", "dev", f"vb-{board}", *shape.split()]
-    yard.spaces.must(*outside)
+    testbed.namespaces.must(*outside)
     machine.run(f"tc qdisc add dev host0 {shape}")
     try:
         yield
     finally:
         machine.run("tc qdisc del dev host0 root")
-        yard.spaces.must("tc", "qdisc", "del", "dev", f"vb-{board}", "root")
+        testbed.namespaces.must("tc", "qdisc", "del", "dev", f"vb-{board}", "root")
 
 
-def test_a_pod_goes_where_the_boards_reports_say(deployed: Yard, evidence: Evidence) -> None:
+def test_a_pod_goes_where_the_boards_reports_say(
+    deployed: NspawnTestbed, evidence: Evidence
+) -> None:
     server = deployed.server
     wait_for_round_trips(server, set(deployed.boards))
     manifest = pod("near-pi-1", "100m", annotations={"leadline.dev/user-node": "pi-1"})
@@ -99,7 +101,9 @@ def test_a_pod_goes_where_the_boards_reports_say(deployed: Yard, evidence: Evide
     server.run("kubectl delete pod near-pi-1 --grace-period=0 --force")
 
 
-def test_a_link_that_became_slow_is_measured_and_counts(deployed: Yard, evidence: Evidence) -> None:
+def test_a_link_that_became_slow_is_measured_and_counts(
+    deployed: NspawnTestbed, evidence: Evidence
+) -> None:
     server = deployed.server
     read = "import json, sys; told = json.load(sys.stdin)['metrics']['bandwidth_mbps']['value']"
     measured = f'leadline node pi-2 -o json | python3 -c "{read}; sys.exit(told > {2 * SLOW_MBPS})"'
@@ -133,12 +137,12 @@ def test_a_link_that_became_slow_is_measured_and_counts(deployed: Yard, evidence
         ("no", "'*' '*'"),
     ],
 )
-def test_the_account_has_the_least_rights(deployed: Yard, allowed: str, what: str) -> None:
+def test_the_account_has_the_least_rights(deployed: NspawnTestbed, allowed: str, what: str) -> None:
     asked = deployed.server.run(f"kubectl {LOGIN} auth can-i {what}", check=False)
     assert asked.stdout.strip() == allowed, asked.stderr
 
 
-def test_kube_scheduler_is_advised(as_extender: Yard) -> None:
+def test_kube_scheduler_is_advised(as_extender: NspawnTestbed) -> None:
     server = as_extender.server
     node = bound(server, pod("advised", "100m", scheduler="default-scheduler"))
     events = server.wait_for("kubectl get events | grep Advised | grep pod/advised", BOUND_S)
@@ -148,14 +152,16 @@ def test_kube_scheduler_is_advised(as_extender: Yard) -> None:
     assert set(told["scores"]) == set(as_extender.machines)
 
 
-def test_k3s_is_not_restarted_for_nothing(as_extender: Yard) -> None:
+def test_k3s_is_not_restarted_for_nothing(as_extender: NspawnTestbed) -> None:
     since = as_extender.server.run(STARTED).stdout
     again = as_extender.ansible("upgrade", limit=SERVER, extra={"controller_mode": "extender"})
     assert again.recap[SERVER].changed == 0
     assert as_extender.server.run(STARTED).stdout == since
 
 
-def test_k3s_is_put_back_when_its_scheduler_refuses(as_extender: Yard, evidence: Evidence) -> None:
+def test_k3s_is_put_back_when_its_scheduler_refuses(
+    as_extender: NspawnTestbed, evidence: Evidence
+) -> None:
     server = as_extender.server
     extra = {
         "controller_mode": "extender",
@@ -173,7 +179,7 @@ def test_k3s_is_put_back_when_its_scheduler_refuses(as_extender: Yard, evidence:
     assert bound(server, pod("as-before", "100m", scheduler="default-scheduler"))
 
 
-def test_a_kube_scheduler_with_settings_of_its_own_is_left_alone(deployed: Yard) -> None:
+def test_a_kube_scheduler_with_settings_of_its_own_is_left_alone(deployed: NspawnTestbed) -> None:
     server, own = deployed.server, "/etc/rancher/k3s/config.yaml.d/own.yaml"
     server.run(f"mkdir -p $(dirname {own})")
     server.run(f"printf 'kube-scheduler-arg:\n- config=/etc/own.yaml\n' > {own}")
@@ -186,7 +192,7 @@ def test_a_kube_scheduler_with_settings_of_its_own_is_left_alone(deployed: Yard)
     assert f"{own} gives kube-scheduler a file of its own already" in " ".join(run.output.split())
 
 
-def test_the_unit_gets_the_login_and_nobody_else_can_read_it(deployed: Yard) -> None:
+def test_the_unit_gets_the_login_and_nobody_else_can_read_it(deployed: NspawnTestbed) -> None:
     server = deployed.server
     mode = server.run("stat -c '%a %U:%G' /etc/leadline/kubeconfig").stdout.split()
     assert mode == ["600", "root:root"]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 VERSION = "0.1.9"
 PATIENCE_S = 180
@@ -14,7 +14,7 @@ RELEASES = "/opt/leadline/agent/releases"
 
 
 def test_the_old_release_works_on_and_the_next_run_repairs(
-    deployed: Yard, evidence: Evidence
+    deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     board = deployed.boards["pi-1"]
     current = "basename $(readlink /opt/leadline/agent/current)"

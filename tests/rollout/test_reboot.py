@@ -6,7 +6,7 @@ import pytest
 
 from tests.rollout.broker_outage import BrokerOutage
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 # The boot and the agent's first report, on a slow board.
 PATIENCE_S = 180
@@ -23,7 +23,7 @@ def cut_power(board: Machine) -> None:
 
 @pytest.mark.parametrize(("name", "way"), [("pi-2", reboot), ("pi-3", cut_power)])
 def test_a_board_comes_back_by_itself(
-    deployed: Yard, outage: BrokerOutage, name: str, way: object
+    deployed: NspawnTestbed, outage: BrokerOutage, name: str, way: object
 ) -> None:
     assert callable(way)
     board = deployed.boards[name]

@@ -18,7 +18,7 @@ from tests.rollout.certificates import sign
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import Listener, listener
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.support.certificates import Authority
 from tests.support.ports import wait_until
 
@@ -29,9 +29,15 @@ BROKER_LOG = "/var/log/mosquitto/mosquitto.log"
 READY = "/run/leadline-test-ready"
 
 
-def attempt(machine: Machine, yard: Yard, part: str = "agent", **asked: object) -> dict[str, Any]:
+def attempt(
+    machine: Machine, testbed: NspawnTestbed, part: str = "agent", **asked: object
+) -> dict[str, Any]:
     """Run an MqttAttempt on a machine, with its own certificate."""
-    asked = {"host": yard.server.address, "keys": f"/etc/leadline/pki/{part}", "id": "try"} | asked
+    asked = {
+        "host": testbed.server.address,
+        "keys": f"/etc/leadline/pki/{part}",
+        "id": "try",
+    } | asked
     python = f"/opt/leadline/{part}/current/venv/bin/python"
     command = f"{python} - '{json.dumps(asked)}' <<'END'\n{CLIENT.read_text()}\nEND"
     result: dict[str, Any] = json.loads(machine.run(command, timeout_s=120).stdout)
@@ -49,14 +55,14 @@ def without_agent(board: Machine) -> Iterator[None]:
 
 
 @contextmanager
-def agent_with_keys(yard: Yard, board: Machine, files: Sequence[Path]) -> Iterator[str]:
+def agent_with_keys(testbed: NspawnTestbed, board: Machine, files: Sequence[Path]) -> Iterator[str]:
     """Run the board's agent with this certificate and key during a block. Yields the start time,
     for journalctl."""
     board.run(f"cp -a {KEYS} {KEYS}.own")
     try:
         for name, file in zip(("cert", "key"), files, strict=True):
             # Copied to its disk from outside, because the journal has the commands of sudo.
-            yard.spaces.must("cp", file, f"{board.root}{KEYS}/{name}.pem")
+            testbed.namespaces.must("cp", file, f"{board.root}{KEYS}/{name}.pem")
         since = board.run("date +@%s").stdout.strip()
         board.run("systemctl restart --no-block leadline-agent")
         yield since
@@ -76,8 +82,8 @@ def wait_until_refused(board: Machine, since: str, why: str) -> str:
     return log_text
 
 
-def broker_log(yard: Yard, since_bytes: int) -> str:
-    return yard.server.run(f"tail -c +{since_bytes + 1} {BROKER_LOG}").stdout
+def broker_log(testbed: NspawnTestbed, since_bytes: int) -> str:
+    return testbed.server.run(f"tail -c +{since_bytes + 1} {BROKER_LOG}").stdout
 
 
 @contextmanager
@@ -92,24 +98,24 @@ def no_messages_from(messages: Listener, node: str, witness: str) -> Iterator[No
 
 
 @pytest.fixture
-def log_bytes(deployed: Yard) -> int:
+def log_bytes(deployed: NspawnTestbed) -> int:
     return int(deployed.server.run(f"stat -c %s {BROKER_LOG}").stdout)
 
 
 @pytest.fixture
-def messages(deployed: Yard) -> Iterator[Listener]:
+def messages(deployed: NspawnTestbed) -> Iterator[Listener]:
     with listener(deployed) as messages:
         messages.wait_for("pi-1", Kind.REPORT, 1, within_s=60)
         yield messages
 
 
-def certificate_and_key(yard: Yard, host: str) -> list[Path]:
-    stem = yard.folder / "pki" / "agent" / host
+def certificate_and_key(testbed: NspawnTestbed, host: str) -> list[Path]:
+    stem = testbed.folder / "pki" / "agent" / host
     return [stem.with_suffix(".pem"), stem.with_suffix(".key")]
 
 
 def test_a_board_with_anothers_certificate_is_refused_and_both_are_named(
-    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence
+    deployed: NspawnTestbed, messages: Listener, log_bytes: int, evidence: Evidence
 ) -> None:
     board = deployed.boards["pi-1"]
     with agent_with_keys(deployed, board, certificate_and_key(deployed, "pi-2")) as since:
@@ -127,7 +133,7 @@ def test_a_board_with_anothers_certificate_is_refused_and_both_are_named(
 
 
 def test_a_board_of_an_unknown_authority_is_refused(
-    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence
+    deployed: NspawnTestbed, messages: Listener, log_bytes: int, evidence: Evidence
 ) -> None:
     board = deployed.boards["pi-1"]
     strange = Authority(deployed.folder / "strange", "Leadline mqtt CA").client("pi-1")
@@ -144,7 +150,7 @@ def test_a_board_of_an_unknown_authority_is_refused(
 
 
 def test_a_board_whose_certificate_has_expired_is_refused(
-    deployed: Yard, messages: Listener, log_bytes: int, evidence: Evidence, tmp_path: Path
+    deployed: NspawnTestbed, messages: Listener, log_bytes: int, evidence: Evidence, tmp_path: Path
 ) -> None:
     board = deployed.boards["pi-1"]
     sign(deployed, "agent", "pi-1", -1, tmp_path / "expired.pem")
@@ -170,7 +176,7 @@ def names_the_failed(log: str, board: Machine) -> str:
     return f"{before}\n{lines[at]}\n"
 
 
-def test_without_a_certificate_or_without_tls_nobody_gets_in(deployed: Yard) -> None:
+def test_without_a_certificate_or_without_tls_nobody_gets_in(deployed: NspawnTestbed) -> None:
     result = attempt(deployed.boards["pi-1"], deployed, certificate=False, publish=["anything"])
     assert result["failure"]
     assert result["answers"] == {}
@@ -179,7 +185,7 @@ def test_without_a_certificate_or_without_tls_nobody_gets_in(deployed: Yard) -> 
 
 
 def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
-    deployed: Yard, messages: Listener
+    deployed: NspawnTestbed, messages: Listener
 ) -> None:
     denied = [f"{ROOT}/pi-2/{kind}" for kind in Kind]
     denied += [f"{ROOT}/pi-1/{Kind.LEASE}", f"{ROOT}/pi-1/else", "leadline/v1/other/pi-1/report"]
@@ -195,7 +201,7 @@ def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
     assert not [each for each in messages.received("pi-2") if each.is_empty]
 
 
-def test_a_board_cannot_leave_anothers_will(deployed: Yard, messages: Listener) -> None:
+def test_a_board_cannot_leave_anothers_will(deployed: NspawnTestbed, messages: Listener) -> None:
     board = deployed.boards["pi-1"]
     with without_agent(board):
         for node in ("pi-2", "pi-1"):
@@ -212,7 +218,7 @@ def wait_for_an_empty_one(messages: Listener, node: str) -> None:
     )
 
 
-def test_a_board_hears_no_lease_but_its_own(deployed: Yard) -> None:
+def test_a_board_hears_no_lease_but_its_own(deployed: NspawnTestbed) -> None:
     board, own = deployed.boards["pi-1"], f"{ROOT}/pi-1/{Kind.LEASE}"
     all_of_them = [own, f"{ROOT}/pi-2/{Kind.LEASE}", f"{ROOT}/+/{Kind.LEASE}", "#", f"{ROOT}/#"]
     board.run(f"rm -f {READY}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_site import report
 
 
@@ -16,7 +16,7 @@ def lines_of(listing: Mapping[str, str]) -> str:
 
 
 def test_a_board_that_is_taken_off_leaves_no_message_behind(
-    deployed: Yard, evidence: Evidence
+    deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     with listener(deployed) as before:
         for kind in ("birth", "status"):
@@ -33,7 +33,7 @@ def test_a_board_that_is_taken_off_leaves_no_message_behind(
     assert left == []
 
 
-def test_remove_leaves_every_machine_as_it_was(deployed: Yard, evidence: Evidence) -> None:
+def test_remove_leaves_every_machine_as_it_was(deployed: NspawnTestbed, evidence: Evidence) -> None:
     run = deployed.ansible("remove")
     evidence.say("remove.txt", report(run))
     left = {}
@@ -52,6 +52,6 @@ def test_remove_leaves_every_machine_as_it_was(deployed: Yard, evidence: Evidenc
     assert "leadline" not in objects
 
 
-def test_remove_again_changes_nothing(deployed: Yard) -> None:
+def test_remove_again_changes_nothing(deployed: NspawnTestbed) -> None:
     run = deployed.ansible("remove")
     assert {host: recap.changed for host, recap in run.recap.items() if recap.changed} == {}

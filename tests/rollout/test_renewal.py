@@ -11,7 +11,7 @@ from leadline_wire.topics import Kind
 from tests.rollout.certificates import days_left, sign
 from tests.rollout.evidence import Evidence, difference
 from tests.rollout.listener import listener
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 NEAR_DAYS = 20
 BROKER = "/etc/mosquitto/leadline/cert.pem"
@@ -22,31 +22,31 @@ RUNNING = "/opt/leadline/agent/running"
 MOVING = ("/var/lib/private/", "/var/lib/leadline-", "/var/lib/rancher/", "/root/.kube/cache/")
 
 
-def shown_by_the_broker(yard: Yard) -> str:
+def shown_by_the_broker(testbed: NspawnTestbed) -> str:
     """The certificate with which the broker answers."""
-    keys = yard.folder / "pki" / "agent"
-    connect = ("openssl", "s_client", "-connect", f"{yard.server.address}:8883")
+    keys = testbed.folder / "pki" / "agent"
+    connect = ("openssl", "s_client", "-connect", f"{testbed.server.address}:8883")
     own = ("-cert", keys / "pi-1.pem", "-key", keys / "pi-1.key")
-    text = yard.spaces.run(*connect, *own, timeout_s=20).stdout
+    text = testbed.namespaces.run(*connect, *own, timeout_s=20).stdout
     return text[text.index("-----BEGIN") : text.index("-----END")] + "-----END CERTIFICATE-----\n"
 
 
-def started(yard: Yard) -> dict[str, str]:
+def started(testbed: NspawnTestbed) -> dict[str, str]:
     """The process of each daemon, by machine and unit."""
     units = ("leadline-agent", "leadline-controller", "mosquitto")
     return {
         f"{name} {unit}": machine.run(f"systemctl show -p MainPID --value {unit}").stdout.strip()
-        for name, machine in yard.machines.items()
+        for name, machine in testbed.machines.items()
         for unit in units
     }
 
 
-def make_old(yard: Yard, purpose: str, host: str, there: str, folder: Path) -> None:
+def make_old(testbed: NspawnTestbed, purpose: str, host: str, there: str, folder: Path) -> None:
     """Have a host's certificate end soon, here and there."""
-    sign(yard, purpose, host, NEAR_DAYS, folder / "near.pem")
+    sign(testbed, purpose, host, NEAR_DAYS, folder / "near.pem")
     text = (folder / "near.pem").read_text()
-    (yard.folder / "pki" / purpose / f"{host}.pem").write_text(text)
-    yard.machines[host].run(f"cat > {there} <<'END'\n{text}END")
+    (testbed.folder / "pki" / purpose / f"{host}.pem").write_text(text)
+    testbed.machines[host].run(f"cat > {there} <<'END'\n{text}END")
 
 
 def test_the_days_that_are_left_are_counted(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_days_that_are_left_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_check", [True, False])
 def test_site_renews_what_ends_soon_and_changes_nothing_else(
-    deployed: Yard, evidence: Evidence, tmp_path: Path, with_check: bool
+    deployed: NspawnTestbed, evidence: Evidence, tmp_path: Path, with_check: bool
 ) -> None:
     """In check mode first, where all that is told of is what then happens."""
     if with_check:

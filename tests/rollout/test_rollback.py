@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.rollout.evidence import Evidence
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_site import report
 from tests.rollout.test_upgrade import SECOND, releases, with_gaps
 
 
-def test_a_rollback_puts_every_board_back(deployed: Yard, evidence: Evidence) -> None:
+def test_a_rollback_puts_every_board_back(deployed: NspawnTestbed, evidence: Evidence) -> None:
     current, previous = releases(deployed, "current"), releases(deployed, "previous")
     assert all(release.startswith(f"{SECOND}-") for release in current.values())
     run, lines = with_gaps(deployed, "rollback")

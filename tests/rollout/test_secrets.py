@@ -14,24 +14,24 @@ import pytest
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 LINE = 64  # characters of a whole line in PEM; with a key on P-256 the first holds all of it
 
 
-def secrets(yard: Yard) -> dict[str, str]:
+def secrets(testbed: NspawnTestbed) -> dict[str, str]:
     """A line of every key, and the controller's tokens, by owner."""
     found = {}
-    for file in sorted((yard.folder / "pki").rglob("*.key")):
+    for file in sorted((testbed.folder / "pki").rglob("*.key")):
         lines = [line for line in file.read_text().splitlines() if len(line) == LINE]
-        found[str(file.relative_to(yard.folder))] = lines[0]
-    config = yard.server.run("cat /etc/leadline/kubeconfig").stdout
+        found[str(file.relative_to(testbed.folder))] = lines[0]
+    config = testbed.server.run("cat /etc/leadline/kubeconfig").stdout
     tokens = re.findall(r"token: *\"?([-\w.]{40,})", config)
     return found | {f"token {number}": token for number, token in enumerate(tokens)}
 
 
 @pytest.fixture(scope="module")
-def hidden(deployed: Yard) -> dict[str, str]:
+def hidden(deployed: NspawnTestbed) -> dict[str, str]:
     hidden = secrets(deployed)
     assert {"pki/mqtt-ca.key", "pki/agent/pi-1.key", "pki/controller/server.key", "token 0"} <= set(
         hidden
@@ -53,16 +53,16 @@ def owners_of_secrets_in(text: str, hidden: Mapping[str, str]) -> list[str]:
     return [whose for whose, secret in hidden.items() if secret in text]
 
 
-def files_with_secrets(yard: Yard, machine: Machine, patterns: Path) -> list[str]:
+def files_with_secrets(testbed: NspawnTestbed, machine: Machine, patterns: Path) -> list[str]:
     """The files with a secret on a machine's disk."""
     grep = ("grep", "-rlaF", "--devices=skip", "-f", patterns, ".")
-    done = yard.spaces.run("env", "-C", machine.root, *grep, mounts=True, timeout_s=300)
+    done = testbed.namespaces.run("env", "-C", machine.root, *grep, mounts=True, timeout_s=300)
     assert done.returncode in (0, 1), done.stderr
     return [line.removeprefix(".") for line in done.stdout.splitlines()]
 
 
 def test_only_root_and_mosquitto_can_read_a_file_with_a_secret(
-    deployed: Yard, patterns: Path, evidence: Evidence
+    deployed: NspawnTestbed, patterns: Path, evidence: Evidence
 ) -> None:
     table = []
     for machine in deployed.machines.values():
@@ -78,7 +78,9 @@ def test_only_root_and_mosquitto_can_read_a_file_with_a_secret(
     evidence.say("secrets-files.txt", "".join(table))
 
 
-def test_no_board_has_anothers_key_nor_the_authoritys(deployed: Yard, tmp_path: Path) -> None:
+def test_no_board_has_anothers_key_nor_the_authoritys(
+    deployed: NspawnTestbed, tmp_path: Path
+) -> None:
     for name, board in deployed.boards.items():
         for file, secret in secrets(deployed).items():
             if file != f"pki/agent/{name}.key":
@@ -86,7 +88,7 @@ def test_no_board_has_anothers_key_nor_the_authoritys(deployed: Yard, tmp_path: 
                 assert files_with_secrets(deployed, board, tmp_path / "one") == [], file
 
 
-def test_credentials_in_run_are_the_daemons_alone(deployed: Yard) -> None:
+def test_credentials_in_run_are_the_daemons_alone(deployed: NspawnTestbed) -> None:
     for machine in deployed.machines.values():
         unit = "controller" if machine is deployed.server else "agent"
         key = f"/run/credentials/leadline-{unit}.service/key.pem"
@@ -95,7 +97,7 @@ def test_credentials_in_run_are_the_daemons_alone(deployed: Yard) -> None:
 
 
 def test_neither_systemd_nor_the_journal_nor_a_process_shows_a_secret(
-    deployed: Yard, hidden: Mapping[str, str]
+    deployed: NspawnTestbed, hidden: Mapping[str, str]
 ) -> None:
     for machine in deployed.machines.values():
         shown = machine.run("systemctl show leadline-agent leadline-controller mosquitto").stdout
@@ -113,7 +115,7 @@ def test_neither_systemd_nor_the_journal_nor_a_process_shows_a_secret(
 
 
 def test_ansibles_output_shows_no_secret_however_much_it_says(
-    deployed: Yard, evidence: Evidence
+    deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     key = deployed.folder / "pki" / "agent" / "pi-2.key"
     key.unlink()  # so that keys are made, signed for and installed while it talks

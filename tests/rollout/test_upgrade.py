@@ -11,19 +11,19 @@ import yaml
 from tests.rollout import bundles
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import ReceivedMessage, listener
-from tests.rollout.nspawn_testbed import Run, Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed, Run
 from tests.rollout.test_site import report
 
 SECOND = "0.1.1"
 THIRD = "0.1.2"
 
 
-def releases(yard: Yard, link: str) -> dict[str, str]:
+def releases(testbed: NspawnTestbed, link: str) -> dict[str, str]:
     """Which release `current` or `previous` is on each board; "" where there is none."""
     shown = f"readlink /opt/leadline/agent/{link} || true"
     return {
         name: board.run(shown).stdout.strip().removeprefix("releases/")
-        for name, board in yard.boards.items()
+        for name, board in testbed.boards.items()
     }
 
 
@@ -32,20 +32,20 @@ def longest_gap_s(reports: Sequence[ReceivedMessage]) -> float:
     return max(after.at_s - before.at_s for before, after in pairwise(reports))
 
 
-def with_gaps(yard: Yard, playbook: str) -> tuple[Run, list[str]]:
+def with_gaps(testbed: NspawnTestbed, playbook: str) -> tuple[Run, list[str]]:
     """A run, and a line for each board on how long it left no report while it went on."""
-    with listener(yard) as heard:
-        for name in yard.boards:
+    with listener(testbed) as heard:
+        for name in testbed.boards:
             heard.wait_for(name, "report", 2, within_s=60)
-        run = yard.ansible(playbook)
-        for name in yard.boards:
+        run = testbed.ansible(playbook)
+        for name in testbed.boards:
             heard.wait_for(name, "report", len(heard.received(name, "report")) + 2, within_s=60)
-        gaps_s = {name: longest_gap_s(heard.received(name, "report")) for name in yard.boards}
+        gaps_s = {name: longest_gap_s(heard.received(name, "report")) for name in testbed.boards}
     return run, [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
 
 
 @pytest.fixture(scope="module")
-def second(deployed: Yard) -> str:
+def second(deployed: NspawnTestbed) -> str:
     """A later release, which the inventory now names."""
     out = deployed.folder / "bundle-second"
     release = bundles.build(out, bundles.later(deployed.folder / "second", SECOND))
@@ -54,7 +54,7 @@ def second(deployed: Yard) -> str:
 
 
 def test_an_upgrade_switches_every_board_and_its_gap_is_short(
-    deployed: Yard, second: str, evidence: Evidence
+    deployed: NspawnTestbed, second: str, evidence: Evidence
 ) -> None:
     first = releases(deployed, "current")
     run, lines = with_gaps(deployed, "upgrade")
@@ -66,7 +66,9 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
 
 
 @pytest.mark.parametrize(("role", "host"), [("controller", "server"), ("agent", "pi-1")])
-def test_a_gate_does_not_open_for_another_version(deployed: Yard, role: str, host: str) -> None:
+def test_a_gate_does_not_open_for_another_version(
+    deployed: NspawnTestbed, role: str, host: str
+) -> None:
     asked = {"version": "9.9.9", "current": "9.9.9-0", "restart": False}
     gate = {"name": f"leadline.edge.{role}", "tasks_from": "gate"}
     patience = {"controller_gate_patience_s": 6, "agent_gate_s": 6}
@@ -84,13 +86,13 @@ def test_a_gate_does_not_open_for_another_version(deployed: Yard, role: str, hos
     assert "6 s after its start the controller does not" in run.output
 
 
-def test_an_upgrade_to_what_runs_changes_nothing(deployed: Yard, second: str) -> None:
+def test_an_upgrade_to_what_runs_changes_nothing(deployed: NspawnTestbed, second: str) -> None:
     run = deployed.ansible("upgrade")
     assert {host: recap.changed for host, recap in run.recap.items() if recap.changed} == {}
 
 
 def test_a_release_that_cannot_start_stops_at_the_first_batch(
-    deployed: Yard, second: str, evidence: Evidence
+    deployed: NspawnTestbed, second: str, evidence: Evidence
 ) -> None:
     out = deployed.folder / "bundle-third"
     source = bundles.later(deployed.folder / "third", THIRD, broken=True)

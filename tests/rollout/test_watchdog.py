@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.rollout.broker_outage import BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
-from tests.rollout.nspawn_testbed import Yard
+from tests.rollout.nspawn_testbed import NspawnTestbed
 
 AGENT, CONTROLLER = "leadline-agent", "leadline-controller"
 # The watchdog's minute, the pause before the new start, and the start on a slow board.
@@ -75,7 +75,7 @@ def hanging_agent(board: Machine) -> Iterator[Run]:
 
 
 def test_what_stands_still_is_started_again(
-    deployed: Yard, outage: BrokerOutage, evidence: Evidence
+    deployed: NspawnTestbed, outage: BrokerOutage, evidence: Evidence
 ) -> None:
     hung, frozen = "pi-2", "pi-3"
     with hanging_agent(deployed.boards[hung]) as hangs:

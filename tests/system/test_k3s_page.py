@@ -22,7 +22,7 @@ from leadline_controller.api.settings import ExtenderSettings
 from leadline_controller.cli.__main__ import run
 from leadline_controller.kube.connection import Login
 
-from tests.controller.scheduling.extender_harness import Scene
+from tests.controller.scheduling.extender_harness import ExtenderHarness
 
 PAGE = Path(__file__).parents[2] / "docs" / "k3s.md"
 HERE = "127.0.0.1"
@@ -58,7 +58,7 @@ async def test_the_extenders_certificates_open_its_door_and_the_brokers_do_not(
     (folder / "controller.toml").write_text(block("[extender.tls]", folder))
     extender = controller.load(folder / "controller.toml").extender
     assert extender is not None
-    scene = Scene()
+    scene = ExtenderHarness()
     scene.list()
     server = ExtenderServer(ExtenderSettings(f"{HERE}:0", extender.tls), scene.extender_service)
     address = await server.start()

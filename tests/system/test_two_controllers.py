@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import pytest
 from leadline_controller.scheduling.scheduler import BINDINGS_AT_ONCE
 
-from tests.controller.telemetry.board_builder import Board
+from tests.controller.telemetry.board_builder import BoardMessages
 from tests.controller.telemetry.wire_client import connected
 from tests.system.audit import AuditedRequest, bound_without_lease
 from tests.system.controller_pair import (
@@ -91,7 +91,7 @@ def test_one_decides_and_the_other_is_ready(pair: ControllerPair) -> None:
 @contextmanager
 def probed_boards(pair: ControllerPair) -> Iterator[Callable[[], list[str]]]:
     """Two boards. Yields a function: the controllers that leased bandwidth tests, in order."""
-    boards = [Board(name, CLUSTER) for name in NODES[:2]]
+    boards = [BoardMessages(name, CLUSTER) for name in NODES[:2]]
 
     def probing_controllers() -> list[str]:
         tests = [lease.bandwidth.lease_id for lease in client.leases]

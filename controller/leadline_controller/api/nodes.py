@@ -121,10 +121,10 @@ class NodeReader:
 
     def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
         """Why the node is not probed because of its agent's address; None if it is."""
-        addressing = self._source.addressing
-        if addressing is None or node is None or agent is None or not agent.address:
+        address_policy = self._source.address_policy
+        if address_policy is None or node is None or agent is None or not agent.address:
             return None
-        return addressing.refusal(agent.address, node)
+        return address_policy.refusal(agent.address, node)
 
     def _describe(self, status: pb.NodeStatus, node: Node) -> None:
         view = self._snapshot.view

@@ -9,7 +9,7 @@ from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.ports import Leadership
 from leadline_controller.leaderelection.lease import SOLE_LEADER
-from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.telemetry.state import TelemetryState
 
 
@@ -36,4 +36,4 @@ class InspectionSource:
     leadership: Leadership = SOLE_LEADER
     places: bool = True
     advises: bool = False
-    addressing: Addressing | None = None
+    address_policy: AddressPolicy | None = None

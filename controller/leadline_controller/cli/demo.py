@@ -245,8 +245,8 @@ def _node(name: str, address: str) -> Node:
     return Node(name, room, tier="edge", addresses=(address,))
 
 
-def _pod(name: str, hints: PodAnnotations | None = None) -> Pod:
-    return Pod("default", name, requests=_REQUEST, hints=hints or PodAnnotations())
+def _pod(name: str, annotations: PodAnnotations | None = None) -> Pod:
+    return Pod("default", name, requests=_REQUEST, annotations=annotations or PodAnnotations())
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.telemetry.state import TelemetryState
 
 
-def view_over(
+def with_given_nodes(
     view: ClusterView, given: Mapping[str, Node], telemetry: TelemetryState, now_s: float
 ) -> ClusterView:
     """`view` with these nodes (by name) in place of its own. Unknown nodes come last and hold no

@@ -106,4 +106,6 @@ class Occupancy:
                     continue  # pods may name any resource, and no node has this one
                 column = self._requested[resource] = np.zeros(len(self._index), dtype=np.int64)
             column[at] += sign * amount
-        self._bandwidth_bits_per_s[at] += sign * round((pod.hints.bandwidth_mbps or 0.0) * 1e6)
+        self._bandwidth_bits_per_s[at] += sign * round(
+            (pod.annotations.bandwidth_mbps or 0.0) * 1e6
+        )

@@ -23,7 +23,7 @@ from leadline_controller.framework.ports import (
     ResourceChanged,
     ResourceDeleted,
 )
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.resources import Claim, Volume
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import ClusterView, NodeTable
@@ -86,16 +86,16 @@ class ClusterState:
             case Relisted(nodes, pods, resources):
                 self._replace_all(nodes, pods)
                 self._resources.replace_all(resources)
-                return ANYTHING
+                return ANY_EVENT
             case NodeChanged(node):
                 before = self._nodes.get(node.name)
                 self._nodes[node.name] = node
                 self._stale |= before != node
-                return queueing_hints.of_node(before, node)
+                return queueing_hints.node_changed(before, node)
             case NodeDeleted(name):
                 known = self._nodes.pop(name, None) is not None
                 self._stale |= known
-                return ClusterEvent.NODE_DELETED if known else NOTHING
+                return ClusterEvent.NODE_DELETED if known else NO_EVENT
             case PodChanged(pod):
                 return self._pod_changed(pod)
             case PodDeleted(pod):
@@ -103,13 +103,13 @@ class ClusterState:
                 self._replace(pod.uid, None)
                 self._assumed.pop(pod.uid, None)
                 self._resources.forget(pod.uid)
-                return queueing_hints.of_departure(counted) if counted else NOTHING
+                return queueing_hints.pod_removed(counted) if counted else NO_EVENT
             case ResourceChanged(resource):
                 changed = self._resources.put(resource)
-                return queueing_hints.of_resource(resource) if changed else NOTHING
+                return queueing_hints.resource_changed(resource) if changed else NO_EVENT
             case ResourceDeleted(resource):
                 known = self._resources.remove(resource)
-                return queueing_hints.of_resource(resource) if known else NOTHING
+                return queueing_hints.resource_changed(resource) if known else NO_EVENT
 
     def assume(self, pod: Pod, node: str, volumes: VolumePlan | None = None) -> None:
         """Count a known pod as running on `node`, and its volume plan as carried out. A pod that is
@@ -136,7 +136,7 @@ class ClusterState:
         self._assumed.pop(pod.uid, None)
         self._count_placed(self._placed_by_uid.pop(pod.uid, None), -1)
         left = counted is not None and self._counted(pod.uid) is None
-        return queueing_hints.of_departure(counted) if counted and left else NOTHING
+        return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
 
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""
@@ -175,14 +175,14 @@ class ClusterState:
         node = self._node_of(before) if before else None
         self._replace(pod.uid, pod)
         after = self._counted(pod.uid)
-        event = NOTHING
+        event = NO_EVENT
         if before and after and node == self._node_of(after):
-            event = queueing_hints.of_assigned_pod(before, after)
+            event = queueing_hints.pod_changed(before, after)
         elif before:
-            event = queueing_hints.of_departure(before)
+            event = queueing_hints.pod_removed(before)
         # An assumption is no event yet: the binding may still fail.
         if after and after.node_name != (shown.node_name if shown else None):
-            event |= queueing_hints.of_arrival(after)
+            event |= queueing_hints.pod_assigned(after)
         return event
 
     def _is_free(self, uid: str) -> bool:

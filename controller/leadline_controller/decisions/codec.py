@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from leadline_controller.decisions.explanation import KEPT, Explanation, in_kept_digits
-from leadline_controller.parsing.fields import valid_text
+from leadline_controller.parsing.fields import replace_surrogates
 
 # Of an unpacked explanation; 64 scored nodes and 64 refused ones take a tenth.
 MAX_BYTES = 2**19
@@ -74,7 +74,7 @@ def _explanation(head: Mapping[str, Any], floats: bytes) -> Explanation:
         ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=True)),
         scored=_count(head["scored"]),
         rejected=_count(head["rejected"]),
-        failing={valid_text(name): _count(count) for name, count in failing.items()},
+        failing={replace_surrogates(name): _count(count) for name, count in failing.items()},
         reasons=dict(_reasons(head["reasons"])),
     )
 
@@ -98,7 +98,7 @@ def _reasons(entries: object) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _texts(value: object) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in _list(value)):
         raise ValueError("expected texts")
-    return tuple(map(valid_text, _list(value)))
+    return tuple(map(replace_surrogates, _list(value)))
 
 
 def _list(value: object) -> list[Any]:

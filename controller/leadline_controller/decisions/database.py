@@ -30,7 +30,7 @@ from leadline_controller.decisions.schema import (
 )
 from leadline_controller.decisions.times import Moment, Now
 from leadline_controller.framework.options import OptionValue, value_of_text
-from leadline_controller.parsing.fields import valid_text
+from leadline_controller.parsing.fields import replace_surrogates
 
 MEMORY = ":memory:"
 _BUSY_S = 5.0
@@ -334,7 +334,7 @@ def _options_of(text: str) -> Mapping[str, OptionValue]:
     try:
         return MappingProxyType(
             {
-                valid_text(name): value_of_text(valid_text(str(value)))
+                replace_surrogates(name): value_of_text(replace_surrogates(str(value)))
                 for name, value in json.loads(text).items()
             }
         )

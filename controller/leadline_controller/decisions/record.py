@@ -10,7 +10,7 @@ from leadline_controller.decisions.explanation import Explanation, explanation
 from leadline_controller.decisions.times import Moment, Now
 from leadline_controller.framework.cycle import Better, Decision
 from leadline_controller.framework.options import OptionValue
-from leadline_controller.parsing.fields import valid_text
+from leadline_controller.parsing.fields import replace_surrogates
 
 # Pods bring texts of any length; memory and the database are bounded.
 _MAX_TEXT = 2048
@@ -105,5 +105,5 @@ def ages_s(newest_first: Iterable[DecisionRecord], now: Now) -> Iterable[float]:
 
 def bounded_text(text: str) -> str:
     """The text in valid Unicode, at most 2,048 characters of it."""
-    text = valid_text(text)
+    text = replace_surrogates(text)
     return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"

@@ -39,7 +39,7 @@ def _demands(pod: Pod) -> int:
     )
     columns = (
         *(pod.labels, pod.node_selector, pod.tolerations, pod.host_ports, pod.claims, pod.disks),
-        *(pod.images, pod.features, pod.hints.profile_ms, selectors),
+        *(pod.images, pod.features, pod.annotations.profile_ms, selectors),
     )
     values = (1 + len(each.values) for selector in selectors for each in selector)
     return sum(map(len, columns)) + sum(values)

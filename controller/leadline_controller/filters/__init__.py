@@ -37,8 +37,8 @@ FILTERS: Mapping[str, Filter] = {
 }
 
 # The filters that kube-scheduler does not have: all that need to run as its extender.
-OWN = ("NodeBandwidthFit",)
+EXTENDER_FILTERS = ("NodeBandwidthFit",)
 
 # The filters that run when kube-scheduler asks its extender to bind a pod: its own and Leadline's.
 # It filters nodes that are not ready by their taints, which DaemonSet pods tolerate.
-AT_BINDING = tuple(name for name in FILTERS if name != "NodeReady")
+BIND_FILTERS = tuple(name for name in FILTERS if name != "NodeReady")

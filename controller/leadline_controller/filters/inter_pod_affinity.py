@@ -29,8 +29,8 @@ _REQUEUE_ON = (
 def inter_pod_affinity(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose domains satisfy the pod's affinity and anti-affinity, and the
     anti-affinity of the pods there."""
-    if not (pod.affinity or pod.anti_affinity or view.assigned_pods.aversions.topology_keys):
-        return FilterResult.everywhere(view)
+    if not (pod.affinity or pod.anti_affinity or view.assigned_pods.anti_affinities.topology_keys):
+        return FilterResult.all_pass(view)
     affinity, anti_affinity = _affinity(view, pod), _anti_affinity(view, pod)
     existing_anti_affinity = _existing_anti_affinity(view, pod)
 
@@ -98,7 +98,7 @@ def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     def term_matches(term: AffinityTerm) -> bool:
         return _matches(view, term, kind, unknown=True)
 
-    for label in sorted(view.assigned_pods.aversions.topology_keys):
+    for label in sorted(view.assigned_pods.anti_affinities.topology_keys):
         topology = view.table.topology(label)
         if not len(topology):
             continue

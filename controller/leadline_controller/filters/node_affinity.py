@@ -12,7 +12,7 @@ def node_affinity(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes that match the nodeSelector and one of the required terms. As in Kubernetes,
     a term without expressions matches no node."""
     if not pod.node_selector and pod.required_affinity is None:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
 
     def reason(i: int) -> str:
         labels, selector = view.nodes[i].labels, pod.node_selector

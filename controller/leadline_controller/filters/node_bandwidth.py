@@ -14,9 +14,9 @@ _REQUEUE_ON = ClusterEvent.BANDWIDTH | ClusterEvent.NODES
 def node_bandwidth(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose link has `leadline.dev/bandwidth-mbps` free. A link whose capacity is
     neither stated nor measured does not pass."""
-    wanted_mbps = pod.hints.bandwidth_mbps
+    wanted_mbps = pod.annotations.bandwidth_mbps
     if not wanted_mbps:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     free_mbps = view.bandwidth_free_mbps()
 
     def reason(i: int) -> str:

@@ -11,7 +11,7 @@ _REQUEUE_ON = ClusterEvent.FEATURES | ClusterEvent.NODES
 def node_declared_features(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose kubelet declares every feature that the pod needs."""
     if not pod.features:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     needed = frozenset(pod.features)
     passes = view.table.mask(("features", needed), lambda node: needed <= node.features)
 

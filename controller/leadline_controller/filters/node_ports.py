@@ -15,7 +15,7 @@ _REQUEUE_ON = ClusterEvent.PORTS_FREED | ClusterEvent.NODES
 def node_ports(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes on which the pod's host ports are free."""
     if not pod.host_ports:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
 
     wanted: dict[tuple[str, int], list[HostPort]] = {}
     for port in dict.fromkeys(pod.host_ports):

@@ -12,6 +12,6 @@ _REQUEUE_ON = ClusterEvent.UNCORDONED | ClusterEvent.NODES
 def node_unschedulable(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes that are not cordoned, or all nodes if the pod tolerates the taint."""
     if any(toleration.tolerates(_UNSCHEDULABLE_TAINT) for toleration in pod.tolerations):
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     passes = view.table.mask("schedulable", lambda node: not node.unschedulable)
     return FilterResult(passes, lambda _: "the node is cordoned", requeue_on=_REQUEUE_ON)

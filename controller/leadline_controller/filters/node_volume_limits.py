@@ -36,13 +36,13 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes on which no driver exceeds its limit with the pod's volumes. A volume counts
     once for each node, even before it is provisioned."""
     if not pod.claims and not pod.disks:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     wanted = set(_driver_volumes(view.storage, pod))
     if wanted and view.storage.unknown:
         return FilterResult.none_pass(view, view.storage.unknown, _REQUEUE_ON_STORAGE)
     limited = [node for node in view.storage.csi_nodes.values() if node.limits]
     if not wanted or not limited:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     passes = view.table.all()
     for node in limited:
         at = view.table.index.get(node.name)

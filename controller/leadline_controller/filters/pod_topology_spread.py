@@ -22,7 +22,7 @@ def pod_topology_spread(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose domain, with the pod, exceeds the global minimum by at most max_skew.
     Only nodes with the topology keys of all constraints count."""
     if not pod.spread:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     constraints = tuple(dict.fromkeys(pod.spread))
     labelled = view.table.all()
     for constraint in constraints:

@@ -20,7 +20,7 @@ _REQUEUE_ON = (
 def volume_binding(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes on which the pod's claims are bound, or can be bound or provisioned."""
     if not pod.claims:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     try:
         binder = VolumeBinder(view, pod)
     except UnresolvableClaimError as error:

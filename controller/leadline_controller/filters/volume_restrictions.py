@@ -15,7 +15,7 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes without a conflicting disk. No node passes if another pod uses the pod's
     ReadWriteOncePod claim."""
     if not pod.claims and not pod.disks:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     exclusive = {
         key
         for use in pod.claims

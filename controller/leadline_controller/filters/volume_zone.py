@@ -24,7 +24,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes in the zones and regions of all bound volumes of the pod, and nodes without
     any such label. A volume's label may list several zones, joined by "__"."""
     if not pod.claims:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     constraints: list[tuple[str, str, Bools]] = []
     for use in pod.claims:
         claim = None if use.ephemeral else view.storage.claims.get(pod.claim_key(use))
@@ -35,7 +35,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
                 for requirement in _requirements(volume)
             )
     if not constraints:
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
     labelled = view.table.none()
     for key in _LABELS:
         labelled |= view.table.topology(key).labelled

@@ -167,7 +167,7 @@ class AssignedPods:
     """The assigned pods of known nodes. rows: shape (4, pods), one property in each row."""
 
     kinds: Kinds = field(default_factory=Kinds)
-    aversions: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
+    anti_affinities: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
     rows: Ints = field(default_factory=lambda: np.zeros((4, 0), dtype=np.int64))
 
     @property
@@ -197,7 +197,7 @@ class AssignedPods:
     def row(self, pod: Pod, node: int) -> tuple[int, int, int, int]:
         """The properties of a pod on this node."""
         kind = self.kinds.number(kind_of(pod))
-        return node, kind, self.aversions.number(pod.anti_affinity), pod.priority
+        return node, kind, self.anti_affinities.number(pod.anti_affinity), pod.priority
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
@@ -212,7 +212,7 @@ class AssignedPods:
         (pods,). See Interner.where."""
         if not self.rows.shape[1]:
             return np.zeros(0, dtype=np.bool_)
-        return self.aversions.having_term(label, key, test)[self.anti_affinity_id]
+        return self.anti_affinities.having_term(label, key, test)[self.anti_affinity_id]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""

@@ -17,7 +17,7 @@ from leadline_controller.framework.cycle import (
     assume,
     decide,
     feasible_nodes,
-    obstacle,
+    pre_filter_failure,
 )
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import Bools, ClusterView
@@ -108,7 +108,7 @@ def plan_batch(
     wanted = list(pods)
     plan = strategy.plan(
         view,
-        [pod for pod in wanted if obstacle(view, pod) is None],
+        [pod for pod in wanted if pre_filter_failure(view, pod) is None],
         running,
         _allowed(view, running, filters),
     )
@@ -133,7 +133,7 @@ def _allowed(
 
     def find(pod: Pod) -> Bools:
         # A running pod that is being deleted, or could not be scheduled again, must not move.
-        if pod.terminating or obstacle(view, pod) is not None:
+        if pod.terminating or pre_filter_failure(view, pod) is not None:
             return view.table.none()
         node = node_of.get(pod.key)
         without_pod = view if node is None else view.without_placement(pod, node)
@@ -190,7 +190,7 @@ def _planned_decision(
     """The decision for the planned node; None if there is no such node or it does not pass. Its
     scores are for the pod alone, so the planned node need not have the best one."""
     node = plan.placed.get(pod.key)
-    if node is None or obstacle(view, pod) is not None:
+    if node is None or pre_filter_failure(view, pod) is not None:
         return None
     results = {name: run(view, pod) for name, run in filters.items()}
     candidates = feasible_nodes(view, results)

@@ -16,7 +16,7 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.normalize import priorities
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
@@ -38,7 +38,7 @@ class FilterResult:
     reason: Callable[[int], str]
     unresolvable: str | None = None
     resolvable_by_preemption: Bools | None = None
-    requeue_on: ClusterEvent = ANYTHING
+    requeue_on: ClusterEvent = ANY_EVENT
 
     @property
     def passes_with_preemption(self) -> Bools:
@@ -50,13 +50,13 @@ class FilterResult:
         )
 
     @classmethod
-    def everywhere(cls, view: ClusterView) -> "FilterResult":
+    def all_pass(cls, view: ClusterView) -> "FilterResult":
         """All nodes pass."""
         return cls(view.table.mask("all", lambda _: True), lambda _: "")
 
     @classmethod
     def none_pass(
-        cls, view: ClusterView, why: str, requeue_on: ClusterEvent = ANYTHING
+        cls, view: ClusterView, why: str, requeue_on: ClusterEvent = ANY_EVENT
     ) -> "FilterResult":
         """No node can pass, whatever the nodes are like; `why` is the reason."""
         return cls(view.table.none(), lambda _: why, why, requeue_on=requeue_on)
@@ -106,7 +106,7 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class Selective(Protocol):
+class FilteringStrategy(Protocol):
     """A strategy that also filters nodes, because its paper does."""
 
     def filters(self) -> Mapping[str, Filter]:
@@ -116,7 +116,7 @@ class Selective(Protocol):
 
 def filters_with(filters: Mapping[str, Filter], strategy: Strategy) -> Mapping[str, Filter]:
     """These filters, and the strategy's own."""
-    return {**filters, **strategy.filters()} if isinstance(strategy, Selective) else filters
+    return {**filters, **strategy.filters()} if isinstance(strategy, FilteringStrategy) else filters
 
 
 def best(total: Floats, better: Better) -> Ints:
@@ -142,7 +142,7 @@ class Decision:
     _filter_results: Mapping[str, FilterResult] = field(default_factory=dict, repr=False)
     _scores: Scores | None = field(default=None, repr=False)
     needs: tuple[str, ...] = ()
-    requeue_on: ClusterEvent = ANYTHING
+    requeue_on: ClusterEvent = ANY_EVENT
 
     @property
     def has_basis(self) -> bool:
@@ -217,10 +217,10 @@ def decide(
 ) -> Decision:
     """Choose a node for one pod. The strategy's own filters run, too. `random` breaks ties, so
     the same seed gives the same decision."""
-    failure = obstacle(view, pod)
+    failure = pre_filter_failure(view, pod)
     if failure is not None:
         # Only an unknown user node can appear later; the other failures are the pod's own.
-        requeue_on = NOTHING if pod.problem or pod.gated else ClusterEvent.NODES
+        requeue_on = NO_EVENT if pod.problem or pod.gated else ClusterEvent.NODES
         return Decision(pod, None, failure, strategy.name, strategy.better, requeue_on=requeue_on)
     results = {name: run(view, pod) for name, run in filters_with(filters, strategy).items()}
     candidates = feasible_nodes(view, results)
@@ -274,13 +274,13 @@ def assume(view: ClusterView, decision: Decision, strategy: Strategy) -> Cluster
     return view.with_placement(decision.pod, node, charge, decision.volumes())
 
 
-def obstacle(view: ClusterView, pod: Pod) -> str | None:
+def pre_filter_failure(view: ClusterView, pod: Pod) -> str | None:
     """Why the pod is unschedulable before any filter runs, as one sentence; None if it is not."""
     if pod.problem:
         return pod.problem
     if pod.gated:
         return "the pod's scheduling gates hold it back"
-    user_node = pod.hints.user_node
+    user_node = pod.annotations.user_node
     if user_node is None or user_node in view.table.index:
         return None
     return f"annotation leadline.dev/user-node: the cluster has no node {user_node[:80]!r}"

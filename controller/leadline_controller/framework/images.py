@@ -14,7 +14,7 @@ import numpy as np
 
 from leadline_controller.framework.model import Image, Layer, Pod
 from leadline_controller.framework.node_table import Bools, Floats, NodeTable
-from leadline_controller.parsing.fields import valid_text
+from leadline_controller.parsing.fields import replace_surrogates
 
 # Names are cached, so a Node object must not be able to fill the memory. A reference has at most
 # 255 characters and a digest.
@@ -140,7 +140,7 @@ def read_listed_images(listed: object) -> Iterator[Image]:
         if not isinstance(names, list) or not isinstance(size, int) or size < 0:
             continue
         texts = (n for n in names if isinstance(n, str) and len(n) <= _MAX_NAME_LENGTH)
-        known = tuple(valid_text(name) for name in islice(texts, _MAX_NAMES))
+        known = tuple(replace_surrogates(name) for name in islice(texts, _MAX_NAMES))
         yield from _one_layer_each(known, size)
 
 

@@ -170,7 +170,7 @@ class Pod:
     disks: tuple[Disk, ...] = ()
     features: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
-    hints: PodAnnotations = field(default_factory=PodAnnotations)
+    annotations: PodAnnotations = field(default_factory=PodAnnotations)
     labels: Mapping[str, str] = field(default_factory=_empty)
     scheduler_name: str = SCHEDULER_NAME
     priority: int = 0

@@ -190,7 +190,7 @@ class NodeTable:
                 passes |= self.selected(term)
         return passes
 
-    def reach(self, terms: Terms | None) -> Ints:
+    def indexes_matching(self, terms: Terms | None) -> Ints:
         """Indexes of the nodes that match one of the terms, cached; None matches all nodes."""
         if terms is None:
             return np.arange(len(self))

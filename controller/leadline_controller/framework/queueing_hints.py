@@ -45,8 +45,8 @@ class ClusterEvent(Flag):
     LIMITS = auto()
 
 
-NOTHING = ClusterEvent(0)
-ANYTHING = ~NOTHING
+NO_EVENT = ClusterEvent(0)
+ANY_EVENT = ~NO_EVENT
 _KINDS: dict[type, ClusterEvent] = {
     NamespaceLabels: ClusterEvent.NAMESPACES,
     Claim: ClusterEvent.CLAIMS,
@@ -60,16 +60,16 @@ _KINDS: dict[type, ClusterEvent] = {
 }
 
 
-def of_resource(resource: Resource) -> ClusterEvent:
+def resource_changed(resource: Resource) -> ClusterEvent:
     """The events of a resource that was added, changed or deleted."""
     return _KINDS.get(type(resource), ClusterEvent.LIMITS)
 
 
-def of_node(before: Node | None, node: Node) -> ClusterEvent:
+def node_changed(before: Node | None, node: Node) -> ClusterEvent:
     """The events of a node that was added (before is None) or changed."""
     if before is None:
         return ClusterEvent.NODES
-    events = NOTHING
+    events = NO_EVENT
     if node.ready and not before.ready:
         events |= ClusterEvent.READY
     if before.unschedulable and not node.unschedulable:
@@ -89,29 +89,29 @@ def of_node(before: Node | None, node: Node) -> ClusterEvent:
     return events
 
 
-def of_arrival(pod: Pod) -> ClusterEvent:
+def pod_assigned(pod: Pod) -> ClusterEvent:
     """The events of a pod that was assigned to a node."""
     return ClusterEvent.ASSIGNED_PODS | _of_mounts(pod)
 
 
-def of_departure(pod: Pod) -> ClusterEvent:
+def pod_removed(pod: Pod) -> ClusterEvent:
     """The events of an assigned pod that was deleted or has finished."""
     events = ClusterEvent.ASSIGNED_PODS | ClusterEvent.RESOURCES_FREED | _of_mounts(pod)
     if pod.host_ports:
         events |= ClusterEvent.PORTS_FREED
-    if pod.hints.bandwidth_mbps:
+    if pod.annotations.bandwidth_mbps:
         events |= ClusterEvent.BANDWIDTH
     return events
 
 
-def of_assigned_pod(before: Pod, pod: Pod) -> ClusterEvent:
+def pod_changed(before: Pod, pod: Pod) -> ClusterEvent:
     """The events of an assigned pod that changed on its node."""
     if _immutable(pod) != _immutable(before):  # cannot happen in Kubernetes
-        return of_departure(before) | of_arrival(pod)
-    events = NOTHING
+        return pod_removed(before) | pod_assigned(pod)
+    events = NO_EVENT
     if any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items()):
         events |= ClusterEvent.RESOURCES_FREED
-    if (pod.hints.bandwidth_mbps or 0.0) < (before.hints.bandwidth_mbps or 0.0):
+    if (pod.annotations.bandwidth_mbps or 0.0) < (before.annotations.bandwidth_mbps or 0.0):
         events |= ClusterEvent.BANDWIDTH
     if (pod.labels, pod.terminating) != (before.labels, before.terminating):
         events |= ClusterEvent.ASSIGNED_PODS
@@ -123,4 +123,4 @@ def _immutable(pod: Pod) -> tuple[object, ...]:
 
 
 def _of_mounts(pod: Pod) -> ClusterEvent:
-    return ClusterEvent.MOUNTS if pod.claims or pod.disks else NOTHING
+    return ClusterEvent.MOUNTS if pod.claims or pod.disks else NO_EVENT

@@ -86,7 +86,7 @@ class Volume(_Named):
     handle: str = ""
     kind: str = ""
 
-    def is_kept_for(self, claim: Claim) -> bool:
+    def is_reserved_for(self, claim: Claim) -> bool:
         """Whether its claimRef names exactly this claim."""
         return self.claim == claim.key and self.claim_uid in ("", claim.uid)
 

@@ -193,9 +193,9 @@ class ClusterView:
                 column[node] += amount
                 requested[resource] = column
         bandwidth = self.bandwidth_requested_mbps
-        if pod.hints.bandwidth_mbps:
+        if pod.annotations.bandwidth_mbps:
             bandwidth = bandwidth.copy()
-            bandwidth[node] += pod.hints.bandwidth_mbps
+            bandwidth[node] += pod.annotations.bandwidth_mbps
         placed = self.placed_in_run.copy()
         placed[node] += 1
         ports = self.host_ports
@@ -225,9 +225,9 @@ class ClusterView:
             column[node] -= amount
             requested[resource] = column
         bandwidth = self.bandwidth_requested_mbps
-        if pod.hints.bandwidth_mbps:
+        if pod.annotations.bandwidth_mbps:
             bandwidth = bandwidth.copy()
-            bandwidth[node] = max(bandwidth[node] - pod.hints.bandwidth_mbps, 0.0)
+            bandwidth[node] = max(bandwidth[node] - pod.annotations.bandwidth_mbps, 0.0)
         ports = self.host_ports
         if pod.host_ports:
             left = list(ports.get(node, ()))

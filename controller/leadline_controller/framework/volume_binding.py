@@ -134,7 +134,7 @@ class VolumeBinder:
         """Why a node does not pass."""
         table = self._view.table
         for volume in self._bound:
-            if volume.affinity is not None and node not in table.reach(volume.affinity):
+            if volume.affinity is not None and node not in table.indexes_matching(volume.affinity):
                 return f"volume node affinity conflict: volume {volume.name} is not reached"
         for claim in self._provisioning:
             if claim.selected_node != table.names[node]:
@@ -156,7 +156,7 @@ class VolumeBinder:
             *(claim.class_name, claim.size_bytes, claim.mode, claim.attributes_class),
             *(claim.selector, claim.access_modes),
         )
-        reserved = (v.is_kept_for(claim) for v in self._storage.volumes_of(claim.class_name))
+        reserved = (v.is_reserved_for(claim) for v in self._storage.volumes_of(claim.class_name))
         key = (*spec, claim.key if any(reserved) else None)
         found = self._cached.get(key)
         if found is None:
@@ -174,7 +174,7 @@ class VolumeBinder:
                 continue
             nodes = self._reachable.get(volume.name)
             if nodes is None:
-                nodes = self._view.table.reach(volume.affinity).tolist()
+                nodes = self._view.table.indexes_matching(volume.affinity).tolist()
                 self._reachable[volume.name] = nodes
             for node in nodes:
                 found = local.setdefault(node, [])
@@ -186,7 +186,7 @@ class VolumeBinder:
         """The available volumes that match the claim, the smallest first; if one is reserved for
         the claim, only that one."""
         fitting = [v for v in self._storage.volumes_of(claim.class_name) if _fits(claim, v)]
-        reserved = [v for v in fitting if v.is_kept_for(claim)]
+        reserved = [v for v in fitting if v.is_reserved_for(claim)]
         if reserved:
             yield reserved[0]
             return

@@ -58,7 +58,7 @@ async def _reserve_volume(server: ApiServer, name: str, key: str, fence: Fence |
         volume = read_volume(manifest)
         if claim.terminating or claim.volume not in ("", name):
             raise StorageChangedError(f"claim {key} is no longer free")
-        if volume.terminating or not (volume.claim is None or volume.is_kept_for(claim)):
+        if volume.terminating or not (volume.claim is None or volume.is_reserved_for(claim)):
             raise StorageChangedError(f"volume {name} is no longer free")
         if volume.claim_uid:
             return

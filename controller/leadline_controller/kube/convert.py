@@ -13,7 +13,7 @@ from leadline_controller.framework.ports import ClusterError, NotFoundError
 from leadline_controller.framework.resources import Resource, Unreadable
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
-from leadline_controller.parsing.fields import FieldError, valid_text
+from leadline_controller.parsing.fields import FieldError, replace_surrogates
 
 Json = dict[str, Any]
 _MAX_WARNINGS = 1000
@@ -122,4 +122,4 @@ def _read_identity(manifest: Json, problem: str) -> Pod:
 def _text(manifest: Json, section: str, name: str) -> str:
     inside = manifest.get(section)
     value = inside.get(name) if isinstance(inside, dict) else None
-    return valid_text(value) if isinstance(value, str) else ""
+    return replace_surrogates(value) if isinstance(value, str) else ""

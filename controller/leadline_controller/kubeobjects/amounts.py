@@ -14,7 +14,7 @@ _POD_LEVEL = ("cpu", "memory", "hugepages-")
 Amounts = Counter[str]
 
 
-def read_amounts(amounts: Fields) -> dict[str, int]:
+def read_resource_list(amounts: Fields) -> dict[str, int]:
     """A resource list ("cpu": "500m") in base units. Raises FieldError."""
     found = {}
     for name, value in amounts.items():
@@ -65,7 +65,7 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
     pod_level = _pod_level_requests(spec, total)
     in_force = _during_resize(pod_level, _allocated(status), infeasible)
     total = Counter({**total, **{name: in_force[name] for name in pod_level}})
-    total += Counter(read_amounts(spec.object("overhead")))
+    total += Counter(read_resource_list(spec.object("overhead")))
     return {name: min(amount, MAX_AMOUNT) for name, amount in total.items()}
 
 
@@ -73,13 +73,13 @@ def pod_limits(spec: Fields) -> dict[str, int]:
     """The pod's limits, in base units; a resource that some container does not limit has none."""
     sidecars = [c for c in spec.objects("initContainers") if is_sidecar(c)]
     each = [
-        read_amounts(container.object("resources").object("limits"))
+        read_resource_list(container.object("resources").object("limits"))
         for container in (*spec.objects("containers"), *sidecars)
     ]
     limited = set(each[0]).intersection(*each) if each else set()
-    overhead = Counter(read_amounts(spec.object("overhead")))
+    overhead = Counter(read_resource_list(spec.object("overhead")))
     summed = {name: sum(limits[name] for limits in each) + overhead[name] for name in limited}
-    return {**summed, **read_amounts(spec.object("resources").object("limits"))}
+    return {**summed, **read_resource_list(spec.object("resources").object("limits"))}
 
 
 def is_sidecar(container: Fields) -> bool:
@@ -96,17 +96,17 @@ def _add(total: Amounts, more: Amounts) -> None:
 def _requests(container: Fields) -> Amounts:
     """A container's requests; the API server uses its limits as defaults."""
     resources = container.object("resources")
-    limits = read_amounts(resources.object("limits"))
-    return Counter({**limits, **read_amounts(resources.object("requests"))})
+    limits = read_resource_list(resources.object("limits"))
+    return Counter({**limits, **read_resource_list(resources.object("requests"))})
 
 
 def _pod_level_requests(spec: Fields, containers: Amounts) -> Amounts:
     """Pod-level requests. A pod-level limit is the default for a resource that no container
     requests."""
     resources = spec.object("resources")
-    limits = read_amounts(resources.object("limits"))
+    limits = read_resource_list(resources.object("limits"))
     found = {name: amount for name, amount in limits.items() if name not in containers}
-    found.update(read_amounts(resources.object("requests")))
+    found.update(read_resource_list(resources.object("requests")))
     return Counter({k: amount for k, amount in found.items() if k.startswith(_POD_LEVEL)})
 
 
@@ -122,5 +122,5 @@ def _allocated(status: Fields) -> Amounts | None:
     the container or pod does not tell."""
     if not status.has("resources"):
         return None
-    allocated = Counter(read_amounts(status.object("allocatedResources")))
-    return allocated | Counter(read_amounts(status.object("resources").object("requests")))
+    allocated = Counter(read_resource_list(status.object("allocatedResources")))
+    return allocated | Counter(read_resource_list(status.object("resources").object("requests")))

@@ -21,7 +21,7 @@ from leadline_controller.kubeobjects.amounts import (
     is_sidecar,
     pod_limits,
     pod_requests,
-    read_amounts,
+    read_resource_list,
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.demands import (
@@ -60,7 +60,7 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
     images = tuple(read_listed_images(status.raw("images")))
     return Node(
         name=metadata.name("name"),
-        allocatable=read_amounts(status.object("allocatable")),
+        allocatable=read_resource_list(status.object("allocatable")),
         labels=labels,
         taints=read_taints(spec),
         unschedulable=spec.flag("unschedulable", default=False),
@@ -80,9 +80,9 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
     pod = Fields(manifest, path)
     metadata, spec, status = pod.object("metadata"), pod.object("spec"), pod.object("status")
     labels = metadata.text_map("labels")
-    hints, problem = PodAnnotations(), None
+    annotations, problem = PodAnnotations(), None
     try:
-        hints = read_annotations(metadata.text_map("annotations"))
+        annotations = read_annotations(metadata.text_map("annotations"))
     except AnnotationError as error:
         problem = str(error)
     excess, excess_volumes = find_excess(metadata, spec), find_excess_volumes(spec)
@@ -101,7 +101,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         disks=disks,
         features=read_needed_features(spec),
         images=tuple(c.text("image", "") for c in spec.objects("containers")),
-        hints=hints,
+        annotations=annotations,
         labels=labels,
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,

@@ -9,7 +9,7 @@ from typing import Any
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def valid_text(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with U+FFFD in place of each lone surrogate."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 

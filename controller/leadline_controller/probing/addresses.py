@@ -14,7 +14,7 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Addressing:
+class AddressPolicy:
     """The check. networks: allowed in addition to the addresses of the node objects."""
 
     networks: tuple[Network, ...] = ()

@@ -7,7 +7,7 @@ leader's lease.
 
 from dataclasses import dataclass
 
-from leadline_controller.probing.planning import DELIVERY_S, PingWork, ProbeLimits, RunningLease
+from leadline_controller.probing.planning import DELIVERY_S, PingLease, ProbeLimits, RunningLease
 from leadline_controller.telemetry.ingestor import (
     NOT_LEASED,
     OVER_LEASE,
@@ -93,7 +93,7 @@ class PingGrants:
     def __init__(self) -> None:
         self._grants: dict[str, _PingGrant] = {}
 
-    def add(self, node: str, work: PingWork, now_s: float) -> None:
+    def add(self, node: str, work: PingLease, now_s: float) -> None:
         """Store the lease that the node is sent now."""
         peers = frozenset(peer.node for peer in work.peers)
         interval_s = float(max(work.interval_s, 1))

@@ -25,7 +25,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class PingWork:
+class PingLease:
     """Send `count` echo requests to each peer every `interval_s`, for `ttl_s`."""
 
     peers: tuple[Peer, ...]
@@ -35,7 +35,7 @@ class PingWork:
 
 
 @dataclass(frozen=True, slots=True)
-class BandwidthWork:
+class BandwidthLease:
     """One end of one bandwidth test: it must start within `ttl_ms`, and transfers at most
     `max_bytes` in at most `duration_ms`."""
 
@@ -142,7 +142,7 @@ class RoundRobin:
         wanted: Iterable[tuple[str, str]],
         addresses: Mapping[str, str],
         nonce: str,
-    ) -> tuple[tuple[str, BandwidthWork], tuple[str, BandwidthWork]] | None:
+    ) -> tuple[tuple[str, BandwidthLease], tuple[str, BandwidthLease]] | None:
         """The next lease as ((server, its lease), (client, its lease)); None when it is not due or
         no wanted pair has both addresses."""
         if not self.is_due(now_s):
@@ -191,8 +191,8 @@ class RoundRobin:
 
 def _work(
     lease_id: str, role: Literal["server", "client"], peer: Peer, limits: ProbeLimits
-) -> BandwidthWork:
-    return BandwidthWork(
+) -> BandwidthLease:
+    return BandwidthLease(
         lease_id=lease_id,
         role=role,
         peer=peer,
@@ -214,7 +214,7 @@ class PingRing:
         self._ring = sorted(addresses)
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
 
-    def work(self, node: str) -> PingWork:
+    def work(self, node: str) -> PingLease:
         """The ping lease of one node."""
         ring, limits = self._ring, self._limits
         after = bisect_right(ring, node)
@@ -223,4 +223,4 @@ class PingRing:
         then = (other for other in others if other not in first and other != node)
         chosen = islice(chain(first, then), limits.ping_peers)
         peers = tuple(Peer(name, self._addresses[name]) for name in chosen)
-        return PingWork(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)
+        return PingLease(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)

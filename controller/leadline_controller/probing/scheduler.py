@@ -15,13 +15,13 @@ from leadline_wire.codec import encode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import (
-    BandwidthWork,
+    BandwidthLease,
     Peer,
+    PingLease,
     PingRing,
-    PingWork,
     ProbeLimits,
     RoundRobin,
     pairs,
@@ -43,17 +43,17 @@ class ProbeSettings:
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
     anchors: tuple[str, ...] = ()
-    addressing: Addressing = field(default_factory=Addressing)
+    address_policy: AddressPolicy = field(default_factory=AddressPolicy)
 
 
 class LeaseTransport(Protocol):
     """Sends leases to agents."""
 
-    def send_ping_lease(self, node: str, work: PingWork) -> None:
+    def send_ping_lease(self, node: str, work: PingLease) -> None:
         """Send a node its ping lease."""
         ...
 
-    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
         """Send a node its end of a bandwidth lease."""
         ...
 
@@ -65,7 +65,7 @@ class LeaseSender:
         self._cluster = cluster
         self._publish = publish
 
-    def send_ping_lease(self, node: str, work: PingWork) -> None:
+    def send_ping_lease(self, node: str, work: PingLease) -> None:
         """Send a node its ping lease."""
         lease = pb.PingLease(
             peers=[_peer(peer) for peer in work.peers],
@@ -75,7 +75,7 @@ class LeaseSender:
         )
         self._send(node, pb.Lease(node=node, ping=lease))
 
-    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
         """Send a node its end of a bandwidth lease."""
         lease = pb.BandwidthLease(
             lease_id=work.lease_id,
@@ -111,7 +111,7 @@ class ProbeScheduler:
         self._sender = sender
         self._limits = probing.limits
         self._anchors = probing.anchors
-        self._addressing = probing.addressing
+        self._address_policy = probing.address_policy
         self._nodes = nodes
         self._round_robin = RoundRobin(probing.limits)
         self._bandwidth_grants = BandwidthGrants(probing.limits)
@@ -152,14 +152,14 @@ class ProbeScheduler:
 
     # Called from the event loop.
 
-    def take_over(self, now_s: float) -> None:
+    def on_started_leading(self, now_s: float) -> None:
         """This controller becomes the leader: send all ping leases anew, and wait until a
         bandwidth test of the previous leader must have ended."""
         with self._lock:
             self._pinged_s.clear()
             self._round_robin.pause(now_s)
 
-    def stand_by(self, now_s: float) -> None:
+    def tick_as_standby(self, now_s: float) -> None:
         """Another controller leads: only let the leases of this one expire."""
         with self._lock:
             self._now_s = now_s
@@ -184,7 +184,7 @@ class ProbeScheduler:
             agent = agents[name]
             if not (agent.online and agent.address):
                 continue
-            reason = self._addressing.refusal(agent.address, nodes[name])
+            reason = self._address_policy.refusal(agent.address, nodes[name])
             if reason is None:
                 probeable[name] = agent
             else:

@@ -15,10 +15,10 @@ from itertools import islice
 
 import numpy as np
 
-from leadline_controller.cluster.given_nodes import view_over
+from leadline_controller.cluster.given_nodes import with_given_nodes
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, DecisionLog
-from leadline_controller.framework.cycle import Decision, Filter, FilterResult, obstacle
+from leadline_controller.framework.cycle import Decision, Filter, FilterResult, pre_filter_failure
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
     Clock,
@@ -118,13 +118,14 @@ class ExtenderService:
 
     def _uncertain_until_s(self, pod: Pod, limit_s: float) -> float:
         """Loop time until which waiting may change the answer about the pod; 0 if it can't."""
-        wanted_mbps = pod.hints.bandwidth_mbps
+        wanted_mbps = pod.annotations.bandwidth_mbps
         if not wanted_mbps:
             return 0.0
         if self._state.pod(pod.uid) is None:
             return limit_s  # it can't be assumed on a node before the watch shows it
         uncertain = [
-            (other.hints.bandwidth_mbps or 0.0, s) for other, s in self._expected.uncertain(pod.uid)
+            (other.annotations.bandwidth_mbps or 0.0, s)
+            for other, s in self._expected.uncertain(pod.uid)
         ]
         uncertain_mbps = sum(mbps for mbps, _ in uncertain)
         if not uncertain_mbps:
@@ -137,7 +138,7 @@ class ExtenderService:
         """The nodes that pass, in the order of the arguments, and a reason for each other node.
         Raises ExtenderError."""
         pod, view = self._pod_and_view(args)
-        if obstacle(view, pod) is not None:
+        if pre_filter_failure(view, pod) is not None:
             decision = self._step.decide(view, pod)
             self._record(args, decision)
             raise ExtenderError(decision.why)
@@ -255,7 +256,7 @@ class ExtenderService:
                 self._called_s.popitem(last=False)
         view = self._step.view()
         if args.nodes is not None:
-            view = view_over(view, args.nodes, self._telemetry, now_s)
+            view = with_given_nodes(view, args.nodes, self._telemetry, now_s)
         known = view.table.index
         if args.names and not any(name in known for name in args.names):
             first = args.names[0][:80]

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 
 # kube-scheduler's figures.
 FIRST_BACKOFF_S = 1.0
@@ -21,7 +21,7 @@ class _Entry:
     order: int
     attempts: int = 0
     popped_s: float = 0.0
-    requeue_on: ClusterEvent = NOTHING
+    requeue_on: ClusterEvent = NO_EVENT
     # Of the entry's valid heap item; older items stay in the heaps and are skipped.
     token: int = _IN_PROGRESS
 
@@ -92,14 +92,14 @@ class SchedulingQueue:
         return entry is not None
 
     def mark_unschedulable(
-        self, uid: str, now_s: float, requeue_on: ClusterEvent = ANYTHING
+        self, uid: str, now_s: float, requeue_on: ClusterEvent = ANY_EVENT
     ) -> None:
         """Keep the pod until one of these cluster events, or for a minute."""
         if entry := self._valid(uid, _IN_PROGRESS):
             self._back_off(entry, now_s + LONGEST_UNSCHEDULABLE_S)
             self._unschedulable[uid], entry.requeue_on = entry, requeue_on
 
-    def move_to_active_or_backoff(self, now_s: float, events: ClusterEvent = ANYTHING) -> None:
+    def move_to_active_or_backoff(self, now_s: float, events: ClusterEvent = ANY_EVENT) -> None:
         """Move the unschedulable pods that these events may help. Their back-off counts from when
         they were popped."""
         if not events:

@@ -150,6 +150,8 @@ class VolumeWaits:
         if not claim.bound or volume is None:  # the watch may show the claim before its volume
             return False
         table, node = self._state.table, wait.plan.node
-        if volume.affinity is not None and table.index[node] not in table.reach(volume.affinity):
+        if volume.affinity is not None and table.index[node] not in table.indexes_matching(
+            volume.affinity
+        ):
             raise StorageChangedError(f"volume {volume.name} is not reached from node {node}")
         return True

@@ -134,7 +134,7 @@ class MemoryCluster:
                 raise StorageChangedError(f"404: volume {name} not found")
             if claim.terminating or claim.volume not in ("", name):
                 raise StorageChangedError(f"claim {key} is no longer free")
-            if volume.terminating or not (volume.claim is None or volume.is_kept_for(claim)):
+            if volume.terminating or not (volume.claim is None or volume.is_reserved_for(claim)):
                 raise StorageChangedError(f"volume {name} is no longer free")
             if not volume.claim_uid:
                 self.put_resource(replace(volume, claim=key, claim_uid=claim.uid))

@@ -22,7 +22,7 @@ class MemoryLease:
         """Let the next call raise `error` and do nothing; repeated calls queue up."""
         self._errors.append(error)
 
-    def steal(self, holder: str, duration_s: int) -> None:
+    def overwrite(self, holder: str, duration_s: int) -> None:
         """Overwrite the Lease regardless of its version."""
         self.record = self._write(holder, duration_s, self.record)
 

@@ -28,7 +28,7 @@ class Scoring:
     tail: Document
 
 
-def begin(
+def start_scoring(
     snapshot: Snapshot,
     strategy: Strategy,
     filters: Mapping[str, Filter],
@@ -65,11 +65,11 @@ def score(
     pods: Iterable[Pod] | None = None,
 ) -> Document:
     """The whole document of `leadline score -o json`."""
-    scoring = begin(snapshot, strategy, filters, seed, pods)
-    return {**scoring.head, "decisions": list(map(told, scoring.decisions)), **scoring.tail}
+    scoring = start_scoring(snapshot, strategy, filters, seed, pods)
+    return {**scoring.head, "decisions": list(map(to_document, scoring.decisions)), **scoring.tail}
 
 
-def told(decision: Decision) -> Document:
+def to_document(decision: Decision) -> Document:
     """A decision in `leadline score -o json`: pod, node, why, rejected and scores. Unknown values
     are null or missing, never NaN."""
     return {

@@ -26,7 +26,7 @@ from leadline_controller.framework.view import (
     NodeMetrics,
     NodeTable,
 )
-from leadline_controller.kubeobjects.amounts import read_amounts
+from leadline_controller.kubeobjects.amounts import read_resource_list
 from leadline_controller.kubeobjects.manifest import read_pod, read_taints
 from leadline_controller.parsing.documents import read_document
 from leadline_controller.parsing.fields import FieldError, Fields
@@ -101,7 +101,7 @@ def _node(entry: Fields) -> Node:
     name = _name(entry, "name")
     return Node(
         name=name,
-        allocatable={PODS: _DEFAULT_PODS, **read_amounts(entry.object("allocatable"))},
+        allocatable={PODS: _DEFAULT_PODS, **read_resource_list(entry.object("allocatable"))},
         labels={HOSTNAME: name, **entry.text_map("labels")},
         taints=_taints(entry),
         unschedulable=not entry.flag("schedulable", default=True),
@@ -195,7 +195,7 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
 def _view(
     table: NodeTable, entries: Sequence[Fields], links: LinkTable, assigned_pods: Sequence[Pod]
 ) -> ClusterView:
-    requested = [read_amounts(entry.object("requested")) for entry in entries]
+    requested = [read_resource_list(entry.object("requested")) for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MAX_VALUE) or 0.0 for entry in entries]
     ports: dict[int, list[HostPort]] = {}
     mounts: dict[int, list[Pod]] = {}
@@ -203,7 +203,7 @@ def _view(
         at = table.index[pod.node_name or ""]
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
-        bandwidth[at] += pod.hints.bandwidth_mbps or 0.0
+        bandwidth[at] += pod.annotations.bandwidth_mbps or 0.0
         if pod.host_ports:
             ports.setdefault(at, []).extend(pod.host_ports)
         if pod.claims or pod.disks:

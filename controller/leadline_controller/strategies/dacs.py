@@ -138,8 +138,8 @@ class Dacs:
 
     def _processing_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """D_p (Eq. 8), or the pod's own profile."""
-        if pod.hints.profile_ms:
-            return slowest_where_unknown_ms(view.table, pod.hints.profile_ms)[nodes] / 1000
+        if pod.annotations.profile_ms:
+            return slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)[nodes] / 1000
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _MIN_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 
@@ -150,7 +150,7 @@ class Dacs:
 
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
-        links, user_node = view.links, pod.hints.user_node
+        links, user_node = view.links, pod.annotations.user_node
         mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(_workers(view))
         tau_ms = mean_ms if user_node is None else links.rtt_ms_from(view.table.index[user_node])
         worst_ms = links.worst_rtt_ms
@@ -163,7 +163,7 @@ class Dacs:
         return latency_s[nodes]
 
     def _volume_mb(self, pod: Pod) -> float:
-        return self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
+        return self.data_mb if pod.annotations.data_mb is None else pod.annotations.data_mb
 
 
 def _workers(view: ClusterView) -> Bools:

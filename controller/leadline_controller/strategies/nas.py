@@ -43,7 +43,7 @@ class Nas(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Round trip to the preferred node for every candidate, ms."""
-        preferred = pod.hints.user_node
+        preferred = pod.annotations.user_node
         if preferred is None:
             total = np.full(candidates.size, np.nan)
         else:

@@ -84,8 +84,8 @@ class ResponseTime(Strategy):
         ping_ms = _ping_ms(view, pod)[candidates]
         ping_ms = np.where(np.isnan(ping_ms), unknown_ms, ping_ms)
         parts = {"ping_ms": ping_ms}
-        if pod.hints.profile_ms:
-            profiling_ms = slowest_where_unknown_ms(view.table, pod.hints.profile_ms)
+        if pod.annotations.profile_ms:
+            profiling_ms = slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)
             parts["profiling_ms"] = profiling_ms[candidates]
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
         replicas = _replicas(view, pod)[candidates]
@@ -106,17 +106,17 @@ class ResponseTime(Strategy):
 def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose prediction is known and does not exceed `leadline.dev/response-time-ms`
     (Algorithm 1, lines 1-7)."""
-    threshold_ms = pod.hints.response_time_ms
+    threshold_ms = pod.annotations.response_time_ms
     if threshold_ms is None:
-        return FilterResult.everywhere(view)
-    if not pod.hints.profile_ms:
+        return FilterResult.all_pass(view)
+    if not pod.annotations.profile_ms:
         return FilterResult.none_pass(
             view,
             "annotation leadline.dev/response-time-ms needs leadline.dev/profile-ms beside it, "
             "or no response time can be predicted",
         )
     ping_ms = _ping_ms(view, pod)
-    profiling_ms = profiled_ms(view.table, pod.hints.profile_ms)
+    profiling_ms = profiled_ms(view.table, pod.annotations.profile_ms)
 
     def reason(i: int) -> str:
         if np.isnan(ping_ms[i]):
@@ -131,8 +131,8 @@ def within_threshold(view: ClusterView, pod: Pod) -> FilterResult:
 def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
     """Round trip from the gateway of the requests to each node, ms, NaN if not measured."""
     gateways = view.table.mask("masters", _is_master)
-    if pod.hints.user_node is not None:
-        user = view.table.index.get(pod.hints.user_node)
+    if pod.annotations.user_node is not None:
+        user = view.table.index.get(pod.annotations.user_node)
         if user is None:  # deleted after the decision
             return np.full(len(view), np.nan)
         ping_ms = view.links.rtt_ms_from(user)

@@ -48,15 +48,15 @@ class Tsra(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Time until each candidate finishes, seconds."""
-        volume_mb = self.data_mb if pod.hints.data_mb is None else pod.hints.data_mb
+        volume_mb = self.data_mb if pod.annotations.data_mb is None else pod.annotations.data_mb
         cores = np.maximum(view.free(CPU)[candidates] / 1000, _MIN_CORES)
         execution_s = volume_mb / (cores * self.rate)
         data_s = transfer_s(view, pod, volume_mb, candidates)
-        if pod.hints.user_node is not None:
-            data_s[candidates == view.table.index[pod.hints.user_node]] = 0.0
+        if pod.annotations.user_node is not None:
+            data_s[candidates == view.table.index[pod.annotations.user_node]] = 0.0
         sending_s = self.image_s + data_s
         total = execution_s + sending_s
-        deadline_s = pod.hints.deadline_s
+        deadline_s = pod.annotations.deadline_s
 
         def why(at: int) -> str:
             text = (

@@ -89,7 +89,7 @@ class TelemetryIngestor:
             topics.Kind.STATUS: self._status,
         }
 
-    def fold(
+    def ingest(
         self, topic: str, payload: bytes, schema: str | None, sent_s: float, *, retained: bool
     ) -> None:
         """Store one message. sent_s: when it left the board, on the controller's monotonic clock

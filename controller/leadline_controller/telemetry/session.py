@@ -116,7 +116,7 @@ class BrokerSession:
         )
         self._client.loop_start()
 
-    def lives(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the network thread is running. It is never restarted."""
         return self._client.is_running()
 
@@ -138,7 +138,7 @@ class BrokerSession:
             properties.MessageExpiryInterval = delivery.expiry_s
         self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
 
-    def fetch(self, nodes: Sequence[str]) -> None:
+    def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""
         if not self._client.is_connected():
             return  # it sends all retained messages after connecting
@@ -199,7 +199,7 @@ class BrokerSession:
         self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
         held_s = _held_s(topic, properties, retained=retained)
-        self._ingestor.fold(
+        self._ingestor.ingest(
             topic, payload, properties.schema, self._now_s() - held_s, retained=retained
         )
 

@@ -114,7 +114,7 @@ class TelemetryState:
 
     # Membership: called by the event loop.
 
-    def keep(self, members: Set[str] | None, now_s: float) -> list[str]:
+    def set_members(self, members: Set[str] | None, now_s: float) -> list[str]:
         """Set the nodes of the cluster (None while unknown) and the time. Call it regularly.
 
         Returns the new nodes without a birth message, sorted: it may have been dropped before.

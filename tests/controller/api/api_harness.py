@@ -39,7 +39,7 @@ GIB = 1024**3
 POLL_S = 0.02
 
 
-class Turn:
+class FakeLeadership:
     """The Leadership port, set by a test."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Turn:
         assert self.leading
 
 
-class Scene:
+class ControllerHarness:
     """The state of a controller, with a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Scene:
         self.cluster = ClusterState()
         self.history = Recorder(HistorySettings(), self.moment)
         self.decisions = DecisionLog(sink=self.history, now=self.moment)
-        self.turn = Turn()
+        self.turn = FakeLeadership()
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -139,15 +139,19 @@ class Scene:
 
 
 @asynccontextmanager
-async def answering(scene: Scene, settings: ServeSettings | None = None) -> AsyncIterator[str]:
+async def answering(
+    harness: ControllerHarness, settings: ServeSettings | None = None
+) -> AsyncIterator[str]:
     """Run an inspection service in this event loop; yields its address."""
-    server = InspectionServer(settings or ServeSettings("127.0.0.1:0"), scene.source, poll_s=POLL_S)
-    scene.history.start()
+    server = InspectionServer(
+        settings or ServeSettings("127.0.0.1:0"), harness.source, poll_s=POLL_S
+    )
+    harness.history.start()
     try:
         yield await server.start()
     finally:
         await server.stop()
-        await scene.history.stop()
+        await harness.history.stop()
 
 
 def node(name: str, **changed: Any) -> Node:
@@ -160,21 +164,21 @@ def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
     return Pod("default", name, uid=f"uid-{name}", requests=requests, **changed)
 
 
-def filled(extra_nodes: Sequence[str] = ()) -> Scene:
+def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     """The controller of the module's docstring; `extra_nodes` are nodes without an agent."""
-    scene = Scene()
+    harness = ControllerHarness()
     names = ["n3", *extra_nodes]
     cordoned = node("n2", unschedulable=True, tier="edge")
-    scene.cluster.apply(Relisted((node("n1"), cordoned, *map(node, names)), ()))
-    scene.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
-    scene.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
-    scene.hear("guest", cpu_percent=3.0)
-    scene.telemetry.rtts("n1", scene.stamp("n1"), [RttReading("n2", 0.42)], scene.now_s - 2)
+    harness.cluster.apply(Relisted((node("n1"), cordoned, *map(node, names)), ()))
+    harness.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
+    harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
+    harness.hear("guest", cpu_percent=3.0)
+    harness.telemetry.rtts("n1", harness.stamp("n1"), [RttReading("n2", 0.42)], harness.now_s - 2)
     test = BandwidthReading("n2", 94.9, lower_bound=True)
-    scene.telemetry.bandwidth("n1", scene.stamp("n1"), test, scene.now_s - 120)
-    scene.place(pod("web-1"), BOUND, {"alpha": 0.5})
-    scene.now_s += 5
-    scene.place(pod("huge", cpu_milli=64000), PENDING)
-    scene.now_s += 5
-    scene.place(pod("web-2"), "failed: the API server refused it")
-    return scene
+    harness.telemetry.bandwidth("n1", harness.stamp("n1"), test, harness.now_s - 120)
+    harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
+    harness.now_s += 5
+    harness.place(pod("huge", cpu_milli=64000), PENDING)
+    harness.now_s += 5
+    harness.place(pod("web-2"), "failed: the API server refused it")
+    return harness

@@ -6,17 +6,17 @@ import grpc
 import pytest
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.api.api_harness import Scene, answering, filled
+from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return filled()
+def harness() -> ControllerHarness:
+    return example_controller()
 
 
 @pytest.fixture
-async def address(scene: Scene) -> AsyncIterator[str]:
-    async with answering(scene) as address:
+async def address(harness: ControllerHarness) -> AsyncIterator[str]:
+    async with answering(harness) as address:
         yield address
 
 

@@ -27,7 +27,13 @@ from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing
 from tests.attack.extender_client import Address, Connection
-from tests.controller.scheduling.extender_harness import Scene, args, pending, wants, wide
+from tests.controller.scheduling.extender_harness import (
+    ExtenderHarness,
+    args,
+    pending,
+    pod_manifest,
+    wide,
+)
 from tests.support.certificates import Authority, Certificate
 from tests.support.ports import free_port
 
@@ -38,25 +44,25 @@ NODES = [wide("n1", 10), wide("n2", 100), wide("n3", 1000)]
 NAMES = ["n1", "n2", "n3"]
 
 
-def listed(**how: Any) -> Scene:
-    scene = Scene([read_node(each) for each in NODES], **how)
-    scene.list()
-    return scene
+def listed(**how: Any) -> ExtenderHarness:
+    harness = ExtenderHarness([read_node(each) for each in NODES], **how)
+    harness.list()
+    return harness
 
 
 @asynccontextmanager
 async def answering(
-    scene: Scene, limits: Limits | None = None, tls: TlsFiles | None = None
+    harness: ExtenderHarness, limits: Limits | None = None, tls: TlsFiles | None = None
 ) -> AsyncIterator[str]:
     """An extender in this event loop, which binds where it has `tls`; yields host:port."""
     settings = ExtenderSettings("127.0.0.1:0", tls, bind=tls is not None)
-    server = ExtenderServer(settings, scene.extender_service, limits)
+    server = ExtenderServer(settings, harness.extender_service, limits)
     address = await server.start()
     try:
         yield address
     finally:
         await server.stop()
-        await scene.extender_service.close()
+        await harness.extender_service.close()
 
 
 async def post(
@@ -101,11 +107,11 @@ def client_context(authority: Authority, shown: Certificate | None) -> ssl.SSLCo
 
 
 async def test_filter_prioritize_and_bind(secured: Secured) -> None:
-    scene = listed()
-    pod = scene.cluster.put_pod(pending(wants("web", 50)))
-    scene.hear(PodChanged(pod))
-    arguments = args(wants("web", 50, data_mb="100"), NAMES)
-    async with answering(scene, tls=secured.tls) as address:
+    harness = listed()
+    pod = harness.cluster.put_pod(pending(pod_manifest("web", 50)))
+    harness.hear(PodChanged(pod))
+    arguments = args(pod_manifest("web", 50, data_mb="100"), NAMES)
+    async with answering(harness, tls=secured.tls) as address:
         status, filtered = await post(address, "filter", arguments, secured.shown)
         assert (status, filtered["NodeNames"], filtered["Error"]) == (200, ["n2", "n3"], "")
         assert filtered["FailedAndUnresolvableNodes"].keys() == {"n1"}
@@ -115,28 +121,28 @@ async def test_filter_prioritize_and_bind(secured: Secured) -> None:
         binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
         body = json.dumps(binding).encode()
         assert await post(address, "bind", body, secured.shown) == (200, {"Error": ""})
-    assert scene.cluster.pod("default/web").node_name == "n3"
+    assert harness.cluster.pod("default/web").node_name == "n3"
 
 
 async def test_bind_is_disabled_unless_configured() -> None:
-    scene = listed()
-    pod = scene.cluster.put_pod(pending(wants("web")))
-    scene.hear(PodChanged(pod))
-    async with answering(scene) as address:
-        await post(address, "filter", args(wants("web"), NAMES))
+    harness = listed()
+    pod = harness.cluster.put_pod(pending(pod_manifest("web")))
+    harness.hear(PodChanged(pod))
+    async with answering(harness) as address:
+        await post(address, "filter", args(pod_manifest("web"), NAMES))
         binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
         status, answer = await post(address, "bind", json.dumps(binding).encode())
     assert status == 404
     assert "set bind = true in [extender]" in answer["Error"]
-    assert scene.cluster.pod("default/web").node_name is None
+    assert harness.cluster.pod("default/web").node_name is None
 
 
 async def test_health() -> None:
-    scene = Scene([read_node(each) for each in NODES])
-    async with answering(scene) as address, aiohttp.ClientSession() as session:
+    harness = ExtenderHarness([read_node(each) for each in NODES])
+    async with answering(harness) as address, aiohttp.ClientSession() as session:
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, "has not listed" in await answer.text()) == (503, True)
-        scene.list()
+        harness.list()
         async with session.get(f"http://{address}/healthz") as answer:
             assert (answer.status, await answer.text()) == (200, "ok\n")
 
@@ -155,15 +161,15 @@ async def test_a_malformed_request_gets_an_error_of_the_protocol(
 
 async def test_an_annotation_that_cannot_be_read_is_named() -> None:
     async with answering(listed()) as address:
-        _, answer = await post(address, "filter", args(wants("web", "plenty"), NAMES))
+        _, answer = await post(address, "filter", args(pod_manifest("web", "plenty"), NAMES))
     assert answer["Error"].startswith("leadline: annotation leadline.dev/bandwidth-mbps: expected")
 
 
 async def test_unknown_nodes_are_an_error() -> None:
     async with answering(listed()) as address:
-        _, answer = await post(address, "filter", args(wants("web"), ["x", "y"]))
+        _, answer = await post(address, "filter", args(pod_manifest("web"), ["x", "y"]))
         assert "none of these nodes is known" in answer["Error"]
-        _, answer = await post(address, "filter", args(wants("web"), ["x", "n1"]))
+        _, answer = await post(address, "filter", args(pod_manifest("web"), ["x", "n1"]))
         assert (answer["NodeNames"], answer["Error"]) == (["n1"], "")
         assert "x" in answer["FailedAndUnresolvableNodes"]
 
@@ -179,10 +185,10 @@ async def test_other_paths_and_methods_are_refused() -> None:
 async def test_ten_thousand_names() -> None:
     count = 10_000
     names = [f"n{i}" for i in range(count)]
-    scene = Scene([read_node(wide(name, i % 100)) for i, name in enumerate(names)])
-    scene.list()
-    arguments = args(wants("web", 50, data_mb="10"), names)
-    async with answering(scene, Limits(answer_s=PATIENCE_S)) as address:
+    harness = ExtenderHarness([read_node(wide(name, i % 100)) for i, name in enumerate(names)])
+    harness.list()
+    arguments = args(pod_manifest("web", 50, data_mb="10"), names)
+    async with answering(harness, Limits(answer_s=PATIENCE_S)) as address:
         _, filtered = await post(address, "filter", arguments)
         assert len(filtered["NodeNames"]) == count // 2
         assert len(filtered["FailedAndUnresolvableNodes"]) == count // 2
@@ -197,13 +203,13 @@ async def test_ten_thousand_whole_nodes_while_others_are_answered() -> None:
     nodes = [wide(f"n{i}", i % 100) for i in range(count)]
     for each in nodes:
         each["status"]["images"] = images
-    arguments = args(wants("web", 50), nodes=nodes)
+    arguments = args(pod_manifest("web", 50), nodes=nodes)
     assert len(arguments) > 15_000_000
     async with answering(listed(), Limits(answer_s=PATIENCE_S, head_s=PATIENCE_S)) as address:
         large = asyncio.create_task(post(address, "filter", arguments))
         meanwhile = 0
         while not large.done():
-            await post(address, "filter", args(wants("small"), NAMES))
+            await post(address, "filter", args(pod_manifest("small"), NAMES))
             meanwhile += 1
         _, filtered = await large
     assert [each["metadata"]["name"] for each in filtered["Nodes"]["items"]] == [
@@ -229,7 +235,7 @@ async def test_a_request_that_is_too_long_gets_an_error_of_the_protocol(chunked:
 
 
 def heavy() -> bytes:
-    arguments = args(wants("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
+    arguments = args(pod_manifest("web"), nodes=[wide(f"n{i}", 1) for i in range(900)])
     assert 300_000 < len(arguments) < 400_000
     return arguments
 
@@ -241,7 +247,7 @@ async def test_a_request_without_free_bytes_gets_advice_in_time() -> None:
         assert told.startswith("leadline: not answered within 0.3 s with 3")
         assert told.endswith(" bytes; set nodeCacheCapable: true")
     async with answering(listed(), replace(limits, answer_s=PATIENCE_S)) as text:
-        assert await passing(Address.of(text), args(wants("web", 50), NAMES)) == {"n2", "n3"}
+        assert await passing(Address.of(text), args(pod_manifest("web", 50), NAMES)) == {"n2", "n3"}
 
 
 async def test_the_bytes_of_all_requests_are_bounded() -> None:
@@ -254,7 +260,7 @@ async def test_the_bytes_of_all_requests_are_bounded() -> None:
         await asyncio.sleep(0.05)
         waiting = asyncio.create_task(all_at_once(address, heavy(), 3))
         for _ in range(20):
-            assert await passing(address, args(wants("web", 50), NAMES)) == {"n2", "n3"}
+            assert await passing(address, args(pod_manifest("web", 50), NAMES)) == {"n2", "n3"}
         assert not waiting.done()
         slow.close()
         assert await waiting == ["", "", ""]
@@ -272,7 +278,7 @@ async def test_parsing_ends_with_its_request(ends: str, monkeypatch: pytest.Monk
         raise StoppedError
 
     async with answering(listed(), Limits(answer_s=1.0, large_bytes=1000)) as text:
-        address, arguments = Address.of(text), args(wants("web"), NAMES) + b" " * 2000
+        address, arguments = Address.of(text), args(pod_manifest("web"), NAMES) + b" " * 2000
         with monkeypatch.context() as patch:
             patch.setattr(protocol, "read_extender_args", read_for_ever)
             connection = await address.connect()
@@ -334,7 +340,7 @@ async def test_a_slow_client_is_cut_off(sent: bytes) -> None:
         writer.close()
         if sent.startswith(HEAD):
             assert b"leadline: not answered within 0.3 s" in answer
-        status, _ = await post(address, "filter", args(wants("web"), NAMES))
+        status, _ = await post(address, "filter", args(pod_manifest("web"), NAMES))
         assert status == 200
 
 
@@ -417,7 +423,7 @@ async def test_a_client_that_disconnects_affects_no_other(
         await asyncio.sleep(0.05)
         writer.close()
         await asyncio.sleep(0.05)
-        status, _ = await post(address, "filter", args(wants("web"), NAMES))
+        status, _ = await post(address, "filter", args(pod_manifest("web"), NAMES))
     assert status == 200
     assert not [record for record in caplog.records if record.exc_info]
 
@@ -434,7 +440,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
     nodes = [wide(f"n{i}", 1) for i in range(3000)]
     for each in nodes:
         each["metadata"]["annotations"] = {"long": "x" * 3000}
-    arguments = args(wants("web"), nodes=nodes)
+    arguments = args(pod_manifest("web"), nodes=nodes)
     async with answering(listed(), Limits(answer_s=3.0)) as address:
         host, port = address.split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1000)
@@ -452,7 +458,7 @@ async def test_at_the_limit_the_least_useful_connection_is_closed(kind: str) -> 
     """An idle connection that is asked over within a moment of its end is opened again, by Go as
     well as here."""
     async with answering(listed()) as text:
-        address, arguments = Address.of(text), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text), args(pod_manifest("web", 50), NAMES)
         async with crowd(address, 100, kind):
             for _ in range(5):
                 assert await passing(address, arguments) == {"n2", "n3"}
@@ -484,7 +490,7 @@ async def asked_over(address: Address) -> Connection:
 
 async def test_connections_without_a_tls_handshake_exclude_no_other(secured: Secured) -> None:
     async with answering(listed(), tls=secured.tls) as text:
-        address, arguments = Address.of(text, secured.shown), args(wants("web", 50), NAMES)
+        address, arguments = Address.of(text, secured.shown), args(pod_manifest("web", 50), NAMES)
         async with crowd(address, 100, "silent"):
             for _ in range(3):
                 assert await passing(address, arguments) == {"n2", "n3"}
@@ -512,11 +518,11 @@ def test_loopback_addresses_are_this_machine(peer: str, here: bool) -> None:
 
 
 async def test_a_service_that_is_not_ready_says_so_in_time() -> None:
-    scene = Scene([read_node(each) for each in NODES])
-    async with answering(scene, BRIEF) as address:
-        _, answer = await post(address, "filter", args(wants("web"), NAMES))
+    harness = ExtenderHarness([read_node(each) for each in NODES])
+    async with answering(harness, BRIEF) as address:
+        _, answer = await post(address, "filter", args(pod_manifest("web"), NAMES))
         assert "the API server has not listed" in answer["Error"]
-        status, _ = await post(address, "prioritize", args(wants("web"), NAMES))
+        status, _ = await post(address, "prioritize", args(pod_manifest("web"), NAMES))
         assert status == 400
 
 
@@ -526,13 +532,13 @@ class Stuck(MemoryCluster):
 
 
 async def test_a_binding_that_takes_too_long_is_cancelled(secured: Secured) -> None:
-    scene = Scene(cluster=Stuck([read_node(each) for each in NODES]))
-    scene.list()
-    pod = scene.cluster.put_pod(pending(wants("web")))
-    scene.hear(PodChanged(pod))
+    harness = ExtenderHarness(cluster=Stuck([read_node(each) for each in NODES]))
+    harness.list()
+    pod = harness.cluster.put_pod(pending(pod_manifest("web")))
+    harness.hear(PodChanged(pod))
     binding = {"PodName": "web", "PodNamespace": "default", "PodUID": pod.uid, "Node": "n3"}
-    async with answering(scene, BRIEF, secured.tls) as address:
-        await post(address, "filter", args(wants("web"), NAMES), secured.shown)
+    async with answering(harness, BRIEF, secured.tls) as address:
+        await post(address, "filter", args(pod_manifest("web"), NAMES), secured.shown)
         _, answer = await post(address, "bind", json.dumps(binding).encode(), secured.shown)
     assert answer["Error"] == "leadline: not answered within 0.3 s"
 
@@ -540,10 +546,10 @@ async def test_a_binding_that_takes_too_long_is_cancelled(secured: Secured) -> N
 async def test_an_internal_error_is_an_error_of_the_protocol(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scene = listed()
-    monkeypatch.setattr(scene.extender_service, "filter", lambda _: 1 / 0)
-    async with answering(scene) as address:
-        status, answer = await post(address, "filter", args(wants("web"), NAMES))
+    harness = listed()
+    monkeypatch.setattr(harness.extender_service, "filter", lambda _: 1 / 0)
+    async with answering(harness) as address:
+        status, answer = await post(address, "filter", args(pod_manifest("web"), NAMES))
     assert (status, "ZeroDivisionError" in answer["Error"]) == (200, True)
 
 
@@ -561,12 +567,12 @@ async def test_over_tls_only_clients_with_a_certificate_are_answered(
 ) -> None:
     strangers = Authority(tmp_path, "Strangers")
     tls = files(authority.server("127.0.0.1"))
-    scene = listed()
-    async with answering(scene, SHORT, tls) as address, aiohttp.ClientSession() as session:
+    harness = listed()
+    async with answering(harness, SHORT, tls) as address, aiohttp.ClientSession() as session:
 
         async def ask(shown: Certificate | None) -> int:
             url, context = f"https://{address}/filter", client_context(authority, shown)
-            body = args(wants("web"), NAMES)
+            body = args(pod_manifest("web"), NAMES)
             async with session.post(url, data=body, ssl=context) as answer:
                 return answer.status
 
@@ -615,9 +621,9 @@ async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
 
 
 async def test_an_address_in_use_is_reported() -> None:
-    scene = listed()
-    async with answering(scene) as address:
-        server = ExtenderServer(ExtenderSettings(address), scene.extender_service)
+    harness = listed()
+    async with answering(harness) as address:
+        server = ExtenderServer(ExtenderSettings(address), harness.extender_service)
         with pytest.raises(ServeError, match=f"extender address {address}: cannot listen there"):
             await server.start()
         await server.stop()

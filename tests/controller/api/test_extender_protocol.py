@@ -17,24 +17,23 @@ from leadline_controller.api.extender_protocol import (
 )
 from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
 
-from tests.controller.scheduling.extender_harness import args, extender_args, wants, wide
+from tests.controller.scheduling.extender_harness import args, extender_args, pod_manifest, wide
 from tests.kube.objects import node
 
 BOUND = {"PodName": "web", "PodNamespace": "default", "PodUID": "u-1", "Node": "n1"}
 
 
 def test_node_names_are_parsed() -> None:
-    arguments = extender_args(wants("web", 5), ["n2", "n1"])
+    arguments = extender_args(pod_manifest("web", 5), ["n2", "n1"])
     assert (arguments.pod.key, arguments.pod.uid) == ("default/web", "uid-web")
-    assert arguments.pod.hints.bandwidth_mbps == 5
+    assert arguments.pod.annotations.bandwidth_mbps == 5
     assert (arguments.names, arguments.nodes) == (("n2", "n1"), None)
 
 
 def test_whole_nodes_are_sent_back_unchanged() -> None:
     sent = json.dumps(wide("n1", 10), indent=2).replace('"10"', '"\\u0031\\u0030"')
-    body = (
-        f'{{"NodeNames": null, "Pod": {json.dumps(wants("web"))}, "Nodes": {{"items": [{sent}]}}}}'
-    )
+    pod = json.dumps(pod_manifest("web"))
+    body = f'{{"NodeNames": null, "Pod": {pod}, "Nodes": {{"items": [{sent}]}}}}'
     arguments = read_extender_args(body.encode())
     assert arguments.names == ("n1",)
     assert arguments.nodes is not None
@@ -48,7 +47,7 @@ def test_whole_nodes_are_sent_back_unchanged() -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_filter_result_has_the_keys_of_go_and_never_two_null_lists(whole: bool) -> None:
     sent = [node("n1"), node("n2")]
-    pod = wants("web")
+    pod = pod_manifest("web")
     arguments = extender_args(pod, nodes=sent) if whole else extender_args(pod, ["n1", "n2"])
     for passing in (["n2"], []):
         failed = {"n1": 'a "reason"'}
@@ -65,7 +64,7 @@ def test_a_filter_result_has_the_keys_of_go_and_never_two_null_lists(whole: bool
 
 
 def test_host_priorities_are_a_list_with_every_node() -> None:
-    answer = host_priorities(extender_args(wants("web"), ["n1", "n2"]), {"n2": 10})
+    answer = host_priorities(extender_args(pod_manifest("web"), ["n1", "n2"]), {"n2": 10})
     assert json.loads(answer) == [{"Host": "n1", "Score": 0}, {"Host": "n2", "Score": 10}]
 
 
@@ -78,16 +77,16 @@ def test_binding_arguments_are_parsed() -> None:
 
 
 def test_arguments_without_nodes_are_valid() -> None:
-    assert extender_args(wants("web"), []).names == ()
-    assert extender_args(wants("web"), nodes=[]).names == ()
-    null_items = json.dumps({"Pod": wants("web"), "Nodes": {"items": None}}).encode()
+    assert extender_args(pod_manifest("web"), []).names == ()
+    assert extender_args(pod_manifest("web"), nodes=[]).names == ()
+    null_items = json.dumps({"Pod": pod_manifest("web"), "Nodes": {"items": None}}).encode()
     assert read_extender_args(null_items).names == ()
 
 
 def test_an_unreadable_node_does_not_affect_the_others() -> None:
     odd = node("n1")
     odd["status"]["allocatable"]["cpu"] = "lots"
-    arguments = extender_args(wants("web"), nodes=[odd, node("n2")])
+    arguments = extender_args(pod_manifest("web"), nodes=[odd, node("n2")])
     assert arguments.names == ("n1", "n2")
     assert arguments.nodes is not None
     assert arguments.nodes.keys() == {"n2"}
@@ -95,12 +94,12 @@ def test_an_unreadable_node_does_not_affect_the_others() -> None:
 
 
 def test_an_unmodelled_demand_is_no_unreadable_annotation() -> None:
-    made = wants("web")
+    made = pod_manifest("web")
     made["spec"]["resourceClaims"] = [{"name": "gpu"}]
     assert "resourceClaims" in str(extender_args(made, ["n1"]).pod.problem)
 
 
-POD = json.dumps(wants("web"))
+POD = json.dumps(pod_manifest("web"))
 WRONG = [
     (b"", "the request is no JSON"),
     (b"\xff", "the request is no UTF-8: byte 0"),
@@ -127,8 +126,14 @@ WRONG = [
     (f'{{"Pod":{POD},"Nodes":{{"items":3}}}}'.encode(), "expected '[' at character"),
     (f'{{"Pod":{POD},"Nodes":{{"items":[3]}}}}'.encode(), "Nodes.items[0]: expected an object"),
     (f'{{"Pod":{POD},"Nodes":{{"items":[{{}}]}}}}'.encode(), "Nodes.items[0].metadata.name"),
-    (args(wants("web", "plenty"), ["n1"]), "annotation leadline.dev/bandwidth-mbps: expected a"),
-    (args(wants("web", profile_ms="{"), ["n1"]), "annotation leadline.dev/profile-ms: expected a"),
+    (
+        args(pod_manifest("web", "plenty"), ["n1"]),
+        "annotation leadline.dev/bandwidth-mbps: expected a",
+    ),
+    (
+        args(pod_manifest("web", profile_ms="{"), ["n1"]),
+        "annotation leadline.dev/profile-ms: expected a",
+    ),
 ]
 
 
@@ -157,7 +162,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON, JSON)
 def test_any_input_is_parsed_or_refused(pod: Any, nodes: Any, names: Any) -> None:
-    for given_pod in (pod, wants("web")):
+    for given_pod in (pod, pod_manifest("web")):
         body = json.dumps({"Pod": given_pod, "Nodes": nodes, "NodeNames": names}).encode()
         with suppress(ProtocolError):
             arguments = read_extender_args(body)
@@ -166,7 +171,7 @@ def test_any_input_is_parsed_or_refused(pod: Any, nodes: Any, names: Any) -> Non
 
 @given(st.binary(max_size=60), st.integers(0, 2000))
 def test_bytes_in_the_middle_of_a_request(noise: bytes, at: int) -> None:
-    body = args(wants("web", 5), nodes=[wide("n1", 10)])
+    body = args(pod_manifest("web", 5), nodes=[wide("n1", 10)])
     for broken in (body[:at] + noise + body[at:], body[:at] + noise):
         with suppress(ProtocolError):
             assert read_extender_args(broken).pod.key

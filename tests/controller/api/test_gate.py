@@ -26,7 +26,7 @@ from leadline_wire.v1 import control_pb2_grpc
 
 from tests.attack import grpc as attack
 from tests.attack import http2
-from tests.controller.api.api_harness import Scene, answering, node
+from tests.controller.api.api_harness import ControllerHarness, answering, node
 from tests.controller.api.test_grpc import next_event
 from tests.controller.api.test_settings import credentials, tls_files
 from tests.controller.test_wiring import eventually, running
@@ -66,14 +66,14 @@ async def is_answered(address: str, tls: grpc.ChannelCredentials | None = None) 
 
 
 async def test_silent_connections_do_not_exclude_a_client_with_a_certificate(
-    scene: Scene, tmp_path: Path
+    harness: ControllerHarness, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
     files = tls_files(authority.server("127.0.0.1"))
     settings = ServeSettings("127.0.0.1:0", files)
     own = credentials(authority.client("alice"))
     before = psutil.Process().num_fds()
-    async with answering(scene, settings) as address, under(attack.silent(place(address), 200)):
+    async with answering(harness, settings) as address, under(attack.silent(place(address), 200)):
         await asyncio.sleep(1)
         answered = [await is_answered(address, own) for _ in range(3)]
         opened = psutil.Process().num_fds() - before - 200  # which are the attack's own ends
@@ -207,12 +207,12 @@ async def test_a_request_that_cannot_be_parsed_is_refused(address: str) -> None:
 
 
 async def test_a_server_that_fails_is_replaced(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # What gRPC does by itself with such a name: it ends.
     monkeypatch.delattr(calls.TextSafeServer, "_request_call")
     monkeypatch.setattr(serving, "_RESTART_S", 0.1)
-    async with answering(scene) as address:
+    async with answering(harness) as address:
 
         def ask() -> None:
             with http2.connection(place(address)) as connected:

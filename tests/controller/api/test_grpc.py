@@ -16,7 +16,7 @@ from leadline_controller.framework.ports import NodeDeleted, PodChanged
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.api.api_harness import NAN, Scene, pod
+from tests.controller.api.api_harness import NAN, ControllerHarness, pod
 
 if TYPE_CHECKING:  # the generated code has the name for type checkers only
     from leadline_wire.v1.control_pb2_grpc import InspectionAsyncStub as Stub
@@ -47,17 +47,19 @@ async def test_version_returns_version_cluster_and_strategy(stub: Stub) -> None:
     assert (response.version, response.cluster, response.strategy) == ("1.2.3", "lab", "netsched")
 
 
-async def test_version_returns_the_leader(scene: Scene, stub: Stub) -> None:
+async def test_version_returns_the_leader(harness: ControllerHarness, stub: Stub) -> None:
     leads = await stub.GetVersion(pb.GetVersionRequest())
-    scene.turn.leading, scene.turn.named = False, "another"
+    harness.turn.leading, harness.turn.named = False, "another"
     stands_by = await stub.GetVersion(pb.GetVersionRequest())
     assert (leads.leader, leads.lease_holder) == (True, "this-one")
     assert (stands_by.leader, stands_by.lease_holder) == (False, "another")
 
 
-async def test_a_standby_names_the_leader_that_can_explain(scene: Scene, stub: Stub) -> None:
-    scene.turn.leading, scene.turn.named = False, "another"
-    scene.cluster.apply(PodChanged(pod("new")))
+async def test_a_standby_names_the_leader_that_can_explain(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    harness.turn.leading, harness.turn.named = False, "another"
+    harness.cluster.apply(PodChanged(pod("new")))
     with pytest.raises(grpc.aio.AioRpcError, match=r"stands by.*another"):
         await stub.ExplainPod(pb.ExplainPodRequest(pod="new"))
     # What it decided itself, before it lost the Lease, it still can explain.
@@ -113,8 +115,10 @@ async def test_unknown_values_are_absent(stub: Stub) -> None:
     assert nodes["n3"].agent == "unknown"
 
 
-async def test_values_that_are_not_finite_are_left_out(scene: Scene, stub: Stub) -> None:
-    scene.report("n1", cpu_percent=math.inf, memory_percent=NAN, cpu_celsius=NAN)
+async def test_values_that_are_not_finite_are_left_out(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    harness.report("n1", cpu_percent=math.inf, memory_percent=NAN, cpu_celsius=NAN)
     for status in (await nodes_of(stub)).values():
         assert all(math.isfinite(metric.value) for metric in status.metrics)
     explained = await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))
@@ -123,30 +127,36 @@ async def test_values_that_are_not_finite_are_left_out(scene: Scene, stub: Stub)
         assert all(math.isfinite(part) for part in score.parts.values())
 
 
-async def test_an_expired_report_is_unknown_but_has_its_age(scene: Scene, stub: Stub) -> None:
-    scene.now_s += 600
+async def test_an_expired_report_is_unknown_but_has_its_age(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    harness.now_s += 600
     n1 = (await nodes_of(stub))["n1"]
     assert list(metrics(n1)) == ["bandwidth_mbps"]
     assert n1.report_age_s == pytest.approx(613.0)
     assert list(n1.notes) == ["no fresh report"]
 
 
-async def test_pods_and_requests_of_a_node_are_counted(scene: Scene, stub: Stub) -> None:
+async def test_pods_and_requests_of_a_node_are_counted(
+    harness: ControllerHarness, stub: Stub
+) -> None:
     before = (await nodes_of(stub))["n1"]
-    scene.cluster.apply(PodChanged(pod("by-hand", cpu_milli=250, node_name="n1")))
-    scene.cluster.apply(PodChanged(pod("done", node_name="n1", finished=True)))
+    harness.cluster.apply(PodChanged(pod("by-hand", cpu_milli=250, node_name="n1")))
+    harness.cluster.apply(PodChanged(pod("done", node_name="n1", finished=True)))
     after = (await nodes_of(stub))["n1"]
     assert after.pods == before.pods + 1
     assert after.requested.cpu_milli == before.requested.cpu_milli + 250
     assert after.allocatable.cpu_milli == 4000
-    assert after.allocatable.pods == scene.cluster.nodes()["n1"].allocatable[PODS]
+    assert after.allocatable.pods == harness.cluster.nodes()["n1"].allocatable[PODS]
 
 
-async def test_an_agent_that_left_and_one_that_lost_messages(scene: Scene, stub: Stub) -> None:
-    scene.telemetry.status("n1", bytes(16), 1, online=False)
+async def test_an_agent_that_left_and_one_that_lost_messages(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    harness.telemetry.status("n1", bytes(16), 1, online=False)
     for _ in range(3):
-        scene.stamp("n2")  # sent, never arrived
-    scene.report("n2")
+        harness.stamp("n2")  # sent, never arrived
+    harness.report("n2")
     nodes = await nodes_of(stub)
     assert nodes["n1"].agent == "offline"
     assert "agent offline" in nodes["n1"].notes
@@ -154,14 +164,14 @@ async def test_an_agent_that_left_and_one_that_lost_messages(scene: Scene, stub:
     assert "3 messages lost" in nodes["n2"].notes
 
 
-async def test_one_node_with_its_links_and_pods(scene: Scene, stub: Stub) -> None:
+async def test_one_node_with_its_links_and_pods(harness: ControllerHarness, stub: Stub) -> None:
     response = await stub.GetNode(pb.GetNodeRequest(name="n1"))
     assert response.node.name == "n1"
     (link,) = response.links
     assert (link.a, link.b, link.rtt_method) == ("n1", "n2", "icmp")
     assert link.rtt_ms == pytest.approx(0.42)
     assert link.bandwidth_is_lower_bound
-    placed = scene.decisions.get("default/web-1")
+    placed = harness.decisions.get("default/web-1")
     assert placed is not None
     assert placed.node == "n1"
     assert "default/web-1" in response.placed_pods
@@ -234,11 +244,11 @@ async def test_explain_returns_why_a_pod_fits_nowhere(stub: Stub) -> None:
     ],
 )
 async def test_explain_says_why_there_is_no_decision(
-    scene: Scene, stub: Stub, key: str, said: str
+    harness: ControllerHarness, stub: Stub, key: str, said: str
 ) -> None:
-    scene.cluster.apply(PodChanged(pod("foreign", scheduler_name="default-scheduler")))
-    scene.cluster.apply(PodChanged(pod("waiting")))
-    scene.cluster.apply(PodChanged(pod("old", node_name="n1")))
+    harness.cluster.apply(PodChanged(pod("foreign", scheduler_name="default-scheduler")))
+    harness.cluster.apply(PodChanged(pod("waiting")))
+    harness.cluster.apply(PodChanged(pod("old", node_name="n1")))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ExplainPod(pb.ExplainPodRequest(pod=key))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
@@ -246,17 +256,17 @@ async def test_explain_says_why_there_is_no_decision(
     assert "\n" not in str(caught.value.details())
 
 
-def test_explain_says_which_scheduler_a_pod_belongs_to(scene: Scene) -> None:
+def test_explain_says_which_scheduler_a_pod_belongs_to(harness: ControllerHarness) -> None:
     theirs = pod("theirs", scheduler_name="default-scheduler")
-    scene.cluster.apply(PodChanged(theirs))
-    scene.cluster.apply(PodChanged(pod("ours")))
-    source = replace(scene.source, advises=True)
+    harness.cluster.apply(PodChanged(theirs))
+    harness.cluster.apply(PodChanged(pod("ours")))
+    source = replace(harness.source, advises=True)
     told = why_unexplained(source, "default/theirs")
     assert told == (
         "pod default/theirs is pending: kube-scheduler places it (schedulerName "
         "default-scheduler), and has not asked Leadline about it lately"
     )
-    scene.cluster.apply(PodChanged(replace(theirs, node_name="n1")))
+    harness.cluster.apply(PodChanged(replace(theirs, node_name="n1")))
     told = why_unexplained(source, "default/theirs")
     assert told.startswith("pod default/theirs is on n1: kube-scheduler places it ")
     assert "before kube-scheduler asked Leadline" in told
@@ -271,23 +281,25 @@ async def test_a_request_too_large_is_refused(stub: Stub) -> None:
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_watch_sends_the_state_and_then_the_changes(scene: Scene, stub: Stub) -> None:
+async def test_watch_sends_the_state_and_then_the_changes(
+    harness: ControllerHarness, stub: Stub
+) -> None:
     stream = stub.Watch(pb.WatchRequest())
     first = [await next_event(stream) for _ in range(7)]
     assert [each.node.name for each in first[:4]] == ["guest", "n1", "n2", "n3"]
     told = [each.placement.pod for each in first[4:]]
     assert told == ["default/web-1", "default/huge", "default/web-2"]
 
-    scene.now_s += 1  # ages alone are no news
-    scene.decisions.set_outcome("default/huge", BOUND)
+    harness.now_s += 1  # ages alone are no news
+    harness.decisions.set_outcome("default/huge", BOUND)
     event = await next_event(stream)
     assert (event.placement.pod, event.placement.outcome) == ("default/huge", BOUND)
 
-    scene.report("n1", cpu_percent=99.0)
+    harness.report("n1", cpu_percent=99.0)
     event = await next_event(stream)
     assert metrics(event.node)["cpu_percent"] == 99.0
 
-    scene.cluster.apply(NodeDeleted("n3"))
+    harness.cluster.apply(NodeDeleted("n3"))
     event = await next_event(stream)
     assert event.node_gone == "n3"
     stream.cancel()
@@ -319,8 +331,8 @@ async def test_watches_are_bounded_and_ended_ones_free_their_place(
     assert event.node.name == "guest"
 
 
-async def test_stopping_ends_the_watches_without_an_error(scene: Scene) -> None:
-    server = InspectionServer(ServeSettings("127.0.0.1:0"), scene.source, poll_s=60)
+async def test_stopping_ends_the_watches_without_an_error(harness: ControllerHarness) -> None:
+    server = InspectionServer(ServeSettings("127.0.0.1:0"), harness.source, poll_s=60)
     async with grpc.aio.insecure_channel(await server.start()) as channel:
         stream = control_pb2_grpc.InspectionStub(channel).Watch(pb.WatchRequest())
         seen = [await stream.read() for _ in range(7)]

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.framework.ports import NodeChanged
-from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.addresses import AddressPolicy
 
-from tests.controller.api.api_harness import Scene
+from tests.controller.api.api_harness import ControllerHarness
 from tests.controller.builders import node
 
 
 def test_a_board_that_is_not_probed_is_noted_with_the_reason() -> None:
-    scene = Scene()
-    source = replace(scene.source, addressing=Addressing())
+    harness = ControllerHarness()
+    source = replace(harness.source, address_policy=AddressPolicy())
     for name, addresses in (("right", ("192.0.2.1",)), ("wrong", ("10.0.0.9",)), ("silent", ())):
-        scene.cluster.apply(NodeChanged(node(name, addresses=addresses)))
+        harness.cluster.apply(NodeChanged(node(name, addresses=addresses)))
     for name in ("right", "wrong", "stranger"):
-        scene.hear(name)
+        harness.hear(name)
     reader = NodeReader(source)
     notes = {name: list(reader.status(name).notes) for name in reader.names}
     assert notes["right"] == []

@@ -7,7 +7,7 @@ from leadline_controller.api.settings import ServeError, ServeSettings, TlsFiles
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from tests.controller.api.api_harness import Scene, answering
+from tests.controller.api.api_harness import ControllerHarness, answering
 from tests.support.certificates import Authority, Certificate
 
 
@@ -67,20 +67,22 @@ def test_a_unix_socket_takes_no_certificates(tmp_path: Path) -> None:
 
 
 async def test_a_unix_socket_answers_and_others_may_not_open_it(
-    scene: Scene, tmp_path: Path
+    harness: ControllerHarness, tmp_path: Path
 ) -> None:
     socket = tmp_path / "leadline.sock"
-    async with answering(scene, ServeSettings(f"unix:{socket}")) as address:
+    async with answering(harness, ServeSettings(f"unix:{socket}")) as address:
         assert socket.stat().st_mode & 0o007 == 0
         async with grpc.aio.insecure_channel(address) as channel:
             assert await version(channel) == "1.2.3"
 
 
-async def test_tls_admits_only_clients_with_a_certificate(scene: Scene, tmp_path: Path) -> None:
+async def test_tls_admits_only_clients_with_a_certificate(
+    harness: ControllerHarness, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path / "ours")
     stranger = Authority(tmp_path / "theirs").client("mallory")
     files = tls_files(authority.server("127.0.0.1", "localhost"))
-    async with answering(scene, ServeSettings("0.0.0.0:0", files)) as listening:
+    async with answering(harness, ServeSettings("0.0.0.0:0", files)) as listening:
         address = f"127.0.0.1:{listening.rpartition(':')[2]}"
         own = credentials(authority.client("alice"))
         async with grpc.aio.secure_channel(address, own) as channel:
@@ -96,15 +98,15 @@ async def test_tls_admits_only_clients_with_a_certificate(scene: Scene, tmp_path
                 await version(channel)
 
 
-async def test_missing_certificates_are_named(scene: Scene, tmp_path: Path) -> None:
+async def test_missing_certificates_are_named(harness: ControllerHarness, tmp_path: Path) -> None:
     files = TlsFiles(tmp_path / "ca.pem", tmp_path / "cert.pem", tmp_path / "key.pem")
-    server = InspectionServer(ServeSettings("0.0.0.0:0", files), scene.source)
+    server = InspectionServer(ServeSettings("0.0.0.0:0", files), harness.source)
     with pytest.raises(ServeError, match=r"cannot read .*key\.pem: No such file"):
         await server.start()
 
 
-async def test_a_port_in_use_is_named(scene: Scene) -> None:
-    async with answering(scene) as address:
-        second = InspectionServer(ServeSettings(address), scene.source)
+async def test_a_port_in_use_is_named(harness: ControllerHarness) -> None:
+    async with answering(harness) as address:
+        second = InspectionServer(ServeSettings(address), harness.source)
         with pytest.raises(ServeError, match="cannot listen there"):
             await second.start()

@@ -12,7 +12,7 @@ from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.log import PENDING
 
-from tests.controller.api.api_harness import Scene, answering, filled, pod
+from tests.controller.api.api_harness import ControllerHarness, answering, example_controller, pod
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
@@ -28,13 +28,13 @@ LISTINGS = (["nodes"], ["node", "n1"], ["matrix"], ["placements"], ["explain", "
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return filled()
+def harness() -> ControllerHarness:
+    return example_controller()
 
 
 @pytest.fixture
-async def address(scene: Scene) -> AsyncIterator[str]:
-    async with answering(scene) as address:
+async def address(harness: ControllerHarness) -> AsyncIterator[str]:
+    async with answering(harness) as address:
         yield address
 
 
@@ -62,9 +62,11 @@ async def test_every_list_is_printed_in_every_format(
         assert "\x1b" not in shown.out
 
 
-async def test_version_shows_the_controller_that_answers(scene: Scene, leadline: Leadline) -> None:
+async def test_version_shows_the_controller_that_answers(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
     assert "1.2.3, leads" in (await leadline("version")).out
-    scene.turn.leading, scene.turn.named = False, "another"
+    harness.turn.leading, harness.turn.named = False, "another"
     shown = await leadline("version")
     assert (shown.code, shown.err) == (0, "")
     assert "1.2.3, stands by; another leads" in shown.out
@@ -188,7 +190,9 @@ def test_connection_options_that_do_not_fit_are_bad_usage(
     assert said in line
 
 
-async def test_with_certificates_a_tls_controller_answers(scene: Scene, tmp_path: Path) -> None:
+async def test_with_certificates_a_tls_controller_answers(
+    harness: ControllerHarness, tmp_path: Path
+) -> None:
     authority = Authority(tmp_path / "ours")
     ours, own = authority.server("127.0.0.1"), authority.client("alice")
     stranger = Authority(tmp_path / "theirs").client("mallory")
@@ -196,7 +200,7 @@ async def test_with_certificates_a_tls_controller_answers(scene: Scene, tmp_path
     trust = ("--ca", str(own.ca_file))
     shown = ("--cert", str(own.cert_file), "--key", str(own.key_file))
     foreign = ("--cert", str(stranger.cert_file), "--key", str(stranger.key_file))
-    async with answering(scene, ServeSettings("127.0.0.1:0", files)) as address:
+    async with answering(harness, ServeSettings("127.0.0.1:0", files)) as address:
         welcome = await end(await started("nodes", "--address", address, *trust, *shown))
         refused = await end(await started("nodes", "--address", address, *trust, *foreign))
         plain = await end(await started("nodes", "--address", address))
@@ -238,12 +242,14 @@ async def lines_until(process: asyncio.subprocess.Process, wanted: str) -> list[
     return lines
 
 
-async def test_watch_shows_a_new_placement_and_ends_quietly(scene: Scene, address: str) -> None:
+async def test_watch_shows_a_new_placement_and_ends_quietly(
+    harness: ControllerHarness, address: str
+) -> None:
     process = await started("watch", "--address", address)
     try:
         first = await lines_until(process, "default/web-2")
         assert any("n2: agent online" in line for line in first)
-        scene.place(pod("web-3"), PENDING)
+        harness.place(pod("web-3"), PENDING)
         told = await lines_until(process, "default/web-3")
         assert "default/web-3 -> n1 (pending): best in" in told[-1]
     finally:
@@ -262,8 +268,8 @@ async def test_watch_as_json_is_one_object_a_line(address: str) -> None:
     assert events[-1]["placement"]["outcome"] == "failed: the API server refused it"
 
 
-async def test_watch_says_when_the_controller_stops(scene: Scene) -> None:
-    async with answering(scene) as address:
+async def test_watch_says_when_the_controller_stops(harness: ControllerHarness) -> None:
+    async with answering(harness) as address:
         process = await started("watch", "--address", address)
         try:
             await lines_until(process, "default/web-2")

@@ -11,7 +11,7 @@ from leadline_controller.decisions.times import Now
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
-from tests.controller.api.api_harness import Scene, filled
+from tests.controller.api.api_harness import ControllerHarness, example_controller
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -25,15 +25,15 @@ def text(on: Console) -> str:
     return on.file.getvalue()
 
 
-def unset_clock(scene: Scene) -> Now:
+def unset_clock(harness: ControllerHarness) -> Now:
     """The moment on a machine whose wall clock was never set."""
-    return Now("boot", scene.now_s, None)
+    return Now("boot", harness.now_s, None)
 
 
-def explained(scene: Scene, pod: str) -> pb.ExplainPodResponse:
-    record = scene.decisions.get(pod)
+def explained(harness: ControllerHarness, pod: str) -> pb.ExplainPodResponse:
+    record = harness.decisions.get(pod)
     assert record is not None
-    return explanation([record], unset_clock(scene))
+    return explanation([record], unset_clock(harness))
 
 
 def rows(shown: str) -> dict[str, list[str]]:
@@ -42,23 +42,23 @@ def rows(shown: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells}
 
 
-def show_all(scene: Scene, on: Console, *, wide: bool) -> None:
-    reader = NodeReader(scene.source)
+def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
+    reader = NodeReader(harness.source)
     render.nodes(on, reader.statuses().nodes, wide=wide)
     for kind in render.KINDS:
         render.matrix(on, reader.matrix(), kind, wide=wide)
-    told = [placement(record, unset_clock(scene)) for record in scene.decisions.all()]
+    told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
     render.placements(on, told, wide=wide)
     for pod in ("default/web-1", "default/huge"):
-        render.explanation(on, explained(scene, pod), wide=wide)
+        render.explanation(on, explained(harness, pod), wide=wide)
 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("terminal", [False, True])
 def test_everything_fits_eighty_columns(wide: bool, terminal: bool) -> None:
-    scene = filled(["raspberrypi-kitchen", "raspberrypi-attic"])
+    harness = example_controller(["raspberrypi-kitchen", "raspberrypi-attic"])
     on = console(80, terminal=terminal)
-    show_all(scene, on, wide=wide)
+    show_all(harness, on, wide=wide)
     lines = _ESCAPE.sub("", text(on)).splitlines()
     assert max(map(len, lines)) <= 80
     assert any("raspberrypi-kitchen" in line for line in lines)
@@ -66,20 +66,20 @@ def test_everything_fits_eighty_columns(wide: bool, terminal: bool) -> None:
 
 def test_no_colours_where_there_is_no_terminal() -> None:
     on = console()
-    show_all(filled(), on, wide=True)
+    show_all(example_controller(), on, wide=True)
     assert "\x1b" not in text(on)
 
 
 def test_a_terminal_gets_colours_and_bars() -> None:
     on = console(120, terminal=True)
-    render.nodes(on, NodeReader(filled().source).statuses().nodes)
+    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
     assert "\x1b[" in text(on)
     assert "12.5 ▂" in _ESCAPE.sub("", text(on))
 
 
 def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
     on = console(120)
-    render.nodes(on, NodeReader(filled().source).statuses().nodes)
+    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
     told = rows(text(on))
     assert told["n1"][:8] == ["online", "12.5", "40", "51", "120/80", "5k", ">= 94.9", "13s"]
     assert told["n3"] == ["-", "-", "-", "-", "-", "-", "-", "-", "0", "agent never heard"]
@@ -88,7 +88,7 @@ def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
 
 def test_notes_that_do_not_fit_are_printed_below() -> None:
     on = console(72)
-    render.nodes(on, NodeReader(filled(["n4"]).source).statuses().nodes)
+    render.nodes(on, NodeReader(example_controller(["n4"]).source).statuses().nodes)
     assert "NOTES" not in text(on)
     assert "agent never heard: n3, n4" in text(on)
 
@@ -101,13 +101,13 @@ def test_an_empty_cluster_is_named_as_such() -> None:
 
 
 def test_names_with_numbers_are_in_numeric_order() -> None:
-    names = NodeReader(filled(["n10", "n9"]).source).names
+    names = NodeReader(example_controller(["n10", "n9"]).source).names
     assert names == ["guest", "n1", "n2", "n3", "n9", "n10"]
 
 
 def test_a_matrix_is_symmetric() -> None:
     on = console()
-    render.matrix(on, NodeReader(filled().source).matrix(), "rtt")
+    render.matrix(on, NodeReader(example_controller().source).matrix(), "rtt")
     told = rows(text(on))
     assert told["n1"] == ["-", "·", "0.42", "-"]
     assert told["n2"] == ["-", "0.42", "·", "-"]
@@ -115,7 +115,7 @@ def test_a_matrix_is_symmetric() -> None:
 
 def test_a_wide_matrix_shows_method_and_age() -> None:
     on = console()
-    render.matrix(on, NodeReader(filled().source).matrix(), "bandwidth", wide=True)
+    render.matrix(on, NodeReader(example_controller().source).matrix(), "bandwidth", wide=True)
     assert rows(text(on))["n1"] == ["-", "·", ">= 94.9 (2m)", "-"]
 
 
@@ -127,7 +127,7 @@ def test_a_round_trip_through_the_broker_is_an_upper_bound() -> None:
 
 
 def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
-    reader = NodeReader(filled([f"n{i}" for i in range(4, 24)]).source)
+    reader = NodeReader(example_controller([f"n{i}" for i in range(4, 24)]).source)
     narrow, broad = console(80), console(400)
     for on in (narrow, broad):
         render.matrix(on, reader.matrix(), "rtt")
@@ -138,7 +138,7 @@ def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
 
 def test_an_explanation_starts_with_the_best_and_marks_the_winner() -> None:
     on = console()
-    render.explanation(on, explained(filled(), "default/web-1"))
+    render.explanation(on, explained(example_controller(), "default/web-1"))
     shown = text(on)
     assert shown.startswith("default/web-1 -> n1\nbound, decided 10s ago by netsched (alpha 0.5)\n")
     (winner,) = (line for line in shown.splitlines() if line.startswith("*"))
@@ -149,7 +149,7 @@ def test_an_explanation_starts_with_the_best_and_marks_the_winner() -> None:
 
 def test_a_narrow_explanation_keeps_every_part() -> None:
     on = console(50)
-    render.explanation(on, explained(filled(), "default/web-1"))
+    render.explanation(on, explained(example_controller(), "default/web-1"))
     assert max(map(len, text(on).splitlines())) <= 50
     assert "cpu_percent 3" in " ".join(text(on).split())
 
@@ -170,10 +170,10 @@ def test_scores_are_sorted_from_the_best_to_the_worst() -> None:
 
 
 def test_a_long_explanation_is_cut_and_says_so() -> None:
-    scene = filled([f"n{i}" for i in range(4, 44)])
+    harness = example_controller([f"n{i}" for i in range(4, 44)])
     short, whole = console(100), console(100)
-    render.explanation(short, explained(scene, "default/huge"))
-    render.explanation(whole, explained(scene, "default/huge"), wide=True)
+    render.explanation(short, explained(harness, "default/huge"))
+    render.explanation(whole, explained(harness, "default/huge"), wide=True)
     assert "and 28 more; -o wide shows all" in text(short)
     assert "n43" not in text(short)
     assert "n43" in text(whole)
@@ -190,7 +190,7 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
 
 
 def test_a_summary_is_one_line() -> None:
-    statuses = {x.name: x for x in NodeReader(filled().source).statuses().nodes}
+    statuses = {x.name: x for x in NodeReader(example_controller().source).statuses().nodes}
     assert boards.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
     assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in boards.summary(
         statuses["n1"]

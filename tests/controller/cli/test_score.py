@@ -16,8 +16,8 @@ from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import build
-from leadline_controller.snapshot.score import begin, told
 from leadline_controller.snapshot.score import score as score_at_once
+from leadline_controller.snapshot.score import start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
@@ -318,10 +318,10 @@ def test_printed_decisions_are_not_kept_in_memory(tmp_path: Path) -> None:
     """A decision that is printed is freed before the next one is made."""
     snapshot = load_snapshot(EXAMPLES / "kube-default.yaml")
     alive: WeakSet[Decision] = WeakSet()
-    for decision in begin(snapshot, build(STRATEGIES["dacs"], {}), FILTERS, 0).decisions:
+    for decision in start_scoring(snapshot, build(STRATEGIES["dacs"], {}), FILTERS, 0).decisions:
         assert len(alive) <= 1
         alive.add(decision)
-        told(decision)
+        to_document(decision)
 
 
 def test_a_progress_bar_leaves_standard_output_alone(

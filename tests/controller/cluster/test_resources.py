@@ -13,7 +13,7 @@ from leadline_controller.framework.ports import (
     ResourceChanged,
     ResourceDeleted,
 )
-from leadline_controller.framework.queueing_hints import NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import NO_EVENT, ClusterEvent
 from leadline_controller.framework.resources import (
     Attachment,
     CsiDriver,
@@ -155,7 +155,7 @@ def test_events_of_a_changed_resource(
 ) -> None:
     for change in (ResourceChanged(resource), ResourceDeleted(resource)):
         assert state.apply(change) == expected
-        assert state.apply(change) == NOTHING
+        assert state.apply(change) == NO_EVENT
 
 
 def test_a_kind_that_becomes_readable_is_an_event_of_all_kinds(state: ClusterState) -> None:

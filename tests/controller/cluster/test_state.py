@@ -25,7 +25,7 @@ from leadline_controller.framework.ports import (
     PodDeleted,
     Relisted,
 )
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -42,8 +42,10 @@ def pod(name: str, cpu: int = 500, **fields: Any) -> Pod:
     mbps = fields.pop("mbps", None)
     fields["anti_affinity"] = (GUARD,) if fields.pop("guards", False) else ()
     requests = {CPU: cpu, PODS: 1, **fields.pop("more", {})}
-    hints = PodAnnotations(bandwidth_mbps=mbps)
-    return Pod("default", name, uid=f"uid-{name}", requests=requests, hints=hints, **fields)
+    annotations = PodAnnotations(bandwidth_mbps=mbps)
+    return Pod(
+        "default", name, uid=f"uid-{name}", requests=requests, annotations=annotations, **fields
+    )
 
 
 def cluster(*pods: Pod, nodes: tuple[str, ...] = ("n1", "n2")) -> ClusterState:
@@ -184,7 +186,7 @@ def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
             pod("a", 400, node_name="n1"),
             ClusterEvent.RESOURCES_FREED,
         ),
-        (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), NOTHING),
+        (pod("a", 500, node_name="n1"), pod("a", 600, node_name="n1"), NO_EVENT),
         (
             pod("a", node_name="n1"),
             pod("a", node_name="n1", labels={"x": "y"}),
@@ -200,7 +202,7 @@ def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
             pod("a", mbps=8, node_name="n1"),
             ClusterEvent.BANDWIDTH,
         ),
-        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NOTHING),
+        (pod("a", mbps=9, node_name="n1"), pod("a", mbps=10, node_name="n1"), NO_EVENT),
         (pod("a"), pod("a", node_name="n1"), ClusterEvent.ASSIGNED_PODS),
         (pod("a", node_name="n1"), pod("a", node_name="n2"), LEFT),
         (
@@ -208,7 +210,7 @@ def test_a_relist_during_bindings_keeps_the_assumptions() -> None:
             pod("a", node_name="n1"),
             LEFT | ClusterEvent.PORTS_FREED,
         ),
-        (pod("a"), pod("a", labels={"x": "y"}), NOTHING),
+        (pod("a"), pod("a", labels={"x": "y"}), NO_EVENT),
     ],
 )
 def test_events_of_a_changed_pod(before: Pod, after: Pod, expected: ClusterEvent) -> None:
@@ -227,15 +229,15 @@ def test_events_of_a_deleted_pod() -> None:
         "c": ({"claims": claim}, LEFT | ClusterEvent.MOUNTS),
         "d": ({"disks": disk}, LEFT | ClusterEvent.MOUNTS),
         "e": ({"mbps": 5.0}, LEFT | ClusterEvent.BANDWIDTH),
-        "f": ({"finished": True}, NOTHING),
+        "f": ({"finished": True}, NO_EVENT),
     }
     for name, (fields, expected) in had.items():
         state = cluster(placed := pod(name, node_name="n1", **fields))
         assert state.apply(PodDeleted(placed)) == expected
     state = cluster()
-    assert state.apply(PodChanged(waiting := pod("b"))) == NOTHING
-    assert state.apply(PodDeleted(waiting)) == NOTHING
-    assert state.apply(PodDeleted(pod("never-seen", node_name="n1"))) == NOTHING
+    assert state.apply(PodChanged(waiting := pod("b"))) == NO_EVENT
+    assert state.apply(PodDeleted(waiting)) == NO_EVENT
+    assert state.apply(PodDeleted(pod("never-seen", node_name="n1"))) == NO_EVENT
 
 
 def test_an_assumed_pod_is_an_event_only_when_the_watch_shows_it_or_it_is_deleted() -> None:
@@ -243,12 +245,12 @@ def test_an_assumed_pod_is_an_event_only_when_the_watch_shows_it_or_it_is_delete
     state.assume(one, "n1")
     state.assume(other, "n1")
     assert state.apply(PodChanged(pod("a", node_name="n1"))) == ClusterEvent.ASSIGNED_PODS
-    assert state.forget(one) == NOTHING  # only the answer was lost
+    assert state.forget(one) == NO_EVENT  # only the answer was lost
     assert state.forget(other) == LEFT
-    assert state.forget(other) == NOTHING
+    assert state.forget(other) == NO_EVENT
     state.assume(other, "n1")
     assert state.apply(PodDeleted(other)) == LEFT
-    assert state.forget(other) == NOTHING
+    assert state.forget(other) == NO_EVENT
 
 
 def test_a_pod_that_was_bound_elsewhere_frees_its_assumed_node() -> None:
@@ -263,24 +265,24 @@ def test_events_of_an_added_or_changed_node() -> None:
     known = node("n3")
     assert state.apply(NodeChanged(known)) == ClusterEvent.NODES
     for change, better, worse in (
-        ({"unschedulable": True}, ClusterEvent.UNCORDONED, NOTHING),
-        ({"ready": False}, ClusterEvent.READY, NOTHING),
+        ({"unschedulable": True}, ClusterEvent.UNCORDONED, NO_EVENT),
+        ({"ready": False}, ClusterEvent.READY, NO_EVENT),
         ({"taints": (taint,)}, ClusterEvent.UNTAINTED, ClusterEvent.TAINTED),
         ({"labels": {"x": "y"}}, ClusterEvent.LABELS, ClusterEvent.LABELS),
         ({"bandwidth_mbps": 5.0}, ClusterEvent.BANDWIDTH, ClusterEvent.BANDWIDTH),
-        ({"features": frozenset({"F"})}, NOTHING, ClusterEvent.FEATURES),
-        ({"allocatable": {**known.allocatable, GPU: 1}}, NOTHING, ClusterEvent.RESOURCES_FREED),
-        ({"tier": "cloud"}, NOTHING, NOTHING),
+        ({"features": frozenset({"F"})}, NO_EVENT, ClusterEvent.FEATURES),
+        ({"allocatable": {**known.allocatable, GPU: 1}}, NO_EVENT, ClusterEvent.RESOURCES_FREED),
+        ({"tier": "cloud"}, NO_EVENT, NO_EVENT),
     ):
         changed = replace(known, **change)
-        assert state.apply(NodeChanged(known)) == NOTHING
+        assert state.apply(NodeChanged(known)) == NO_EVENT
         assert state.apply(NodeChanged(changed)) == worse
-        assert state.apply(NodeChanged(changed)) == NOTHING
+        assert state.apply(NodeChanged(changed)) == NO_EVENT
         assert state.apply(NodeChanged(known)) == better
     assert state.apply(NodeDeleted("n3")) == ClusterEvent.NODE_DELETED
-    assert state.apply(NodeDeleted("n3")) == NOTHING
+    assert state.apply(NodeDeleted("n3")) == NO_EVENT
     assert state.table.names == ("n1", "n2")
-    assert state.apply(Relisted((), ())) == ANYTHING
+    assert state.apply(Relisted((), ())) == ANY_EVENT
 
 
 def test_a_node_that_is_added_again_still_has_its_pods() -> None:
@@ -376,7 +378,7 @@ def decoded(view: ClusterView) -> list[str]:
             (
                 names[at],
                 there.kinds.values[kind],
-                there.aversions.values[anti_affinity_id],
+                there.anti_affinities.values[anti_affinity_id],
                 priority,
             )
         )
@@ -463,7 +465,7 @@ class Changes(RuleBasedStateMachine):
             if where in self.nodes and where is not None and not one.finished:
                 requested[where].update(one.requests)
                 ports[where] += one.host_ports
-                mbps[where] += one.hints.bandwidth_mbps or 0.0
+                mbps[where] += one.annotations.bandwidth_mbps or 0.0
                 kind = kind_of(one)
                 assigned_pods.append(repr((where, kind, one.anti_affinity, one.priority)))
                 mounts += [(where, uid)] if one.claims else []

@@ -65,7 +65,7 @@ def test_anti_affinity_is_indexed_by_topology_key() -> None:
         affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     )
     assigned_pods = AssignedPods().with_pods([(pod(), 0), (guard, 1)])
-    assert assigned_pods.aversions.topology_keys == {"zone"}
+    assert assigned_pods.anti_affinities.topology_keys == {"zone"}
     wanted = AffinityTerm("zone", (), frozenset({"default"}))
     assert assigned_pods.having_anti_affinity(
         "zone", "x", lambda term: term == wanted
@@ -120,8 +120,8 @@ def test_a_malformed_term_matches_nothing() -> None:
     good = (Requirement("zone", "In", ("b",)),)
     assert TABLE.matching((broken,)).tolist() == [0, 0, 0, 0]
     assert TABLE.matching((broken, (), good)).tolist() == [0, 1, 0, 0]
-    assert TABLE.reach((good,)).tolist() == [1]
-    assert TABLE.reach(None).tolist() == [0, 1, 2, 3]
+    assert TABLE.indexes_matching((good,)).tolist() == [1]
+    assert TABLE.indexes_matching(None).tolist() == [0, 1, 2, 3]
 
 
 def test_invented_labels_take_no_memory() -> None:

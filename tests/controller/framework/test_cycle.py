@@ -18,7 +18,7 @@ from leadline_controller.framework.cycle import (
     decide_in_turn,
 )
 from leadline_controller.framework.model import CPU, PODS, Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import ClusterView, Ints
 
@@ -243,7 +243,7 @@ def test_an_unschedulable_pod_is_requeued_on_the_events_of_its_failing_filters()
         )
         == ClusterEvent.CLAIMS
     )
-    assert requeue_on(a=only()) == ANYTHING  # one that does not say
+    assert requeue_on(a=only()) == ANY_EVENT  # one that does not say
 
 
 def test_without_nodes_a_pod_is_requeued_on_a_new_node() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.kubeobjects.amounts import pod_limits, pod_requests, read_amounts
+from leadline_controller.kubeobjects.amounts import pod_limits, pod_requests, read_resource_list
 from leadline_controller.parsing.fields import FieldError, Fields
 
 MIB = 1024**2
@@ -197,12 +197,12 @@ def test_pod_limits(spec: dict[str, Any], expected: dict[str, int]) -> None:
 )
 def test_an_invalid_quantity_names_its_field(amounts: dict[str, Any], message: str) -> None:
     with pytest.raises(FieldError) as caught:
-        read_amounts(Fields(amounts, "r"))
+        read_resource_list(Fields(amounts, "r"))
     assert str(caught.value).startswith(message)
 
 
 def test_a_number_is_a_quantity() -> None:
-    assert read_amounts(Fields({"cpu": 2, "memory": 1e9, "pods": 3}, "r")) == {
+    assert read_resource_list(Fields({"cpu": 2, "memory": 1e9, "pods": 3}, "r")) == {
         "cpu": 2000,
         "memory": 10**9,
         "pods": 3,

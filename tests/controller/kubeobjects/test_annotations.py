@@ -6,7 +6,7 @@ from leadline_controller.kubeobjects.annotations import AnnotationError, read_an
 
 
 def test_reads_every_annotation() -> None:
-    hints = read_annotations(
+    annotations = read_annotations(
         {
             "leadline.dev/user-node": "n1",
             "leadline.dev/data-mb": "0.75",
@@ -19,7 +19,7 @@ def test_reads_every_annotation() -> None:
             "kubectl.kubernetes.io/something": "y",
         }
     )
-    assert hints == PodAnnotations(
+    assert annotations == PodAnnotations(
         user_node="n1",
         data_mb=0.75,
         bandwidth_mbps=3.0,

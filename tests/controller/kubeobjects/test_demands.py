@@ -59,8 +59,8 @@ def test_a_running_pod_over_the_limit_is_counted_and_repels_all_pods() -> None:
     assert resident.requests["cpu"] == 2000
     assert [term.topology_key for term in resident.anti_affinity] == [HOST]
     nodes = [node(name, labels={HOST: name}) for name in ("n1", "n2")]
-    verdict = inter_pod_affinity(view(nodes, assigned_pods=[resident]), pod("any"))
-    assert verdict.passes.tolist() == [False, True]
+    result = inter_pod_affinity(view(nodes, assigned_pods=[resident]), pod("any"))
+    assert result.passes.tolist() == [False, True]
 
 
 def test_a_running_pod_with_too_many_volumes_keeps_its_anti_affinity() -> None:

@@ -99,7 +99,7 @@ def test_reads_a_pod() -> None:
     assert found.node_selector == {"disk": "ssd"}
     assert found.tolerations == (Toleration("k", "Equal"), Toleration("", "Exists"))
     assert found.images == ("web:1",)
-    assert found.hints.data_mb == 5.0
+    assert found.annotations.data_mb == 5.0
     assert (found.gated, found.terminating, found.finished) == (True, True, False)
     assert found.problem is None
 

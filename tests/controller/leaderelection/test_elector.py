@@ -92,11 +92,11 @@ async def test_the_first_candidate_leads_for_as_long_as_it_runs() -> None:
 
 async def test_a_follower_takes_over_within_fifteen_seconds_of_a_crash() -> None:
     lease, clock = MemoryLease(), ManualClock()
-    lease.steal("a", 10)
+    lease.overwrite("a", 10)
     b = LeaderElector(lease, "b", clock)
     async with running(clock, b):
         await clock.advance(0.1)
-        lease.steal("a", 10)  # its last renewal, as long before the next attempt as possible
+        lease.overwrite("a", 10)  # its last renewal, as long before the next attempt as possible
         await clock.advance(9.9)
         assert not b.leads()
         await clock.advance(CRASH_TO_TAKEOVER_S - 9.9)
@@ -166,7 +166,7 @@ async def test_a_leader_notices_a_stolen_lease_and_waits_for_it(
     lease, clock = kind(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
-        lease.steal("thief", 10)
+        lease.overwrite("thief", 10)
         await clock.advance(noticed_s)
         assert (a.leads(), a.holder()) == (False, "thief")
         await clock.advance(9.8)
@@ -186,7 +186,7 @@ async def test_frequent_writes_by_others_do_not_cause_more_frequent_reads() -> N
     lease, clock = Counting(), ManualClock()
     async with running(clock, LeaderElector(lease, "a", clock)):
         for number in range(100):
-            lease.steal(f"thief-{number}", 10)
+            lease.overwrite(f"thief-{number}", 10)
             await clock.advance(0.01)
         assert lease.reads < 15
 
@@ -195,7 +195,7 @@ async def test_a_stolen_lease_that_cannot_be_read_is_not_an_own_lease() -> None:
     lease, clock = UnreadableLease(), ManualClock()
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
-        lease.steal("thief", 10)
+        lease.overwrite("thief", 10)
         lease.away = True
         await clock.advance(2)
         assert (a.leads(), a.holder()) == (False, "")
@@ -215,7 +215,7 @@ async def test_after_a_conflict_a_leader_stops_until_it_has_read_the_lease() -> 
     a = LeaderElector(lease, "a", clock)
     async with running(clock, a):
         assert a.leads()
-        lease.steal("thief", 10)
+        lease.overwrite("thief", 10)
         await clock.advance(2)
     assert led == [False, False]  # at the start, and after the conflict
 
@@ -276,6 +276,6 @@ async def test_only_one_of_many_candidates_acquires_a_free_lease() -> None:
     many = [LeaderElector(lease, f"c{i}", clock) for i in range(20)]
     async with running(clock, *many):
         assert sum(leading(*many)) == 1
-        lease.steal("dead", 10)
+        lease.overwrite("dead", 10)
         await clock.advance(CRASH_TO_TAKEOVER_S + 3)
         assert sum(leading(*many)) == 1

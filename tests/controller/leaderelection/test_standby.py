@@ -9,32 +9,34 @@ from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_lease import MemoryLease
 
 from tests.controller.leaderelection.test_elector import running
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 
-def candidate(cluster: CountingCluster, lease: MemoryLease, clock: ManualClock, name: str) -> Stage:
-    return Stage(cluster, clock=clock, leadership=LeaderElector(lease, name, clock))
+def candidate(
+    cluster: CountingCluster, lease: MemoryLease, clock: ManualClock, name: str
+) -> SchedulerHarness:
+    return SchedulerHarness(cluster, clock=clock, leadership=LeaderElector(lease, name, clock))
 
 
-def elector(stage: Stage) -> LeaderElector:
-    assert isinstance(stage.leadership, LeaderElector)
-    return stage.leadership
+def elector(harness: SchedulerHarness) -> LeaderElector:
+    assert isinstance(harness.leadership, LeaderElector)
+    return harness.leadership
 
 
 async def test_a_standby_scheduler_watches_and_does_nothing() -> None:
     lease, clock = MemoryLease(), ManualClock()
-    lease.steal("other", 10)
+    lease.overwrite("other", 10)
     cluster = CountingCluster([node("n1"), node("n2")], [pod("a"), pod("huge", cpu=90_000)])
-    stage = candidate(cluster, lease, clock, "me")
-    async with running(clock, elector(stage)), stage.running():
+    harness = candidate(cluster, lease, clock, "me")
+    async with running(clock, elector(harness)), harness.running():
         cluster.put_pod(pod("theirs", node_name="n2"))
         await clock.advance(9)
-        assert cluster.asked == {}
-        assert (stage.decisions.get("default/a"), stage.events("huge")) == (None, [])
-        assert stage.cpu_requested() == {"n1": 0, "n2": 500}
+        assert cluster.bind_calls == {}
+        assert (harness.decisions.get("default/a"), harness.events("huge")) == (None, [])
+        assert harness.cpu_requested() == {"n1": 0, "n2": 500}
         await clock.advance(4)
     assert cluster.bound == {"default/a": 1}
-    assert [event.reason for event in stage.events("huge")] == ["FailedScheduling"]
+    assert [event.reason for event in harness.events("huge")] == ["FailedScheduling"]
 
 
 async def test_one_of_two_schedulers_binds_and_the_other_takes_over() -> None:
@@ -57,22 +59,22 @@ async def test_one_of_two_schedulers_binds_and_the_other_takes_over() -> None:
         await clock.advance(3)
     assert (first.outcome("late"), second.outcome("late")) == (None, "bound")
     assert second.outcome("early-0") is None
-    assert cluster.asked == cluster.bound == {pod.key: 1 for pod in cluster.pods}
+    assert cluster.bind_calls == cluster.bound == {pod.key: 1 for pod in cluster.pods}
 
 
 async def test_a_binding_after_the_fence_closed_is_dropped_without_an_event() -> None:
     """The fence closed between the decision and the request. The next leader schedules the pod,
     or this one when it leads again."""
     cluster = CountingCluster([node("n1")])
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.fail_next_bind(NotLeadingError("this controller is no longer the leader"))
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(0)
-        assert stage.cpu_requested() == {"n1": 0}
-        assert stage.events("a") == []
-        assert stage.outcome("a") == "failed: this controller is no longer the leader"
-        await stage.clock.advance(2)
+        await harness.clock.advance(0)
+        assert harness.cpu_requested() == {"n1": 0}
+        assert harness.events("a") == []
+        assert harness.outcome("a") == "failed: this controller is no longer the leader"
+        await harness.clock.advance(2)
     assert cluster.bound == {"default/a": 1}
 
 
@@ -82,25 +84,25 @@ async def test_no_binding_starts_after_the_renew_deadline() -> None:
     pods = [pod(f"p{i:03}", cpu=100) for i in range(BINDINGS_AT_ONCE + 8)]
     cluster = CountingCluster([node("n1", cpu=90_000, pods=1000)], pods)
     cluster.gate.clear()
-    stage = candidate(cluster, lease, clock, "me")
-    async with running(clock, elector(stage)) as (renewing,), stage.running():
+    harness = candidate(cluster, lease, clock, "me")
+    async with running(clock, elector(harness)) as (renewing,), harness.running():
         for _ in range(10):
             await clock.advance(0)
-        assert len(cluster.asked) == BINDINGS_AT_ONCE
+        assert len(cluster.bind_calls) == BINDINGS_AT_ONCE
         renewing.cancel()
         await clock.advance(8)
         cluster.gate.set()
         await clock.advance(20)
-        assert len(cluster.asked) == BINDINGS_AT_ONCE
+        assert len(cluster.bind_calls) == BINDINGS_AT_ONCE
         assert len(cluster.bound) == BINDINGS_AT_ONCE
-        assert not elector(stage).leads()
+        assert not elector(harness).leads()
 
 
 async def test_a_standby_scheduler_stops_at_once() -> None:
     lease, clock = MemoryLease(), ManualClock()
-    lease.steal("other", 1000)
-    stage = candidate(CountingCluster([node("n1")], [pod("a")]), lease, clock, "me")
-    async with running(clock, elector(stage)), stage.running() as task:
+    lease.overwrite("other", 1000)
+    harness = candidate(CountingCluster([node("n1")], [pod("a")]), lease, clock, "me")
+    async with running(clock, elector(harness)), harness.running() as task:
         await clock.advance(30)
         task.cancel()
         await asyncio.wait({task}, timeout=10)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from leadline_controller.parsing.fields import FieldError, Fields, shown, valid_text
+from leadline_controller.parsing.fields import FieldError, Fields, replace_surrogates, shown
 
 
 def read(data: Any, path: str = "root") -> Fields:
@@ -86,4 +86,4 @@ def test_any_value_is_shown_briefly_on_one_line(value: object) -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    assert valid_text("a\ud800é\udfff✓😀\x00") == "a\ufffdé\ufffd✓😀\x00"
+    assert replace_surrogates("a\ud800é\udfff✓😀\x00") == "a\ufffdé\ufffd✓😀\x00"

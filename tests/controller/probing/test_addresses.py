@@ -2,7 +2,7 @@ import pytest
 from leadline_controller.framework.model import Node
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.parsing.addresses import read_network, read_unicast
-from leadline_controller.probing.addresses import Addressing
+from leadline_controller.probing.addresses import AddressPolicy
 
 NODE = Node("pi-1", addresses=("10.0.0.5", "fd00::5"))
 
@@ -26,18 +26,18 @@ def test_an_address_of_many_machines_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("claimed", ["10.0.0.5", "fd00::5", "fd00:0:0::05"])
 def test_an_address_of_the_node_object_is_probed(claimed: str) -> None:
-    assert Addressing().refusal(claimed, NODE) is None
+    assert AddressPolicy().refusal(claimed, NODE) is None
 
 
 @pytest.mark.parametrize("claimed", ["10.0.0.6", "203.0.113.9", "::ffff:10.0.0.5", "pi-1", ""])
 def test_another_address_is_not_probed(claimed: str) -> None:
-    reason = Addressing().refusal(claimed, NODE)
+    reason = AddressPolicy().refusal(claimed, NODE)
     assert reason is not None
     assert "\n" not in reason
 
 
 def test_the_reason_names_what_was_expected() -> None:
-    reason = Addressing().refusal("203.0.113.9", NODE)
+    reason = AddressPolicy().refusal("203.0.113.9", NODE)
     assert reason == (
         "its agent's address 203.0.113.9 is neither an address of the node object "
         "(10.0.0.5, fd00::5) nor in probe.networks"
@@ -60,7 +60,7 @@ def test_the_reason_names_what_was_expected() -> None:
 )
 def test_an_address_in_a_configured_network_is_probed(claimed: str, probed: bool) -> None:
     networks = tuple(map(read_network, ("192.168.7.0/24", "fd01::/64", "10.9.9.9/32")))
-    assert (Addressing(networks).refusal(claimed, NODE) is None) == probed
+    assert (AddressPolicy(networks).refusal(claimed, NODE) is None) == probed
 
 
 @pytest.mark.parametrize("text", ["", "all", "10.0.0.1/24", "10.0.0.0/33"])

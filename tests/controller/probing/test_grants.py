@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.probing.grants import LATE_S, BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import Peer, PingWork, ProbeLimits, RunningLease
+from leadline_controller.probing.planning import Peer, PingLease, ProbeLimits, RunningLease
 from leadline_controller.telemetry.ingestor import (
     NOT_LEASED,
     OVER_LEASE,
@@ -75,7 +75,7 @@ def test_a_result_may_come_late_but_not_for_ever() -> None:
 
 # Round trips.
 
-WORK = PingWork((Peer("b", "10.0.0.2"), Peer("c", "10.0.0.3")), interval_s=10, count=3, ttl_s=60)
+WORK = PingLease((Peer("b", "10.0.0.2"), Peer("c", "10.0.0.3")), interval_s=10, count=3, ttl_s=60)
 
 
 def pinging(since_s: float = 100.0) -> PingGrants:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.planning import DELIVERY_S, BandwidthWork, PingWork, ProbeLimits
+from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, PingLease, ProbeLimits
 from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
@@ -17,8 +17,8 @@ from leadline_wire import topics
 from leadline_wire.codec import encode, kind_of
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from tests.controller.telemetry.board_builder import CLUSTER, Board
-from tests.controller.telemetry.telemetry_builder import BOOT_ID, Fleet
+from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
+from tests.controller.telemetry.telemetry_builder import BOOT_ID, TelemetryBuilder
 from tests.controller.telemetry.wire_client import WireClient, connected
 from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import wait_until
@@ -26,17 +26,17 @@ from tests.support.ports import wait_until
 LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
 
 
-class Sent:
+class LeaseRecorder:
     """A LeaseTransport that records the leases."""
 
     def __init__(self) -> None:
-        self.pings: list[tuple[str, PingWork]] = []
-        self.tests: list[tuple[str, BandwidthWork]] = []
+        self.pings: list[tuple[str, PingLease]] = []
+        self.tests: list[tuple[str, BandwidthLease]] = []
 
-    def send_ping_lease(self, node: str, work: PingWork) -> None:
+    def send_ping_lease(self, node: str, work: PingLease) -> None:
         self.pings.append((node, work))
 
-    def send_bandwidth_lease(self, node: str, work: BandwidthWork) -> None:
+    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
         self.tests.append((node, work))
 
     def pinged(self) -> list[str]:
@@ -45,16 +45,16 @@ class Sent:
         return nodes
 
 
-class Scene:
+class ProbeHarness:
     """A probe scheduler for boards that published their births."""
 
     def __init__(self, *names: str, anchors: tuple[str, ...] = ()) -> None:
-        self.fleet = Fleet()
-        self.sent = Sent()
+        self.telemetry = TelemetryBuilder()
+        self.sent = LeaseRecorder()
         self.nodes: dict[str, Node] = {}
         probing = ProbeSettings(LIMITS, anchors)
         self.probe_scheduler = ProbeScheduler(
-            self.fleet.state, self.sent, probing, lambda: self.nodes
+            self.telemetry.state, self.sent, probing, lambda: self.nodes
         )
         for name in names:
             self.born(name)
@@ -64,7 +64,7 @@ class Scene:
     ) -> None:
         self.nodes[name] = Node(name, addresses=(address,))
         agent = Agent(name, address=address, probes=probes)
-        self.fleet.state.birth(agent, self.fleet.stamp(name))
+        self.telemetry.state.birth(agent, self.telemetry.stamp(name))
         self.probe_scheduler.on_birth(name)
 
 
@@ -73,7 +73,7 @@ def test_the_expiry_of_a_lease_message_is_the_planned_delivery_time() -> None:
 
 
 def test_ping_leases_are_renewed_well_before_they_end() -> None:
-    harness = Scene("n1", "n2", "n3")
+    harness = ProbeHarness("n1", "n2", "n3")
     assert harness.sent.pinged() == []
     harness.probe_scheduler.tick(0.0)
     assert harness.sent.pinged() == ["n1", "n2", "n3"]
@@ -84,7 +84,7 @@ def test_ping_leases_are_renewed_well_before_they_end() -> None:
 
 
 def test_a_restarted_agent_gets_its_lease_at_once() -> None:
-    harness = Scene("n1", "n2")
+    harness = ProbeHarness("n1", "n2")
     harness.probe_scheduler.tick(0.0)
     harness.sent.pinged()
     harness.born("n2")
@@ -93,14 +93,14 @@ def test_a_restarted_agent_gets_its_lease_at_once() -> None:
 
 
 def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> None:
-    harness = Scene("n1", "n2")
+    harness = ProbeHarness("n1", "n2")
     harness.probe_scheduler.tick(0.0)
     harness.probe_scheduler.on_bandwidth(
         harness.sent.tests[1][0], harness.sent.tests[1][1].lease_id
     )
     harness.sent.pinged()
     harness.sent.tests.clear()
-    harness.probe_scheduler.take_over(100.0)
+    harness.probe_scheduler.on_started_leading(100.0)
     harness.probe_scheduler.tick(100.0)
     assert harness.sent.pinged() == ["n1", "n2"]
     assert harness.sent.tests == []
@@ -111,13 +111,13 @@ def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> N
 
 
 def test_only_online_boards_with_an_address_are_probed() -> None:
-    harness = Scene("n1", "n2", "n3")
+    harness = ProbeHarness("n1", "n2", "n3")
     harness.born("nowhere", address="")
-    harness.fleet.state.birth(
+    harness.telemetry.state.birth(
         Agent("kept", address="192.0.2.9", probes=("iperf3",)),
-        harness.fleet.stamp("kept", retained=True),
+        harness.telemetry.stamp("kept", retained=True),
     )
-    harness.fleet.state.status("n3", BOOT_ID, 1, online=False)
+    harness.telemetry.state.status("n3", BOOT_ID, 1, online=False)
     harness.probe_scheduler.tick(0.0)
     assert [(node, [p.node for p in work.peers]) for node, work in harness.sent.pings] == [
         ("n1", ["n2"]),
@@ -127,7 +127,7 @@ def test_only_online_boards_with_an_address_are_probed() -> None:
 
 
 def test_only_boards_with_iperf3_are_tested() -> None:
-    harness = Scene("n1", "n3")
+    harness = ProbeHarness("n1", "n3")
     harness.born("n2", probes=("icmp",))
     harness.probe_scheduler.tick(0.0)
     assert [node for node, _ in harness.sent.tests] == ["n3", "n1"]
@@ -135,7 +135,7 @@ def test_only_boards_with_iperf3_are_tested() -> None:
 
 
 def test_one_test_runs_at_a_time_and_only_its_client_ends_it() -> None:
-    harness = Scene("n1", "n2", "n3", anchors=("n3",))
+    harness = ProbeHarness("n1", "n2", "n3", anchors=("n3",))
     harness.probe_scheduler.tick(0.0)
     (server, serving), (client, _) = harness.sent.tests
     assert (server, client) == ("n3", "n1")
@@ -151,7 +151,7 @@ def test_one_test_runs_at_a_time_and_only_its_client_ends_it() -> None:
 
 
 def test_leases_of_an_earlier_controller_are_not_ours() -> None:
-    first, second = Scene("n1", "n2"), Scene("n1", "n2")
+    first, second = ProbeHarness("n1", "n2"), ProbeHarness("n1", "n2")
     for harness in (first, second):
         harness.probe_scheduler.tick(0.0)
     assert first.sent.tests[0][1].lease_id != second.sent.tests[0][1].lease_id
@@ -163,7 +163,7 @@ def test_leases_of_an_earlier_controller_are_not_ours() -> None:
 def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    harness = Scene("n1", "n2", "liar")
+    harness = ProbeHarness("n1", "n2", "liar")
     harness.nodes["liar"] = Node("liar", addresses=("10.0.0.9",))
     for now_s in range(0, 300, 10):
         harness.probe_scheduler.tick(float(now_s))
@@ -181,7 +181,7 @@ def test_a_board_that_claims_anothers_address_is_not_probed_and_the_log_says_why
 def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    harness = Scene("n1")
+    harness = ProbeHarness("n1")
     for turn in range(100):
         harness.nodes["n1"] = Node("n1", addresses=(f"10.0.0.{turn}",) if turn % 2 else ())
         harness.probe_scheduler.tick(float(turn))
@@ -189,20 +189,20 @@ def test_an_address_that_changes_all_the_time_does_not_fill_the_log(
 
 
 def test_only_nodes_of_the_cluster_are_probed() -> None:
-    harness = Scene("n1", "n2", "phantom")
+    harness = ProbeHarness("n1", "n2", "phantom")
     del harness.nodes["phantom"]
     harness.probe_scheduler.tick(0.0)
     assert harness.sent.pinged() == ["n1", "n2"]
 
 
 def test_nothing_is_probed_while_the_nodes_are_unknown() -> None:
-    fleet, sent = Fleet("n1", "n2"), Sent()
+    fleet, sent = TelemetryBuilder("n1", "n2"), LeaseRecorder()
     ProbeScheduler(fleet.state, sent, ProbeSettings(LIMITS), lambda: None).tick(0.0)
     assert (sent.pings, sent.tests) == ([], [])
 
 
 def test_thousands_of_ping_leases_are_spread_over_ticks() -> None:
-    harness = Scene(*(f"n{i:04}" for i in range(2000)))
+    harness = ProbeHarness(*(f"n{i:04}" for i in range(2000)))
     sent = []
     for tick in range(60):
         harness.probe_scheduler.tick(tick / 2)
@@ -219,16 +219,16 @@ class IngestHarness:
     """An ingestor with a probe scheduler, and two boards under lease."""
 
     def __init__(self) -> None:
-        self.harness = Scene("n1", "n2")
-        self.state = self.harness.fleet.state
+        self.harness = ProbeHarness("n1", "n2")
+        self.state = self.harness.telemetry.state
         self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.harness.probe_scheduler)
-        self.boards = {name: Board(name, session=2) for name in ("n1", "n2")}
+        self.boards = {name: BoardMessages(name, session=2) for name in ("n1", "n2")}
         self.harness.probe_scheduler.tick(100.0)
         self.lease = next(work for _, work in self.harness.sent.tests if work.role == "client")
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
         topic = self.boards[node].topic(kind_of(message))
-        self.ingestor.fold(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
+        self.ingestor.ingest(topic, encode(message), topics.SCHEMA, 101.0, retained=False)
 
     def known(self) -> list[tuple[float | None, float | None]]:
         return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
@@ -264,9 +264,9 @@ def test_a_result_for_an_earlier_controller_is_refused_and_counted() -> None:
 
 def test_leases_of_a_former_leader_expire() -> None:
     ingest = IngestHarness()
-    ingest.harness.probe_scheduler.stand_by(150.0)
+    ingest.harness.probe_scheduler.tick_as_standby(150.0)
     assert ingest.harness.probe_scheduler.ping_peers("n1") == {"n2"}
-    ingest.harness.probe_scheduler.stand_by(1000.0)
+    ingest.harness.probe_scheduler.tick_as_standby(1000.0)
     assert ingest.harness.probe_scheduler.ping_peers("n1") == set()
     n1 = ingest.boards["n1"]
     ingest.take("n1", n1.bandwidth("n2", 90.0, lease_id=ingest.lease.lease_id))
@@ -275,14 +275,14 @@ def test_leases_of_a_former_leader_expire() -> None:
 
 def test_round_trips_count_for_leased_peers_only() -> None:
     ingest = IngestHarness()
-    ingest.harness.fleet.birth("n3")
+    ingest.harness.telemetry.birth("n3")
     n1 = ingest.boards["n1"]
     ingest.take("n1", n1.rtt(("n2", 1.5), ("n3", 0.1)))
     assert [(x.a, x.b, x.rtt_ms) for x in ingest.state.links(101.0)] == [("n1", "n2", 1.5)]
     assert ingest.state.refused == {"not_leased": 1}
-    stranger = Board("n3", session=2)
+    stranger = BoardMessages("n3", session=2)
     topic = stranger.topic(topics.Kind.RTT)
-    ingest.ingestor.fold(
+    ingest.ingestor.ingest(
         topic, encode(stranger.rtt(("n1", 0.1))), topics.SCHEMA, 101.0, retained=False
     )
     assert ingest.state.refused == {"not_leased": 2}
@@ -346,7 +346,7 @@ class BrokerHarness:
 
     @contextmanager
     def board(self, broker: Broker, name: str) -> Iterator[WireClient]:
-        board = Board(name)
+        board = BoardMessages(name)
         with connected(broker, will=board) as client:
 
             def work(lease: pb.Lease) -> None:
@@ -365,7 +365,7 @@ class BrokerHarness:
             client.send(board, board.birth())
             yield client
 
-    def _test(self, client: WireClient, board: Board, lease: pb.BandwidthLease) -> None:
+    def _test(self, client: WireClient, board: BoardMessages, lease: pb.BandwidthLease) -> None:
         alone = self.at_work.acquire(blocking=False)
         self.overlaps += not alone
         time.sleep(0.05)

@@ -14,8 +14,8 @@ from leadline_controller.framework.resources import (
 )
 from leadline_controller.framework.selectors import Requirement
 
-from tests.controller.scheduling.harness import Stage, node
-from tests.controller.telemetry.telemetry_builder import Fleet
+from tests.controller.scheduling.harness import SchedulerHarness, node
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 PORT = HostPort("0.0.0.0", "TCP", 80)
@@ -23,7 +23,7 @@ DISK = Disk("awsElasticBlockStore", "vol-1")
 TAINT, OTHER_TAINT = (Taint(key, "", "NoSchedule") for key in "ab")
 BACKED_OFF_S = 10.0
 
-Action = Callable[[Stage], Any]
+Action = Callable[[SchedulerHarness], Any]
 
 
 def label_in(label: str, value: str) -> Requirement:
@@ -52,29 +52,29 @@ def volume(**fields: Any) -> Volume:
     return Volume("v", "made", Fraction(2**30), **fields)
 
 
-def measure_bandwidth(stage: Stage, mbps: float) -> None:
+def measure_bandwidth(harness: SchedulerHarness, mbps: float) -> None:
     """Report a bandwidth test between the two nodes."""
-    fleet = Fleet()
-    fleet.state = stage.telemetry
+    builder = TelemetryBuilder()
+    builder.state = harness.telemetry
     for name in ("n1", "n2"):
-        fleet.birth(name)
-    assert fleet.bandwidth("n1", "n2", mbps, stage.clock.now_s())
+        builder.birth(name)
+    assert builder.bandwidth("n1", "n2", mbps, harness.clock.now_s())
 
 
 def change_node(**changed: Any) -> Action:
-    return lambda stage: stage.cluster.put_node(replace(stage.cluster.nodes[0], **changed))
+    return lambda harness: harness.cluster.put_node(replace(harness.cluster.nodes[0], **changed))
 
 
 def change_pod(name: str, **changed: Any) -> Action:
-    def change(stage: Stage) -> None:
-        stage.cluster.put_pod(replace(stage.cluster.pod(f"default/{name}"), **changed))
+    def change(harness: SchedulerHarness) -> None:
+        harness.cluster.put_pod(replace(harness.cluster.pod(f"default/{name}"), **changed))
 
     return change
 
 
 def delete_pod(name: str) -> Action:
-    return lambda stage: stage.cluster.remove_pod(f"default/{name}")
+    return lambda harness: harness.cluster.remove_pod(f"default/{name}")
 
 
 def put_resource(resource: Resource) -> Action:
-    return lambda stage: stage.cluster.put_resource(resource)
+    return lambda harness: harness.cluster.put_resource(resource)

@@ -8,7 +8,7 @@ from typing import Any
 from leadline_controller.api.extender_protocol import read_extender_args
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import DecisionLog
-from leadline_controller.filters import AT_BINDING, FILTERS, OWN
+from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import Relisted
@@ -22,7 +22,7 @@ from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from tests.kube.objects import Object, node, pod
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
-OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in OWN}
+OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in EXTENDER_FILTERS}
 
 
 def wide(name: str, mbps: float, cpu: str = "4", **fields: Any) -> Object:
@@ -30,7 +30,7 @@ def wide(name: str, mbps: float, cpu: str = "4", **fields: Any) -> Object:
     return node(name, cpu=cpu, labels={BANDWIDTH: f"{mbps:g}"}, **fields)
 
 
-def wants(name: str, mbps: float | str | None = None, **annotations: str) -> Object:
+def pod_manifest(name: str, mbps: float | str | None = None, **annotations: str) -> Object:
     """A pod of kube-scheduler; `annotations` without their prefix, and with _ for -."""
     named = {f"leadline.dev/{key.replace('_', '-')}": text for key, text in annotations.items()}
     if mbps is not None:
@@ -55,7 +55,7 @@ def extender_args(
     return read_extender_args(args(pod, names, nodes))
 
 
-class Scene:
+class ExtenderHarness:
     """An extender service for a cluster in memory; `hear` passes on changes of the watch."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Scene:
             Random(7),
             warm_up_s=warm_up_s,
             own=OWN_FILTERS,
-            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in AT_BINDING},
+            at_binding=FILTERS if every_filter else {name: FILTERS[name] for name in BIND_FILTERS},
             check_unmodelled=every_filter,
         )
         self.extender_service = ExtenderService(

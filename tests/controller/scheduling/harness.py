@@ -26,14 +26,14 @@ class CountingCluster(MemoryCluster):
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
         super().__init__(nodes, pods)
-        self.asked: Counter[str] = Counter()
+        self.bind_calls: Counter[str] = Counter()
         self.bound: Counter[str] = Counter()
         self.gate = asyncio.Event()
         self.gate.set()
         self.lost_answers: list[Exception] = []
 
     async def bind(self, pod: Pod, node: str) -> None:
-        self.asked[pod.key] += 1
+        self.bind_calls[pod.key] += 1
         await self.gate.wait()
         await super().bind(pod, node)
         self.bound[pod.key] += 1
@@ -45,7 +45,7 @@ class CountingCluster(MemoryCluster):
         del self._pods[key]
 
 
-class Stage:
+class SchedulerHarness:
     """A scheduler with everything that it needs."""
 
     def __init__(self, cluster: CountingCluster, **profile: Any) -> None:

@@ -13,7 +13,7 @@ from leadline_controller.scheduling.event_recorder import OVERDUE_S, EventRecord
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 MAX_WRITES = 4
 DECISION_S = 0.1
@@ -140,36 +140,36 @@ class EventCluster(CountingCluster):
         return {seen.pod.name for seen in self.events}
 
 
-def slow_stage(clock: BusyClock, pods: int) -> tuple[EventCluster, Stage]:
+def slow_stage(clock: BusyClock, pods: int) -> tuple[EventCluster, SchedulerHarness]:
     """Every decision takes a tenth of a second."""
 
     def slow_filter(view: ClusterView, _: Pod) -> FilterResult:
         clock.decided_s += DECISION_S
-        return FilterResult.everywhere(view)
+        return FilterResult.all_pass(view)
 
     cluster = EventCluster(clock, [node("n1", cpu=10**6, pods=1000)])
     for i in range(pods):
         cluster.put_pod(pod(f"p{i:03}"))
-    return cluster, Stage(cluster, clock=clock, filters={"Slow": slow_filter})
+    return cluster, SchedulerHarness(cluster, clock=clock, filters={"Slow": slow_filter})
 
 
-async def let_it_run(stage: Stage) -> None:
+async def let_it_run(harness: SchedulerHarness) -> None:
     for _ in range(20):
-        await stage.clock.advance(0)
+        await harness.clock.advance(0)
 
 
 async def test_no_pod_waits_for_a_node_while_events_on_others_are_written() -> None:
-    cluster, stage = slow_stage(BusyClock(), 40)  # four seconds of decisions
-    async with stage.running():
-        await let_it_run(stage)
+    cluster, harness = slow_stage(BusyClock(), 40)  # four seconds of decisions
+    async with harness.running():
+        await let_it_run(harness)
     assert cluster.done == ["bind"] * 40 + ["event"] * 40
     assert len(cluster.with_events()) == 40
 
 
 async def test_while_pods_are_pending_an_event_waits_five_seconds_and_no_more() -> None:
-    cluster, stage = slow_stage(BusyClock(), 300)
-    async with stage.running():
-        await let_it_run(stage)
+    cluster, harness = slow_stage(BusyClock(), 300)
+    async with harness.running():
+        await let_it_run(harness)
     assert "event" in cluster.done[: cluster.done.index("bind", 100)]
     waited_s = [cluster.event_s[name] - at_s for name, at_s in cluster.bound_s.items()]
     assert (
@@ -183,13 +183,13 @@ async def test_four_events_are_written_at_once() -> None:
     cluster = EventCluster(
         ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)]
     )
-    stage = Stage(cluster)
+    harness = SchedulerHarness(cluster)
     cluster.takes_events.clear()
-    async with stage.running():
-        await let_it_run(stage)
+    async with harness.running():
+        await let_it_run(harness)
         assert (cluster.writing, len(cluster.bound)) == (MAX_WRITES, 10)
         cluster.takes_events.set()
-        await let_it_run(stage)
+        await let_it_run(harness)
         assert len(cluster.with_events()) == 10
     assert cluster.most == MAX_WRITES
 
@@ -198,12 +198,12 @@ async def test_a_slow_api_server_delays_no_binding() -> None:
     cluster = EventCluster(
         ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)]
     )
-    stage = Stage(cluster)
+    harness = SchedulerHarness(cluster)
     cluster.takes_events.clear()
-    async with stage.running():
-        await let_it_run(stage)
+    async with harness.running():
+        await let_it_run(harness)
         cluster.put_pod(pod("late"))
-        await stage.clock.advance(2 * OVERDUE_S)
+        await harness.clock.advance(2 * OVERDUE_S)
         assert cluster.bound["default/late"] == 1
         assert cluster.with_events() == set()
         cluster.takes_events.set()
@@ -213,12 +213,12 @@ async def test_a_slow_api_server_delays_no_binding() -> None:
 
 
 async def test_the_scheduler_writes_the_remaining_events_before_it_ends() -> None:
-    cluster, stage = slow_stage(BusyClock(), 30)
+    cluster, harness = slow_stage(BusyClock(), 30)
     cluster.takes_events.clear()
-    async with stage.running() as task:
-        await let_it_run(stage)
+    async with harness.running() as task:
+        await let_it_run(harness)
         task.cancel()
-        await stage.clock.advance(0)
+        await harness.clock.advance(0)
         assert not task.done()
         cluster.takes_events.set()
         await asyncio.wait({task}, timeout=10)
@@ -233,10 +233,10 @@ async def test_it_does_not_wait_for_ever_to_write_them(monkeypatch: pytest.Monke
     cluster = EventCluster(
         ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)]
     )
-    stage = Stage(cluster)
+    harness = SchedulerHarness(cluster)
     cluster.takes_events.clear()
-    async with stage.running() as task:
-        await let_it_run(stage)
+    async with harness.running() as task:
+        await let_it_run(harness)
         task.cancel()
         await asyncio.wait({task}, timeout=10)
         assert task.cancelled()
@@ -268,10 +268,10 @@ async def test_without_the_lease_it_writes_no_more_events() -> None:
     cluster = EventCluster(
         ManualClock(), [node("n1", cpu=10**6)], [pod(f"p{i}") for i in range(10)]
     )
-    stage = Stage(cluster, leadership=lease)
+    harness = SchedulerHarness(cluster, leadership=lease)
     cluster.takes_events.clear()
-    async with stage.running() as task:
-        await let_it_run(stage)
+    async with harness.running() as task:
+        await let_it_run(harness)
         lease.held = False
         task.cancel()
         await asyncio.wait({task}, timeout=10)

@@ -1,7 +1,7 @@
 from typing import Any
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.queueing_hints import ANYTHING, NOTHING, ClusterEvent
+from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
 from leadline_controller.scheduling.queue import SchedulingQueue
 
 
@@ -86,20 +86,20 @@ def test_an_event_moves_the_pods_with_a_hint_for_it() -> None:
     hopes = {
         "a": ClusterEvent.RESOURCES_FREED,
         "b": ClusterEvent.LABELS | ClusterEvent.RESOURCES_FREED,
-        "c": NOTHING,
-        "d": ANYTHING,
+        "c": NO_EVENT,
+        "d": ANY_EVENT,
     }
     pending = queue(*(pod(name) for name in hopes))
     popped(pending)
     for name, requeue_on in hopes.items():
         pending.mark_unschedulable(name, 0.0, requeue_on)
-    pending.move_to_active_or_backoff(5.0, NOTHING)
+    pending.move_to_active_or_backoff(5.0, NO_EVENT)
     assert popped(pending, 5.0) == []
     pending.move_to_active_or_backoff(5.0, ClusterEvent.LABELS | ClusterEvent.NODES)
     assert popped(pending, 5.0) == ["b", "d"]
     pending.move_to_active_or_backoff(6.0, ClusterEvent.RESOURCES_FREED)
     assert popped(pending, 6.0) == ["a"]
-    pending.move_to_active_or_backoff(7.0, ANYTHING)
+    pending.move_to_active_or_backoff(7.0, ANY_EVENT)
     assert popped(pending, 59.0) == []
     assert popped(pending, 60.0) == ["c"]
 

@@ -40,7 +40,7 @@ from tests.controller.scheduling.actions import (
     two_nodes,
     volume,
 )
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 # Each filter alone, on nodes that never pass.
 
@@ -59,12 +59,12 @@ DEMANDS: dict[str, dict[str, Any]] = {
     "VolumeZone": {"claims": (ClaimUse("c"),)},
     "PodTopologySpread": {"spread": (NEVER,)},
     "InterPodAffinity": {"affinity": (term("nobody"),)},
-    "NodeBandwidthFit": {"hints": PodAnnotations(bandwidth_mbps=1000.0)},
+    "NodeBandwidthFit": {"annotations": PodAnnotations(bandwidth_mbps=1000.0)},
 }
 ON_OTHER_NODE = ((label_in(HOST, "elsewhere"),),)
 
 
-def refused_by(name: str, more: dict[str, Any] | None = None) -> Stage:
+def refused_by(name: str, more: dict[str, Any] | None = None) -> SchedulerHarness:
     """Two nodes that the filter `name`, the only one, refuses."""
     nodes = [
         replace(each, ready=False, unschedulable=True, taints=(TAINT,), bandwidth_mbps=100.0)
@@ -77,7 +77,7 @@ def refused_by(name: str, more: dict[str, Any] | None = None) -> Stage:
         pod("plain", node_name="n1"),
         pod("porter", node_name="n1", host_ports=(replace(PORT, port=81),)),
         pod("mounter", node_name="n1", claims=(ClaimUse("other"),)),
-        pod("talker", node_name="n1", hints=PodAnnotations(bandwidth_mbps=1.0)),
+        pod("talker", node_name="n1", annotations=PodAnnotations(bandwidth_mbps=1.0)),
     ]
     unschedulable_pod = pod("p", **{**DEMANDS[name], **(more or {})})
     cluster = CountingCluster(nodes, [*full, *others, unschedulable_pod])
@@ -88,14 +88,14 @@ def refused_by(name: str, more: dict[str, Any] | None = None) -> Stage:
         CsiNode("n2", {"csi.test": 0}),
     ):
         cluster.put_resource(resource)
-    return Stage(cluster, filters={name: FILTERS[name]})
+    return SchedulerHarness(cluster, filters={name: FILTERS[name]})
 
 
 ACTIONS: dict[str, Action] = {
-    "node added": lambda stage: stage.cluster.put_node(
+    "node added": lambda harness: harness.cluster.put_node(
         node("n3", cpu=1, ready=False, unschedulable=True, taints=(TAINT,))
     ),
-    "node gone": lambda stage: stage.cluster.remove_node("n2"),
+    "node gone": lambda harness: harness.cluster.remove_node("n2"),
     "ready": change_node(ready=True),
     "cordon lifted": change_node(unschedulable=False),
     "taint lifted": change_node(taints=()),
@@ -105,10 +105,10 @@ ACTIONS: dict[str, Action] = {
     "more of a node": change_node(allocatable={CPU: 1001}),
     "less of a node": change_node(allocatable={CPU: 999}),
     "link stated": change_node(bandwidth_mbps=101.0),
-    "link measure_bandwidth": lambda stage: measure_bandwidth(stage, 50.0),
+    "link measure_bandwidth": lambda harness: measure_bandwidth(harness, 50.0),
     "image pulled": change_node(image_layers=frozenset({"sha256:a"})),
-    "pod pending": lambda stage: stage.cluster.put_pod(pod("new", scheduler_name="other")),
-    "pod placed": lambda stage: stage.cluster.put_pod(pod("new", node_name="n1")),
+    "pod pending": lambda harness: harness.cluster.put_pod(pod("new", scheduler_name="other")),
+    "pod placed": lambda harness: harness.cluster.put_pod(pod("new", node_name="n1")),
     "plain pod gone": delete_pod("plain"),
     "plain pod finished": change_pod("plain", finished=True),
     "pod with a port gone": delete_pod("porter"),
@@ -118,7 +118,7 @@ ACTIONS: dict[str, Action] = {
     "pod resized up": change_pod("plain", requests=pod("plain", cpu=501).requests),
     "pod labelled": change_pod("plain", labels={"x": "y"}),
     "pod going": change_pod("plain", terminating=True),
-    "pod asks for less bandwidth": change_pod("talker", hints=PodAnnotations()),
+    "pod asks for less bandwidth": change_pod("talker", annotations=PodAnnotations()),
     "namespace": put_resource(NamespaceLabels("blue", {"team": "a"})),
     "claim": put_resource(Claim("default", "more")),
     "volume": put_resource(Volume("more")),
@@ -163,16 +163,16 @@ RETRIED_BY: dict[str, set[str]] = {
 }
 
 
-async def is_retried(stage: Stage, action: Action) -> bool:
+async def is_retried(harness: SchedulerHarness, action: Action) -> bool:
     """Whether the action makes the scheduler retry the pod, whose back-off is over."""
-    async with stage.running():
-        await stage.clock.advance(BACKED_OFF_S)
-        before = stage.decisions.get("default/p")
+    async with harness.running():
+        await harness.clock.advance(BACKED_OFF_S)
+        before = harness.decisions.get("default/p")
         assert before is not None
         assert before.node is None
-        action(stage)
-        await stage.clock.advance(BACKED_OFF_S)
-        after = stage.decisions.get("default/p")
+        action(harness)
+        await harness.clock.advance(BACKED_OFF_S)
+        after = harness.decisions.get("default/p")
         assert after is not None
         return after.decided_s > before.decided_s
 
@@ -210,16 +210,16 @@ async def test_a_missing_claim_ignores_node_events(action: str) -> None:
 async def test_a_pod_refused_by_several_filters_is_retried_for_each() -> None:
     both = {name: FILTERS[name] for name in ("NodeUnschedulable", "NodeResourcesFit")}
     for name, retries in (("cordon lifted", True), ("more of a node", True), ("label", False)):
-        stage = refused_by("NodeResourcesFit")
-        stage.scheduler._step._profile = replace(stage.profile, filters=both)
-        assert await is_retried(stage, ACTIONS[name]) is retries
+        harness = refused_by("NodeResourcesFit")
+        harness.scheduler._step._profile = replace(harness.profile, filters=both)
+        assert await is_retried(harness, ACTIONS[name]) is retries
 
 
 async def test_storage_that_becomes_readable_retries_pods_with_claims() -> None:
-    stage = refused_by("VolumeBinding")
+    harness = refused_by("VolumeBinding")
     hidden = Unreadable("PersistentVolume", "403")
-    stage.cluster.put_resource(hidden)
-    assert await is_retried(stage, lambda s: s.cluster.remove_resource(hidden))
+    harness.cluster.put_resource(hidden)
+    assert await is_retried(harness, lambda s: s.cluster.remove_resource(hidden))
 
 
 async def test_an_unreadable_pod_waits_only_for_its_own_change() -> None:
@@ -230,5 +230,5 @@ async def test_an_unreadable_pod_waits_only_for_its_own_change() -> None:
 
 async def test_a_pod_with_an_unknown_user_node_waits_for_node_events() -> None:
     for name, retries in (("node added", True), ("label", False), ("plain pod gone", False)):
-        stage = refused_by("NodeReady", {"hints": PodAnnotations(user_node="n3")})
-        assert await is_retried(stage, ACTIONS[name]) is retries
+        harness = refused_by("NodeReady", {"annotations": PodAnnotations(user_node="n3")})
+        assert await is_retried(harness, ACTIONS[name]) is retries

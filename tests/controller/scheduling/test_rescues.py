@@ -40,7 +40,7 @@ from tests.controller.scheduling.actions import (
     two_nodes,
     volume,
 )
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 
 @dataclass(frozen=True)
@@ -228,24 +228,24 @@ CASES: dict[str, RetryCase] = {
         resources=(NamespaceLabels("default", {"team": "a"}),),
     ),
     "NodeBandwidthFit: link stated": RetryCase(
-        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)), change_node(bandwidth_mbps=60.0)
+        pod("p", annotations=PodAnnotations(bandwidth_mbps=50.0)), change_node(bandwidth_mbps=60.0)
     ),
     "NodeBandwidthFit: link measure_bandwidth": RetryCase(
-        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
+        pod("p", annotations=PodAnnotations(bandwidth_mbps=50.0)),
         lambda s: measure_bandwidth(s, 60.0),
         [replace(two_nodes()[0]), replace(two_nodes()[1], unschedulable=True)],
     ),
     "NodeBandwidthFit: pod gone": RetryCase(
-        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
+        pod("p", annotations=PodAnnotations(bandwidth_mbps=50.0)),
         delete_pod("w-n1"),
         two_nodes(bandwidth_mbps=60.0),
-        pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
+        pods=_on("w", annotations=PodAnnotations(bandwidth_mbps=20.0)),
     ),
     "NodeBandwidthFit: another asks for less": RetryCase(
-        pod("p", hints=PodAnnotations(bandwidth_mbps=50.0)),
-        change_pod("w-n1", hints=PodAnnotations(bandwidth_mbps=5.0)),
+        pod("p", annotations=PodAnnotations(bandwidth_mbps=50.0)),
+        change_pod("w-n1", annotations=PodAnnotations(bandwidth_mbps=5.0)),
         two_nodes(bandwidth_mbps=60.0),
-        pods=_on("w", hints=PodAnnotations(bandwidth_mbps=20.0)),
+        pods=_on("w", annotations=PodAnnotations(bandwidth_mbps=20.0)),
     ),
 }
 
@@ -256,16 +256,16 @@ async def test_a_retried_pod_is_bound_to_the_expected_node(name: str) -> None:
     cluster = CountingCluster(case.nodes, [*case.pods, case.unschedulable_pod])
     for resource in case.resources:
         cluster.put_resource(resource)
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(BACKED_OFF_S)
-        before = stage.decisions.get("default/p")
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(BACKED_OFF_S)
+        before = harness.decisions.get("default/p")
         assert before is not None
         assert (before.node, before.decided_s) == (None, 0.0)
         assert name.partition(":")[0] in before.why
-        case.action(stage)
-        await stage.clock.advance(2)
-        after = stage.decisions.get("default/p")
+        case.action(harness)
+        await harness.clock.advance(2)
+        after = harness.decisions.get("default/p")
         assert after is not None
         assert after.node == case.expected_node
 
@@ -281,24 +281,24 @@ def test_every_filter_has_a_case_here() -> None:
 async def test_a_failed_binding_frees_its_resources_for_unschedulable_pods(
     error: ClusterError,
 ) -> None:
-    stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("first", cpu=900)]))
-    stage.cluster.gate.clear()
-    async with stage.running():
-        stage.cluster.put_pod(pod("p", cpu=800))
-        await stage.clock.advance(0.5)
-        assert stage.outcome("p") == "pending"
-        stage.cluster.fail_next_bind(error)
-        stage.cluster.gate.set()
-        await stage.clock.advance(0.5)
-        assert stage.where()["p"] == "n1"
+    harness = SchedulerHarness(CountingCluster([node("n1", cpu=1000)], [pod("first", cpu=900)]))
+    harness.cluster.gate.clear()
+    async with harness.running():
+        harness.cluster.put_pod(pod("p", cpu=800))
+        await harness.clock.advance(0.5)
+        assert harness.outcome("p") == "pending"
+        harness.cluster.fail_next_bind(error)
+        harness.cluster.gate.set()
+        await harness.clock.advance(0.5)
+        assert harness.where()["p"] == "n1"
 
 
 async def test_of_the_retried_pods_the_one_of_higher_priority_is_first() -> None:
     waiting = [pod(f"p{i}", cpu=800, priority=i) for i in range(3)]
     full = pod("full", cpu=900, node_name="n1")
-    stage = Stage(CountingCluster([node("n1", cpu=1000)], [full, *waiting]))
-    async with stage.running():
-        await stage.clock.advance(BACKED_OFF_S)
-        stage.cluster.remove_pod("default/full")
-        await stage.clock.advance(1)
-    assert stage.where() == {"p0": None, "p1": None, "p2": "n1"}
+    harness = SchedulerHarness(CountingCluster([node("n1", cpu=1000)], [full, *waiting]))
+    async with harness.running():
+        await harness.clock.advance(BACKED_OFF_S)
+        harness.cluster.remove_pod("default/full")
+        await harness.clock.advance(1)
+    assert harness.where() == {"p0": None, "p1": None, "p2": "n1"}

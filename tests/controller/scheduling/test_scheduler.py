@@ -25,8 +25,8 @@ from leadline_controller.telemetry.state import Agent
 
 from tests.attack.hostile_pods import manifest as large_manifest
 from tests.controller.builders import manifest
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
-from tests.controller.telemetry.telemetry_builder import Fleet
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 
 
 async def test_pending_pods_with_our_scheduler_name_are_bound_and_no_others() -> None:
@@ -41,40 +41,40 @@ async def test_pending_pods_with_our_scheduler_name_are_bound_and_no_others() ->
             pod("gated", gated=True),
         ],
     )
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.put_pod(pod("later"))
         cluster.put_pod(pod("later another's", scheduler_name="x"))
-        await stage.clock.advance(1)
+        await harness.clock.advance(1)
     assert cluster.bound == {"default/ours": 1, "default/later": 1}
-    assert stage.outcome("ours") == "bound"
+    assert harness.outcome("ours") == "bound"
 
 
 async def test_a_bound_pod_has_an_event_that_says_where_and_why() -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
-    async with stage.running():
-        await stage.clock.advance(1)
-    (event,) = stage.events("a")
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a")]))
+    async with harness.running():
+        await harness.clock.advance(1)
+    (event,) = harness.events("a")
     assert (event.type, event.reason) == ("Normal", "Scheduled")
     assert event.message.startswith("Assigned default/a to n1 by kube-default: ")
 
 
 async def test_removed_gates_and_a_changed_pod_are_noticed() -> None:
-    stage = Stage(CountingCluster([node("n1")], [gated := pod("a", gated=True)]))
-    async with stage.running():
-        await stage.clock.advance(1)
-        assert stage.where() == {"a": None}
-        stage.cluster.put_pod(replace(gated, gated=False))
-        await stage.clock.advance(1)
-    assert stage.where() == {"a": "n1"}
+    harness = SchedulerHarness(CountingCluster([node("n1")], [gated := pod("a", gated=True)]))
+    async with harness.running():
+        await harness.clock.advance(1)
+        assert harness.where() == {"a": None}
+        harness.cluster.put_pod(replace(gated, gated=False))
+        await harness.clock.advance(1)
+    assert harness.where() == {"a": "n1"}
 
 
 async def test_pods_of_higher_priority_are_bound_first() -> None:
     pods = [pod(f"p{i}", priority=i) for i in range(4)]
-    stage = Stage(CountingCluster([node("n1", cpu=1000)], pods))
-    async with stage.running():
-        await stage.clock.advance(1)
-    assert stage.where() == {"p0": None, "p1": None, "p2": "n1", "p3": "n1"}
+    harness = SchedulerHarness(CountingCluster([node("n1", cpu=1000)], pods))
+    async with harness.running():
+        await harness.clock.advance(1)
+    assert harness.where() == {"p0": None, "p1": None, "p2": "n1", "p3": "n1"}
 
 
 async def test_a_burst_is_spread_and_overcommits_no_node() -> None:
@@ -82,17 +82,17 @@ async def test_a_burst_is_spread_and_overcommits_no_node() -> None:
     nodes = [node(f"n{i}", cpu=500 * each) for i in range(5)]
     cluster = CountingCluster(nodes, [pod(f"p{i:03}", cpu=500) for i in range(5 * each + 5)])
     cluster.gate.clear()  # no binding comes through while decisions are made
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         for _ in range(10):
-            await stage.clock.advance(0)
-        assert len(cluster.asked) == BINDINGS_AT_ONCE
+            await harness.clock.advance(0)
+        assert len(cluster.bind_calls) == BINDINGS_AT_ONCE
         cluster.gate.set()
-        await stage.clock.advance(1)
-    placed = Counter(where for where in stage.where().values() if where)
+        await harness.clock.advance(1)
+    placed = Counter(where for where in harness.where().values() if where)
     assert placed == {f"n{i}": each for i in range(5)}
     assert max(cluster.bound.values()) == 1
-    assert sum(where is None for where in stage.where().values()) == 5
+    assert sum(where is None for where in harness.where().values()) == 5
 
 
 # What became of a binding.
@@ -104,7 +104,7 @@ class Overtaken(CountingCluster):
     deletes = False
 
     async def bind(self, pod: Pod, node: str) -> None:
-        self.asked[pod.key] += 1
+        self.bind_calls[pod.key] += 1
         asyncio.get_running_loop().call_later(0.05, self._overtake, pod, node)
         raise NotFoundError("404: no such pod") if self.deletes else ConflictError("409: taken")
 
@@ -119,16 +119,16 @@ class Overtaken(CountingCluster):
 async def test_a_pod_that_another_client_bound_or_deleted_leaves_the_queue(deletes: bool) -> None:
     cluster = Overtaken([node("n1"), node("n2")])
     cluster.deletes = deletes
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(0)
+        await harness.clock.advance(0)
         await asyncio.sleep(0.1)
-        await stage.clock.advance(300)
-    assert cluster.asked == {"default/a": 1}
-    assert str(stage.outcome("a")).startswith("failed: 40")
-    assert stage.events("a") == []
-    assert sum(stage.cpu_requested().values()) == (0 if deletes else 500)
+        await harness.clock.advance(300)
+    assert cluster.bind_calls == {"default/a": 1}
+    assert str(harness.outcome("a")).startswith("failed: 40")
+    assert harness.events("a") == []
+    assert sum(harness.cpu_requested().values()) == (0 if deletes else 500)
 
 
 @pytest.mark.parametrize(
@@ -144,70 +144,70 @@ async def test_a_pod_that_the_watch_shows_as_pending_stays_in_the_queue(
     error: ClusterError,
 ) -> None:
     cluster = CountingCluster([node("n1")])
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.fail_next_bind(error)
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(0.9)
-        assert (cluster.asked, stage.cpu_requested()) == ({"default/a": 1}, {"n1": 0})
-        await stage.clock.advance(0.2)
+        await harness.clock.advance(0.9)
+        assert (cluster.bind_calls, harness.cpu_requested()) == ({"default/a": 1}, {"n1": 0})
+        await harness.clock.advance(0.2)
     assert cluster.bound == {"default/a": 1}
-    assert stage.outcome("a") == "bound"
+    assert harness.outcome("a") == "bound"
 
 
 async def test_while_the_api_server_is_unavailable_a_pod_is_retried_and_bound_once() -> None:
     cluster = CountingCluster([node("n1")])
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         for _ in range(3):
             cluster.fail_next_bind(UnavailableError("503: try again"))
         cluster.put_pod(pod("a"))
         attempts = []
         for moment_s in (0.9, 0.2, 1.8, 0.2, 3.8, 0.2, 100):  # 1, 2 and 4 s of back-off
-            await stage.clock.advance(moment_s)
-            attempts.append(cluster.asked["default/a"])
+            await harness.clock.advance(moment_s)
+            attempts.append(cluster.bind_calls["default/a"])
     assert attempts == [1, 2, 2, 3, 3, 4, 4]
     assert cluster.bound == {"default/a": 1}
-    assert stage.outcome("a") == "bound"
-    assert [event.reason for event in stage.events("a")] == ["FailedBinding", "Scheduled"]
-    assert stage.cpu_requested() == {"n1": 500}
+    assert harness.outcome("a") == "bound"
+    assert [event.reason for event in harness.events("a")] == ["FailedBinding", "Scheduled"]
+    assert harness.cpu_requested() == {"n1": 500}
 
 
 @pytest.mark.parametrize("error", [InvalidError("400: bad"), InvalidError("422: invalid")])
 async def test_a_rejected_binding_has_an_event_and_is_retried_late(error: ClusterError) -> None:
     cluster = CountingCluster([node("n1")])
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.fail_next_bind(error)
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(59)
-        assert cluster.asked == {"default/a": 1}
-        assert stage.events("a") == [PodEvent("Warning", "FailedBinding", str(error))]
-        assert stage.cpu_requested() == {"n1": 0}
-        await stage.clock.advance(2)
-    assert stage.where() == {"a": "n1"}
+        await harness.clock.advance(59)
+        assert cluster.bind_calls == {"default/a": 1}
+        assert harness.events("a") == [PodEvent("Warning", "FailedBinding", str(error))]
+        assert harness.cpu_requested() == {"n1": 0}
+        await harness.clock.advance(2)
+    assert harness.where() == {"a": "n1"}
 
 
 async def test_a_forbidden_binding_is_retried_soon() -> None:
     cluster = CountingCluster([node("n1")])
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.fail_next_bind(ForbiddenError("403: no role of that name"))
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(1)
+        await harness.clock.advance(1)
     assert cluster.bound == {"default/a": 1}
 
 
 async def test_a_lost_answer_causes_no_second_binding_and_counts_once() -> None:
     cluster = CountingCluster([node("n1"), node("n2")])
     cluster.lost_answers.append(UnavailableError("connection lost"))
-    stage = Stage(cluster)
-    async with stage.running():
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
         cluster.put_pod(pod("a"))
-        await stage.clock.advance(300)
-    assert cluster.asked == cluster.bound == {"default/a": 1}
-    assert stage.outcome("a") == "bound"
-    assert sorted(stage.cpu_requested().values()) == [0, 500]
+        await harness.clock.advance(300)
+    assert cluster.bind_calls == cluster.bound == {"default/a": 1}
+    assert harness.outcome("a") == "bound"
+    assert sorted(harness.cpu_requested().values()) == [0, 500]
 
 
 async def test_the_watch_may_show_a_binding_before_its_lost_answer() -> None:
@@ -218,12 +218,12 @@ async def test_the_watch_may_show_a_binding_before_its_lost_answer() -> None:
                 await asyncio.sleep(0)
             raise UnavailableError("connection lost")
 
-    stage = Stage(SlowAnswer([node("n1"), node("n2")], [pod("a")]))
-    async with stage.running():
-        await stage.clock.advance(300)
-    assert stage.cluster.asked == {"default/a": 1}
-    assert stage.outcome("a") == "bound"
-    assert sorted(stage.cpu_requested().values()) == [0, 500]
+    harness = SchedulerHarness(SlowAnswer([node("n1"), node("n2")], [pod("a")]))
+    async with harness.running():
+        await harness.clock.advance(300)
+    assert harness.cluster.bind_calls == {"default/a": 1}
+    assert harness.outcome("a") == "bound"
+    assert sorted(harness.cpu_requested().values()) == [0, 500]
 
 
 async def test_an_unexpected_error_costs_only_one_attempt(
@@ -231,17 +231,17 @@ async def test_an_unexpected_error_costs_only_one_attempt(
 ) -> None:
     class Careless(CountingCluster):
         async def bind(self, pod: Pod, node: str) -> None:
-            if not self.asked[pod.key]:
-                self.asked[pod.key] += 1
+            if not self.bind_calls[pod.key]:
+                self.bind_calls[pod.key] += 1
                 raise RuntimeError("a bug in the adapter")
             await super().bind(pod, node)
 
-    stage = Stage(Careless([node("n1")], [pod("a"), pod("b")]))
-    async with stage.running() as task:
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(Careless([node("n1")], [pod("a"), pod("b")]))
+    async with harness.running() as task:
+        await harness.clock.advance(1)
         assert not task.done()
-        assert stage.cpu_requested() == {"n1": 1000}
-    assert stage.cluster.bound == {"default/a": 1, "default/b": 1}
+        assert harness.cpu_requested() == {"n1": 1000}
+    assert harness.cluster.bound == {"default/a": 1, "default/b": 1}
     assert "a bug in the adapter" in caplog.text
 
 
@@ -257,13 +257,15 @@ class _Fragile(KubeDefault):
 async def test_one_pod_that_breaks_the_strategy_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("cursed"), pod("a")]), strategy=_Fragile())
-    async with stage.running() as task:
-        await stage.clock.advance(5)
-        stage.cluster.put_pod(pod("b"))
-        await stage.clock.advance(5)
+    harness = SchedulerHarness(
+        CountingCluster([node("n1")], [pod("cursed"), pod("a")]), strategy=_Fragile()
+    )
+    async with harness.running() as task:
+        await harness.clock.advance(5)
+        harness.cluster.put_pod(pod("b"))
+        await harness.clock.advance(5)
         assert not task.done()
-    assert stage.where() == {"cursed": None, "a": "n1", "b": "n1"}
+    assert harness.where() == {"cursed": None, "a": "n1", "b": "n1"}
     # Tried at 0, 1, 3 and 7 s: it backs off as others do.
     assert caplog.text.count("placing default/cursed failed") == 4
 
@@ -276,29 +278,29 @@ async def test_an_unreadable_annotation_is_reported_and_the_pod_stays_pending() 
         read_pod(manifest("bad", annotations={"data-mb": "a lot"}, schedulerName="leadline")),
         uid="uid-bad",
     )
-    stage = Stage(CountingCluster([node("n1")], [bad]))
-    async with stage.running():
-        await stage.clock.advance(1)
-        (event,) = stage.events("bad")
+    harness = SchedulerHarness(CountingCluster([node("n1")], [bad]))
+    async with harness.running():
+        await harness.clock.advance(1)
+        (event,) = harness.events("bad")
         assert (event.type, event.reason) == ("Warning", "FailedScheduling")
         assert "leadline.dev/data-mb" in event.message
-        assert stage.where() == {"bad": None}
-        assert stage.cluster.asked == {}
-        stage.cluster.put_pod(replace(bad, problem=None))
-        await stage.clock.advance(1)
-    assert stage.where() == {"bad": "n1"}
+        assert harness.where() == {"bad": None}
+        assert harness.cluster.bind_calls == {}
+        harness.cluster.put_pod(replace(bad, problem=None))
+        await harness.clock.advance(1)
+    assert harness.where() == {"bad": "n1"}
 
 
 async def test_a_pod_with_excessive_demands_is_reported_and_not_retried() -> None:
     large = large_manifest("spread constraints")
     large["spec"]["schedulerName"] = "leadline"
     cluster = CountingCluster([node("n1")], [read_pod(large)])
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(30)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(30)
         cluster.put_node(node("n2"))  # news that wakes the pods that it may help
-        await stage.clock.advance(29)
-    (event,) = stage.events("large")
+        await harness.clock.advance(29)
+    (event,) = harness.events("large")
     assert (event.reason, event.message) == (
         "FailedScheduling",
         "the pod has more than 500 affinity terms, spread constraints, label expressions, "
@@ -309,17 +311,17 @@ async def test_a_pod_with_excessive_demands_is_reported_and_not_retried() -> Non
 
 
 async def test_an_unschedulable_pod_has_an_event_and_is_retried_when_resources_are_freed() -> None:
-    stage = Stage(CountingCluster([node("n1", cpu=1000)], [pod("big", cpu=900)]))
-    async with stage.running():
-        await stage.clock.advance(5)
-        stage.cluster.put_pod(waiting := pod("waiting", cpu=800))
-        await stage.clock.advance(5)
-        (event,) = stage.events("waiting")
+    harness = SchedulerHarness(CountingCluster([node("n1", cpu=1000)], [pod("big", cpu=900)]))
+    async with harness.running():
+        await harness.clock.advance(5)
+        harness.cluster.put_pod(waiting := pod("waiting", cpu=800))
+        await harness.clock.advance(5)
+        (event,) = harness.events("waiting")
         assert (event.type, event.reason) == ("Warning", "FailedScheduling")
         assert event.message == "0 of 1 nodes fit: 1 NodeResourcesFit"
-        stage.cluster.remove_pod("default/big")
-        await stage.clock.advance(0)
-    assert stage.where() == {waiting.name: "n1"}
+        harness.cluster.remove_pod("default/big")
+        await harness.clock.advance(0)
+    assert harness.where() == {waiting.name: "n1"}
 
 
 @pytest.mark.parametrize("how", ["uncordoned", "new node", "finished pod"])
@@ -327,26 +329,26 @@ async def test_an_event_that_may_free_resources_retries_unschedulable_pods(how: 
     cordoned = node("n1", unschedulable=True)
     full = node("full", cpu=500)
     cluster = CountingCluster([cordoned, full], [pod("old", node_name="full"), pod("a")])
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(5)
-        assert stage.where()["a"] is None
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(5)
+        assert harness.where()["a"] is None
         if how == "uncordoned":
             cluster.put_node(replace(cordoned, unschedulable=False))
         elif how == "new node":
             cluster.put_node(node("n1"))
         else:
             cluster.put_pod(pod("old", node_name="full", finished=True))
-        await stage.clock.advance(0)
-    assert stage.where()["a"] == ("full" if how == "finished pod" else "n1")
+        await harness.clock.advance(0)
+    assert harness.where()["a"] == ("full" if how == "finished pod" else "n1")
 
 
 async def test_an_unschedulable_pod_is_retried_each_minute_without_any_event() -> None:
     """A measured value may have changed: the cluster does not tell of those."""
-    stage = Stage(CountingCluster([], [pod("a")]))
-    async with stage.running():
-        await stage.clock.advance(200)
-    (seen,) = stage.cluster.events
+    harness = SchedulerHarness(CountingCluster([], [pod("a")]))
+    async with harness.running():
+        await harness.clock.advance(200)
+    (seen,) = harness.cluster.events
     assert seen.event == PodEvent("Warning", "FailedScheduling", "no nodes are known")
     assert seen.count == 4
 
@@ -354,22 +356,22 @@ async def test_an_unschedulable_pod_is_retried_each_minute_without_any_event() -
 async def test_events_that_cant_be_written_do_not_stop_scheduling(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b", cpu=9000)]))
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a"), pod("b", cpu=9000)]))
     for _ in range(2):
-        stage.cluster.fail_next_event(UnavailableError("503: no room for events"))
+        harness.cluster.fail_next_event(UnavailableError("503: no room for events"))
     with caplog.at_level(logging.WARNING):
-        async with stage.running():
-            await stage.clock.advance(1)
-            assert stage.cpu_requested() == {"n1": 500}
-    assert stage.where() == {"a": "n1", "b": None}
+        async with harness.running():
+            await harness.clock.advance(1)
+            assert harness.cpu_requested() == {"n1": 500}
+    assert harness.where() == {"a": "n1", "b": None}
     assert caplog.text.count("503: no room for events") == 2
 
 
 async def test_long_messages_are_cut_to_what_the_api_server_takes() -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a", problem="x" * 5000)]))
-    async with stage.running():
-        await stage.clock.advance(1)
-    (event,) = stage.events("a")
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a", problem="x" * 5000)]))
+    async with harness.running():
+        await harness.clock.advance(1)
+    (event,) = harness.events("a")
     assert len(event.message) == 1024
 
 
@@ -377,88 +379,90 @@ async def test_long_messages_are_cut_to_what_the_api_server_takes() -> None:
 
 
 async def test_a_pod_deleted_from_the_queue_is_not_bound() -> None:
-    stage = Stage(CountingCluster([node("n1")]))
-    async with stage.running():
-        stage.cluster.put_pod(pod("a"))
-        stage.cluster.remove_pod("default/a")
-        await stage.clock.advance(100)
-    assert stage.cluster.asked == {}
-    assert stage.cpu_requested() == {"n1": 0}
+    harness = SchedulerHarness(CountingCluster([node("n1")]))
+    async with harness.running():
+        harness.cluster.put_pod(pod("a"))
+        harness.cluster.remove_pod("default/a")
+        await harness.clock.advance(100)
+    assert harness.cluster.bind_calls == {}
+    assert harness.cpu_requested() == {"n1": 0}
 
 
 async def test_a_pod_deleted_while_it_is_being_bound_takes_no_resources() -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
-    stage.cluster.gate.clear()
-    async with stage.running():
-        assert stage.cpu_requested() == {"n1": 500}
-        stage.cluster.remove_pod("default/a")
-        await stage.clock.advance(0)
-        assert stage.cpu_requested() == {"n1": 0}
-        stage.cluster.gate.set()
-        await stage.clock.advance(100)
-        assert stage.cpu_requested() == {"n1": 0}
-    assert stage.cluster.asked == {"default/a": 1}
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a")]))
+    harness.cluster.gate.clear()
+    async with harness.running():
+        assert harness.cpu_requested() == {"n1": 500}
+        harness.cluster.remove_pod("default/a")
+        await harness.clock.advance(0)
+        assert harness.cpu_requested() == {"n1": 0}
+        harness.cluster.gate.set()
+        await harness.clock.advance(100)
+        assert harness.cpu_requested() == {"n1": 0}
+    assert harness.cluster.bind_calls == {"default/a": 1}
 
 
 async def test_a_pod_recreated_with_the_same_name_is_another_pod() -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a")]))
-    stage.cluster.gate.clear()
-    async with stage.running():
-        stage.cluster.remove_pod("default/a")
-        stage.cluster.put_pod(replace(pod("a"), uid="second"))
-        await stage.clock.advance(0)
-        stage.cluster.gate.set()
-        await stage.clock.advance(10)
-        assert stage.cpu_requested() == {"n1": 500}
-    assert stage.cluster.pod("default/a").uid == "second"
-    assert stage.cluster.bound == {"default/a": 1}
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a")]))
+    harness.cluster.gate.clear()
+    async with harness.running():
+        harness.cluster.remove_pod("default/a")
+        harness.cluster.put_pod(replace(pod("a"), uid="second"))
+        await harness.clock.advance(0)
+        harness.cluster.gate.set()
+        await harness.clock.advance(10)
+        assert harness.cpu_requested() == {"n1": 500}
+    assert harness.cluster.pod("default/a").uid == "second"
+    assert harness.cluster.bound == {"default/a": 1}
 
 
 async def test_a_pod_that_changed_while_its_binding_failed_is_retried_in_its_new_version() -> None:
-    stage = Stage(CountingCluster([node("big", cpu=4000), node("small", cpu=600)], [pod("a")]))
-    stage.cluster.fail_next_bind(UnavailableError("503"))
-    stage.cluster.gate.clear()
-    async with stage.running():
-        stage.cluster.put_pod(pod("a", cpu=500, node_selector={"only": "small"}))
-        stage.cluster.put_node(node("small", cpu=600, labels={"only": "small"}))
-        await stage.clock.advance(0)
-        stage.cluster.gate.set()
-        await stage.clock.advance(5)
-    assert stage.where() == {"a": "small"}
+    harness = SchedulerHarness(
+        CountingCluster([node("big", cpu=4000), node("small", cpu=600)], [pod("a")])
+    )
+    harness.cluster.fail_next_bind(UnavailableError("503"))
+    harness.cluster.gate.clear()
+    async with harness.running():
+        harness.cluster.put_pod(pod("a", cpu=500, node_selector={"only": "small"}))
+        harness.cluster.put_node(node("small", cpu=600, labels={"only": "small"}))
+        await harness.clock.advance(0)
+        harness.cluster.gate.set()
+        await harness.clock.advance(5)
+    assert harness.where() == {"a": "small"}
 
 
 async def test_a_relist_during_bindings_counts_nothing_twice() -> None:
     nodes = [node("n1", cpu=1000), node("n2", cpu=1000)]
-    stage = Stage(CountingCluster(nodes, [pod("a"), pod("b"), pod("c")]))
-    stage.cluster.gate.clear()
-    async with stage.running():
-        stage.cluster.relist()
-        stage.cluster.put_pod(pod("d"))
-        stage.cluster.put_pod(pod("e"))
-        await stage.clock.advance(0)
-        assert stage.cpu_requested() == {"n1": 1000, "n2": 1000}
-        stage.cluster.gate.set()
-        await stage.clock.advance(5)
-        stage.cluster.relist()
-        await stage.clock.advance(5)
-        assert stage.cpu_requested() == {"n1": 1000, "n2": 1000}
-    assert stage.cluster.asked == stage.cluster.bound
-    assert sum(stage.cluster.bound.values()) == 4
-    assert stage.where()["e"] is None
+    harness = SchedulerHarness(CountingCluster(nodes, [pod("a"), pod("b"), pod("c")]))
+    harness.cluster.gate.clear()
+    async with harness.running():
+        harness.cluster.relist()
+        harness.cluster.put_pod(pod("d"))
+        harness.cluster.put_pod(pod("e"))
+        await harness.clock.advance(0)
+        assert harness.cpu_requested() == {"n1": 1000, "n2": 1000}
+        harness.cluster.gate.set()
+        await harness.clock.advance(5)
+        harness.cluster.relist()
+        await harness.clock.advance(5)
+        assert harness.cpu_requested() == {"n1": 1000, "n2": 1000}
+    assert harness.cluster.bind_calls == harness.cluster.bound
+    assert sum(harness.cluster.bound.values()) == 4
+    assert harness.where()["e"] is None
 
 
 @pytest.mark.parametrize("how", ["deleted", "missing in a list"])
 async def test_a_deleted_pod_without_a_node_is_no_longer_pending(how: str) -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
-    async with stage.running():
-        assert stage.outcome("a") == "pending"
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a", cpu=90_000)]))
+    async with harness.running():
+        assert harness.outcome("a") == "pending"
         if how == "deleted":
-            stage.cluster.remove_pod("default/a")
+            harness.cluster.remove_pod("default/a")
         else:
-            stage.cluster.lose_pod("default/a")
-            stage.cluster.relist()
-        await stage.clock.advance(0)
-        assert stage.outcome("a") == "gone"
+            harness.cluster.lose_pod("default/a")
+            harness.cluster.relist()
+        await harness.clock.advance(0)
+        assert harness.outcome("a") == "gone"
 
 
 # Beginning and ending.
@@ -470,8 +474,8 @@ async def test_with_repeated_restarts_every_pod_is_bound_once(seed: int) -> None
     nodes = [node(f"n{i}", cpu=16000) for i in range(4)]
     cluster = CountingCluster(nodes, [pod(f"p{i:02}", cpu=100) for i in range(40)])
     for life in range(6):
-        stage = Stage(cluster)
-        async with stage.running():
+        harness = SchedulerHarness(cluster)
+        async with harness.running():
             if random.random() < 0.7:
                 cluster.gate.clear()
             for _ in range(random.randrange(4)):
@@ -482,7 +486,7 @@ async def test_with_repeated_restarts_every_pod_is_bound_once(seed: int) -> None
                     cluster.lost_answers.append(UnavailableError("answer lost"))
                 for _ in range(random.randrange(60)):
                     await asyncio.sleep(0)
-    last = Stage(cluster)
+    last = SchedulerHarness(cluster)
     async with last.running():
         await last.clock.advance(60)
         assert all(last.where().values())
@@ -493,63 +497,65 @@ async def test_with_repeated_restarts_every_pod_is_bound_once(seed: int) -> None
 
 
 async def test_a_cancelled_scheduler_finishes_the_bindings_in_progress() -> None:
-    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
-    stage.cluster.gate.clear()
-    async with stage.running() as task:
-        assert len(stage.cluster.asked) == 2
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a"), pod("b")]))
+    harness.cluster.gate.clear()
+    async with harness.running() as task:
+        assert len(harness.cluster.bind_calls) == 2
         task.cancel()
-        await stage.clock.advance(0)
+        await harness.clock.advance(0)
         assert not task.done()
-        stage.cluster.gate.set()
+        harness.cluster.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert stage.where() == {"a": "n1", "b": "n1"}
-    assert [event.reason for event in stage.events("a")] == ["Scheduled"]
+    assert harness.where() == {"a": "n1", "b": "n1"}
+    assert [event.reason for event in harness.events("a")] == ["Scheduled"]
 
 
 async def test_the_first_decision_waits_for_the_metrics_of_the_ready_nodes() -> None:
     nodes = [node("n1"), node("down", ready=False), node("shut", unschedulable=True)]
-    stage = Stage(CountingCluster(nodes, [pod("a")]), warm_up_s=10.0)
-    async with stage.running():
-        await stage.clock.advance(4)
-        assert stage.cluster.asked == {}
-        fleet = Fleet()
-        fleet.state = stage.telemetry
-        fleet.state.birth(Agent("n1"), fleet.stamp("n1"))
-        fleet.state.report("n1", fleet.stamp("n1"), BoardReading({"cpu_percent": 1.0}), 4.0)
-        await stage.clock.advance(1)
-    assert stage.where() == {"a": "n1"}
+    harness = SchedulerHarness(CountingCluster(nodes, [pod("a")]), warm_up_s=10.0)
+    async with harness.running():
+        await harness.clock.advance(4)
+        assert harness.cluster.bind_calls == {}
+        builder = TelemetryBuilder()
+        builder.state = harness.telemetry
+        builder.state.birth(Agent("n1"), builder.stamp("n1"))
+        builder.state.report("n1", builder.stamp("n1"), BoardReading({"cpu_percent": 1.0}), 4.0)
+        await harness.clock.advance(1)
+    assert harness.where() == {"a": "n1"}
 
 
 async def test_the_wait_for_metrics_is_bounded() -> None:
-    stage = Stage(CountingCluster([node("n1"), node("n2")], [pod("a")]), warm_up_s=10.0)
-    async with stage.running():
-        await stage.clock.advance(9)
-        assert stage.cluster.asked == {}
-        await stage.clock.advance(2)
-    assert stage.cluster.bound == {"default/a": 1}
+    harness = SchedulerHarness(
+        CountingCluster([node("n1"), node("n2")], [pod("a")]), warm_up_s=10.0
+    )
+    async with harness.running():
+        await harness.clock.advance(9)
+        assert harness.cluster.bind_calls == {}
+        await harness.clock.advance(2)
+    assert harness.cluster.bound == {"default/a": 1}
 
 
 async def test_a_run_ends_after_a_second_without_decisions() -> None:
     """DACS' zeta counts the pods that one run of decisions has placed."""
-    stage = Stage(CountingCluster([node("n1")], [pod("a"), pod("b")]))
-    async with stage.running():
-        view = stage.state.view(stage.telemetry, 0.0)
+    harness = SchedulerHarness(CountingCluster([node("n1")], [pod("a"), pod("b")]))
+    async with harness.running():
+        view = harness.state.view(harness.telemetry, 0.0)
         assert view.placed_in_run.tolist() == [2]
-        await stage.clock.advance(5)
-        stage.cluster.put_pod(pod("c"))
-        await stage.clock.advance(0)
-        view = stage.state.view(stage.telemetry, 5.0)
+        await harness.clock.advance(5)
+        harness.cluster.put_pod(pod("c"))
+        await harness.clock.advance(0)
+        view = harness.state.view(harness.telemetry, 5.0)
         assert view.placed_in_run.tolist() == [1]
 
 
 async def test_the_same_seed_gives_the_same_placements() -> None:
     async def placed() -> dict[str, str | None]:
         nodes = [node(f"n{i}") for i in range(6)]
-        stage = Stage(CountingCluster(nodes, [pod(f"p{i}") for i in range(20)]))
-        async with stage.running():
-            await stage.clock.advance(1)
-        return stage.where()
+        harness = SchedulerHarness(CountingCluster(nodes, [pod(f"p{i}") for i in range(20)]))
+        async with harness.running():
+            await harness.clock.advance(1)
+        return harness.where()
 
     first = await placed()
     assert first == await placed()

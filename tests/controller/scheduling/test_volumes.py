@@ -21,7 +21,7 @@ from leadline_controller.framework.selectors import Requirement
 from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.scheduling.volumes import TIMEOUT_S
 
-from tests.controller.scheduling.harness import CountingCluster, Stage, node, pod
+from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
 
 MADE = StorageClass("made", "test.leadline.dev/by-hand", waits=True)
 FOUND = StorageClass("found", "kubernetes.io/no-provisioner", waits=True)
@@ -59,22 +59,22 @@ class Stored(CountingCluster):
         self.put_resource(replace(there, volume=at.name, bound=True))
 
 
-def failures(stage: Stage, name: str) -> list[str]:
-    return [e.message for e in stage.events(name) if e.type == "Warning"]
+def failures(harness: SchedulerHarness, name: str) -> list[str]:
+    return [e.message for e in harness.events(name) if e.type == "Warning"]
 
 
 async def test_a_pod_is_bound_only_after_its_volume_is_provisioned() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         (plan,) = cluster.plans
-        assert (plan.selects, cluster.asked) == (("default/c",), {})
+        assert (plan.selects, cluster.bind_calls) == (("default/c",), {})
 
         cluster.bind_claim(claim(selected_node=plan.node), volume("v", plan.node))
-        await stage.clock.advance(1)
-    assert stage.where() == {"p": plan.node}
+        await harness.clock.advance(1)
+    assert harness.where() == {"p": plan.node}
     assert cluster.bound == {"default/p": 1}
 
 
@@ -82,13 +82,13 @@ async def test_an_existing_volume_is_reserved_and_its_pod_is_bound_there() -> No
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim(kind=FOUND))
     cluster.put_resource(volume("v", "n2"))
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         assert cluster.plans == [VolumePlan("n2", (("v", "default/c"),))]
         cluster.bind_claim(claim(kind=FOUND), volume("v", "n2"))
-        await stage.clock.advance(1)
-    assert stage.where() == {"p": "n2"}
+        await harness.clock.advance(1)
+    assert harness.where() == {"p": "n2"}
 
 
 async def test_one_volume_is_not_reserved_for_two_pods() -> None:
@@ -96,12 +96,12 @@ async def test_one_volume_is_not_reserved_for_two_pods() -> None:
     for name in "cd":
         cluster.put_resource(claim(name, FOUND))
     cluster.put_resource(volume("v", "n1"))
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         assert len(cluster.plans) == 1
         cluster.put_resource(volume("w", "n2"))
-        await stage.clock.advance(10)
+        await harness.clock.advance(10)
     assert {plan.binds[0][0] for plan in cluster.plans} == {"v", "w"}
 
 
@@ -110,15 +110,15 @@ async def test_pods_that_wait_for_volumes_delay_no_others() -> None:
     cluster = Stored(*(mounting(name, name) for name in names))
     for name in names:
         cluster.put_resource(claim(name))
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         cluster.put_pod(pod("quick", cpu=0))
-        await stage.clock.advance(1)
-        assert stage.where()["quick"] is not None
-        assert set(cluster.asked) == {"default/quick"}
+        await harness.clock.advance(1)
+        assert harness.where()["quick"] is not None
+        assert set(cluster.bind_calls) == {"default/quick"}
         assert len(cluster.plans) == 16  # as many as fit, by their CPU
-        assert sum(stage.cpu_requested().values()) == 8000
+        assert sum(harness.cpu_requested().values()) == 8000
 
 
 def annotation_removed(cluster: Stored, plan: VolumePlan) -> None:
@@ -168,16 +168,16 @@ async def test_a_failed_volume_has_an_event_and_the_pod_is_retried(
 ) -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         trouble(cluster, cluster.plans[0])
-        await stage.clock.advance(0)
-        assert said in failures(stage, "p")[0]
-        assert sum(stage.cpu_requested().values()) == 0
+        await harness.clock.advance(0)
+        assert said in failures(harness, "p")[0]
+        assert sum(harness.cpu_requested().values()) == 0
 
         cluster.bind_claim(claim(), volume("v", next(n.name for n in cluster.nodes)))
-        await stage.clock.advance(30)
+        await harness.clock.advance(30)
     assert cluster.bound == {"default/p": 1}
 
 
@@ -185,23 +185,23 @@ async def test_the_state_before_the_plan_is_no_failure() -> None:
     """The watch may be late: what it shows of the claim can be older than the annotation."""
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
-        stage.scheduler._volumes._waits["uid-p"].seen.clear()
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
+        harness.scheduler._volumes._waits["uid-p"].seen.clear()
         cluster.put_resource(claim(size_bytes=Fraction(1)))
-        await stage.clock.advance(1)
-    assert failures(stage, "p") == []
+        await harness.clock.advance(1)
+    assert failures(harness, "p") == []
 
 
 async def test_the_wait_for_a_volume_times_out() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(TIMEOUT_S + 1)
-        assert failures(stage, "p") == ["its volumes were not bound within 600 s"]
-        await stage.clock.advance(10)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(TIMEOUT_S + 1)
+        assert failures(harness, "p") == ["its volumes were not bound within 600 s"]
+        await harness.clock.advance(10)
     assert len(cluster.plans) == 2
 
 
@@ -209,29 +209,29 @@ async def test_a_pod_deleted_meanwhile_is_not_bound_and_takes_no_resources() -> 
     cluster = Stored(mounting("p"), mounting("q", "d"))
     for name in "cd":
         cluster.put_resource(claim(name))
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         cluster.remove_pod("default/p")
         cluster.put_pod(replace(cluster.pod("default/q"), terminating=True))
-        await stage.clock.advance(1)
-        assert sum(stage.cpu_requested().values()) == 0
+        await harness.clock.advance(1)
+        assert sum(harness.cpu_requested().values()) == 0
         for plan, name in zip(cluster.plans, "cd", strict=True):
             cluster.bind_claim(claim(name, selected_node=plan.node), volume(name, plan.node))
-        await stage.clock.advance(TIMEOUT_S)
-    assert cluster.asked == {}
+        await harness.clock.advance(TIMEOUT_S)
+    assert cluster.bind_calls == {}
 
 
 async def test_a_cancelled_scheduler_does_not_wait_for_volumes() -> None:
     cluster = Stored(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running() as running:
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running() as running:
+        await harness.clock.advance(1)
         running.cancel()
-        await stage.clock.advance(0)
+        await harness.clock.advance(0)
         assert running.done()
-    assert (len(cluster.plans), cluster.asked) == (1, {})
+    assert (len(cluster.plans), cluster.bind_calls) == (1, {})
 
 
 async def test_a_missing_permission_is_named() -> None:
@@ -239,15 +239,15 @@ async def test_a_missing_permission_is_named() -> None:
     cluster = Stored(mounting("p"), pod("other"))
     cluster.put_resource(claim())
     cluster.put_resource(missing := Unreadable("csinodes", why))
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(1)
         assert cluster.plans == []
-        assert stage.where()["other"] is not None
-        assert why in failures(stage, "p")[0]
+        assert harness.where()["other"] is not None
+        assert why in failures(harness, "p")[0]
 
         cluster.remove_resource(missing)
-        await stage.clock.advance(5)
+        await harness.clock.advance(5)
     assert len(cluster.plans) == 1
 
 
@@ -259,11 +259,11 @@ async def test_a_forbidden_plan_has_an_event_and_is_not_repeated_at_once() -> No
 
     cluster = Forbidden(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(5)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(5)
     assert len(cluster.plans) == 1
-    assert stage.events("p") == [
+    assert harness.events("p") == [
         PodEvent("Warning", "FailedBinding", '403: cannot patch resource "persistentvolumeclaims"')
     ]
 
@@ -286,13 +286,13 @@ async def test_a_plan_that_could_not_be_written_is_made_again(error: ClusterErro
 
     cluster = Troubled(mounting("p"))
     cluster.put_resource(claim())
-    stage = Stage(cluster)
-    async with stage.running():
-        await stage.clock.advance(0.5)
-        assert (len(cluster.plans), sum(stage.cpu_requested().values())) == (1, 0)
-        await stage.clock.advance(1)
+    harness = SchedulerHarness(cluster)
+    async with harness.running():
+        await harness.clock.advance(0.5)
+        assert (len(cluster.plans), sum(harness.cpu_requested().values())) == (1, 0)
+        await harness.clock.advance(1)
         first, second = cluster.plans
         assert first == second
         cluster.bind_claim(claim(selected_node=second.node), volume("v", second.node))
-        await stage.clock.advance(1)
+        await harness.clock.advance(1)
     assert cluster.bound == {"default/p": 1}

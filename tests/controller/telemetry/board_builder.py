@@ -10,7 +10,7 @@ CLUSTER = "lab"
 BOOT_ID = bytes(range(16))
 
 
-class Board:
+class BoardMessages:
     """The messages of one node's agent."""
 
     def __init__(self, node: str, cluster: str = CLUSTER, session: int = 1) -> None:

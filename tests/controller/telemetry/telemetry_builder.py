@@ -21,7 +21,7 @@ BOOT_ID = bytes(16)
 TTL = TimesToLive(report_s=60.0, rtt_s=180.0, bandwidth_s=1800.0)
 
 
-class Fleet:
+class TelemetryBuilder:
     """A state, and methods that store the next message of a board."""
 
     def __init__(self, *names: str) -> None:

@@ -14,7 +14,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.builders import node
 from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, Board, payload
+from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, BoardMessages, payload
 
 NOW_S = 1000.0
 SCHEMA = topics.SCHEMA
@@ -31,14 +31,14 @@ class IngestHarness:
 
     def take(
         self,
-        board: Board,
+        board: BoardMessages,
         message: codec.TelemetryMessage,
         *,
         sent_s: float = NOW_S,
         retained: bool = False,
     ) -> None:
         topic = board.topic(codec.kind_of(message))
-        self.ingestor.fold(topic, payload(message), SCHEMA, sent_s, retained=retained)
+        self.ingestor.ingest(topic, payload(message), SCHEMA, sent_s, retained=retained)
 
     def snapshot(self) -> Any:
         """All readable content of the state except the count of refusals."""
@@ -58,9 +58,9 @@ def ingest() -> IngestHarness:
 
 
 @pytest.fixture
-def board(ingest: IngestHarness) -> Board:
+def board(ingest: IngestHarness) -> BoardMessages:
     """A board with measurements in the state, which a bad message could corrupt."""
-    n1, n2 = Board("n1"), Board("n2")
+    n1, n2 = BoardMessages("n1"), BoardMessages("n2")
     for one in (n1, n2):
         ingest.take(one, one.birth())
         ingest.take(one, one.report())
@@ -73,7 +73,7 @@ def board(ingest: IngestHarness) -> Board:
 
 
 def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     interfaces = [
         pb.NetworkInterface(name=name, packets_sent_per_s=sent, packets_received_per_s=received)
         for name, sent, received in (("eth0", 100, 50), ("wlan0", 20, 30))
@@ -132,7 +132,7 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> No
 def test_a_missing_value_is_unknown_and_not_zero(
     ingest: IngestHarness, fields: dict[str, Any], unknown: str
 ) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     ingest.take(board, board.report(**fields))
     assert ingest.state.accepted == 1
     assert unknown not in ingest.state.measurements("n1", NOW_S)
@@ -141,13 +141,13 @@ def test_a_missing_value_is_unknown_and_not_zero(
 
 
 def test_the_known_half_of_an_interface_is_still_known(ingest: IngestHarness) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     ingest.take(board, board.report(network=[pb.NetworkInterface(packets_sent_per_s=5)]))
     assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
 
 
 def test_births_and_finished_tests_reach_the_probe_scheduler(
-    ingest: IngestHarness, board: Board
+    ingest: IngestHarness, board: BoardMessages
 ) -> None:
     assert ingest.births == ["n1", "n2"]
     assert ingest.tests == [("n1", "x-1")]
@@ -156,7 +156,7 @@ def test_births_and_finished_tests_reach_the_probe_scheduler(
 
 
 def test_the_texts_of_a_birth_are_shortened(ingest: IngestHarness) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     birth = board.birth("a" * 500, ["p" * 500] * 50, agent_version="v" * 500)
     ingest.take(board, birth)
     agent = ingest.state.agents()["n1"]
@@ -165,13 +165,13 @@ def test_the_texts_of_a_birth_are_shortened(ingest: IngestHarness) -> None:
 
 
 def test_the_texts_of_a_birth_have_no_control_characters(ingest: IngestHarness) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     ingest.take(board, board.birth("a\nb", hardware_model="\x1b[2JPi 5", agent_version="1\r2"))
     agent = ingest.state.agents()["n1"]
     assert (agent.address, agent.hardware_model, agent.version) == ("ab", "[2JPi 5", "12")
 
 
-def test_the_last_will_says_offline(ingest: IngestHarness, board: Board) -> None:
+def test_the_last_will_says_offline(ingest: IngestHarness, board: BoardMessages) -> None:
     ingest.take(board, board.status(online=False), retained=True)
     assert ingest.state.agents()["n1"].online is False
     ingest.take(board, board.status(online=True))
@@ -180,10 +180,10 @@ def test_the_last_will_says_offline(ingest: IngestHarness, board: Board) -> None
 
 @pytest.mark.parametrize("kind", [topics.Kind.BIRTH, topics.Kind.STATUS])
 def test_a_cleared_retained_message_is_not_an_error(
-    ingest: IngestHarness, board: Board, kind: topics.Kind
+    ingest: IngestHarness, board: BoardMessages, kind: topics.Kind
 ) -> None:
     before = ingest.snapshot()
-    ingest.ingestor.fold(board.topic(kind), b"", None, NOW_S, retained=False)
+    ingest.ingestor.ingest(board.topic(kind), b"", None, NOW_S, retained=False)
     assert ingest.snapshot() == before
     assert ingest.state.refused == {}
 
@@ -200,7 +200,7 @@ def test_a_cleared_retained_message_is_not_an_error(
 )
 def test_a_failed_test_ends_its_lease_and_is_logged_in_one_line(
     ingest: IngestHarness,
-    board: Board,
+    board: BoardMessages,
     caplog: pytest.LogCaptureFixture,
     outcome: int,
     mbps: float | None,
@@ -220,12 +220,12 @@ def test_a_failed_test_ends_its_lease_and_is_logged_in_one_line(
 
 
 def test_the_age_includes_the_time_on_the_board_and_at_the_broker(ingest: IngestHarness) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     ingest.take(board, board.report(age_ms=3000), sent_s=NOW_S - 7)
     assert ingest.state.measurements("n1", NOW_S) == {"cpu_percent": (12.5, 10.0)}
 
 
-def test_links_have_ages_too(ingest: IngestHarness, board: Board) -> None:
+def test_links_have_ages_too(ingest: IngestHarness, board: BoardMessages) -> None:
     ingest.take(board, board.rtt(("n2", 2.5), age_ms=1000), sent_s=NOW_S + 8)
     ingest.take(board, board.bandwidth("n2", 80.0, age_ms=2000), sent_s=NOW_S + 8)
     (link,) = ingest.state.links(NOW_S + 10)
@@ -237,7 +237,7 @@ def test_links_have_ages_too(ingest: IngestHarness, board: Board) -> None:
     ("age_ms", "sent_s"), [(None, NOW_S), (0, -inf)], ids=["not sent in this boot", "kept"]
 )
 def test_a_message_of_unknown_age_does_not_become_current(
-    ingest: IngestHarness, board: Board, age_ms: int | None, sent_s: float
+    ingest: IngestHarness, board: BoardMessages, age_ms: int | None, sent_s: float
 ) -> None:
     before = ingest.snapshot()
     ingest.take(board, board.report(age_ms, cpu=pb.Cpu(busy_percent=99)), sent_s=sent_s)
@@ -247,7 +247,9 @@ def test_a_message_of_unknown_age_does_not_become_current(
     assert ingest.state.refused == {"late": 3}
 
 
-def test_buffered_messages_of_an_earlier_boot_are_late(ingest: IngestHarness, board: Board) -> None:
+def test_buffered_messages_of_an_earlier_boot_are_late(
+    ingest: IngestHarness, board: BoardMessages
+) -> None:
     before = ingest.snapshot()
     old = {"boot_id": bytes(16), "session": 9, "sequence": 77}
     ingest.take(board, board.report(None, origin=old, cpu=pb.Cpu(busy_percent=99)))
@@ -258,7 +260,7 @@ def test_buffered_messages_of_an_earlier_boot_are_late(ingest: IngestHarness, bo
 
 # What is not believed: counted by its kind, the state untouched.
 
-Bad = Callable[[Board], codec.TelemetryMessage]
+Bad = Callable[[BoardMessages], codec.TelemetryMessage]
 BAD: dict[str, tuple[str, Bad]] = {
     "nan": ("not_finite", lambda b: b.report(cpu=pb.Cpu(busy_percent=nan))),
     "infinite": ("not_finite", lambda b: b.report(disk=pb.Disk(read_bytes_per_s=inf))),
@@ -312,7 +314,7 @@ BAD: dict[str, tuple[str, Bad]] = {
 
 @pytest.mark.parametrize(("kind", "make"), BAD.values(), ids=BAD.keys())
 def test_a_bad_message_is_counted_and_changes_nothing(
-    ingest: IngestHarness, board: Board, kind: str, make: Bad
+    ingest: IngestHarness, board: BoardMessages, kind: str, make: Bad
 ) -> None:
     before = ingest.snapshot()
     ingest.take(board, make(board))
@@ -322,7 +324,7 @@ def test_a_bad_message_is_counted_and_changes_nothing(
     assert told == (["n1", "n2"], [("n1", "x-1")])
 
 
-GOOD = payload(Board("n1").report(origin={"sequence": 50}))
+GOOD = payload(BoardMessages("n1").report(origin={"sequence": 50}))
 RAW: dict[str, tuple[str, str, bytes, str | None]] = {
     "broken": ("broken", "leadline/v1/lab/n1/report", b"\xff\xff\xff", SCHEMA),
     "cut off": ("broken", "leadline/v1/lab/n1/report", GOOD[:-1], SCHEMA),
@@ -344,16 +346,21 @@ RAW: dict[str, tuple[str, str, bytes, str | None]] = {
 
 @pytest.mark.parametrize(("kind", "topic", "sent", "schema"), RAW.values(), ids=RAW.keys())
 def test_bad_bytes_are_counted_and_change_nothing(
-    ingest: IngestHarness, board: Board, kind: str, topic: str, sent: bytes, schema: str | None
+    ingest: IngestHarness,
+    board: BoardMessages,
+    kind: str,
+    topic: str,
+    sent: bytes,
+    schema: str | None,
 ) -> None:
     before = ingest.snapshot()
-    ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=False)
+    ingest.ingestor.ingest(topic, sent, schema, NOW_S, retained=False)
     assert ingest.snapshot() == before
     assert ingest.state.refused == {kind: 1}
 
 
 def test_an_internal_error_is_counted_and_logged(
-    board: Board, caplog: pytest.LogCaptureFixture
+    board: BoardMessages, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Careless(PermissiveLeases):
         def on_birth(self, node: str) -> None:
@@ -361,7 +368,7 @@ def test_an_internal_error_is_counted_and_logged(
 
     state = TelemetryState(TimesToLive())
     ingestor = TelemetryIngestor(CLUSTER, state, Careless())
-    ingestor.fold(
+    ingestor.ingest(
         board.topic(topics.Kind.BIRTH), payload(board.birth()), SCHEMA, NOW_S, retained=False
     )
     assert state.refused == {"unexpected": 1}
@@ -372,10 +379,10 @@ def test_an_internal_error_is_counted_and_logged(
 
 
 def test_many_broken_agents_do_not_fill_the_journal(
-    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
+    ingest: IngestHarness, board: BoardMessages, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3000):
-        ingest.ingestor.fold(
+        ingest.ingestor.ingest(
             board.topic(topics.Kind.REPORT), b"\xff", SCHEMA, NOW_S, retained=False
         )
     assert ingest.state.refused == {"broken": 3000}
@@ -384,7 +391,7 @@ def test_many_broken_agents_do_not_fill_the_journal(
 
 
 def test_failed_tests_do_not_fill_the_journal(
-    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
+    ingest: IngestHarness, board: BoardMessages, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         for _ in range(1000):
@@ -394,11 +401,11 @@ def test_failed_tests_do_not_fill_the_journal(
 
 
 def test_a_refusal_is_one_readable_line(
-    ingest: IngestHarness, board: Board, caplog: pytest.LogCaptureFixture
+    ingest: IngestHarness, board: BoardMessages, caplog: pytest.LogCaptureFixture
 ) -> None:
     liar = board.report(origin={"node": "x\n2026-01-01 forged line"})
     ingest.take(board, liar)
-    ingest.ingestor.fold(
+    ingest.ingestor.ingest(
         "leadline/v1/lab\nforged/" + "y" * 900, GOOD, SCHEMA, NOW_S, retained=False
     )
     lines = [record.getMessage() for record in caplog.records]
@@ -475,7 +482,7 @@ some_fuzz = settings(
 @example(topic="leadline/v1/lab/n1/report", sent=GOOD, schema=SCHEMA, kept=True)
 def test_no_bytes_raise(topic: str, sent: bytes, schema: str | None, kept: bool) -> None:
     ingest = IngestHarness()
-    ingest.ingestor.fold(topic, sent, schema, NOW_S, retained=kept)
+    ingest.ingestor.ingest(topic, sent, schema, NOW_S, retained=kept)
     state = ingest.state
     assert "unexpected" not in state.refused
     assert state.refused.total() + state.accepted <= 1
@@ -496,7 +503,7 @@ def test_no_sequence_of_messages_raises_or_corrupts_the_state(
     table = NodeTable([node("n1"), node("n2"), node("n3")])
     for message, kept, sent_s in series:
         topic = topics.topic(CLUSTER, "n1", codec.kind_of(message))
-        ingest.ingestor.fold(topic, payload(message), SCHEMA, sent_s, retained=kept)
+        ingest.ingestor.ingest(topic, payload(message), SCHEMA, sent_s, retained=kept)
         assert "unexpected" not in ingest.state.refused
         for value, age_s in ingest.state.measurements("n1", NOW_S).values():
             assert 0 <= value < inf

@@ -11,7 +11,7 @@ from leadline_controller.telemetry.state import TelemetryState
 from leadline_wire import codec, topics
 
 from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.telemetry.board_builder import CLUSTER, Board
+from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
 from tests.controller.telemetry.telemetry_builder import TTL, table
 from tests.proto.humidity import set_humidity
 
@@ -28,12 +28,12 @@ def _humidity_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_humidity_decoder")
 def test_the_value_of_a_new_collector_is_a_measurement_with_its_age() -> None:
-    state, board = TelemetryState(TTL), Board("n1")
+    state, board = TelemetryState(TTL), BoardMessages("n1")
     report = board.report(age_ms=2500)
     set_humidity(report, 95.0)
     ingestor = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     topic = board.topic(topics.Kind.REPORT)
-    ingestor.fold(topic, codec.encode(report), topics.SCHEMA, 1000.0, retained=False)
+    ingestor.ingest(topic, codec.encode(report), topics.SCHEMA, 1000.0, retained=False)
     assert state.measurements("n1", 1000.0)["humidity_percent"] == (95.0, 2.5)
     assert state.measurements("n1", 1000.0)["cpu_percent"] == (12.5, 2.5)
     reading = state.board("n1", 1000.0)

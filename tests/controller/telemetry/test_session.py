@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.probing.planning import BandwidthWork, Peer, PingWork
+from leadline_controller.probing.planning import BandwidthLease, Peer, PingLease
 from leadline_controller.probing.scheduler import LeaseSender
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
@@ -22,7 +22,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.controller.probing.permissive_leases import PermissiveLeases
-from tests.controller.telemetry.board_builder import CLUSTER, Board
+from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
 from tests.controller.telemetry.wire_client import connected, properties_of
 from tests.support.certificates import Authority, Certificate
 from tests.support.mosquitto import Broker, mosquitto
@@ -34,17 +34,17 @@ pytestmark = pytest.mark.broker
 def test_retained_messages_of_a_node_can_be_requested_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    n1 = Board("n1")
+    n1 = BoardMessages("n1")
     with mosquitto() as broker, connected(broker) as client:
         client.send(n1, n1.status(online=True))
         client.send(n1, n1.birth())
         with connected_ears(broker, caplog) as ears:
             wait_until(lambda: ears.state.agents().get("n1"), "it comes with the connection")
-            ears.state.keep(frozenset({"n2"}), 1000.0)
-            ears.state.keep(frozenset({"n2"}), 2000.0)  # it was silent for long
+            ears.state.set_members(frozenset({"n2"}), 1000.0)
+            ears.state.set_members(frozenset({"n2"}), 2000.0)  # it was silent for long
             assert ears.state.agents() == {}
-            assert ears.state.keep(frozenset({"n1", "n2"}), 2001.0) == ["n1"]
-            ears.session.fetch(["n1", "never-heard"])
+            assert ears.state.set_members(frozenset({"n1", "n2"}), 2001.0) == ["n1"]
+            ears.session.request_retained(["n1", "never-heard"])
             wait_until(lambda: ears.state.agents().get("n1"), "it is sent again")
             wait_until(lambda: ears.state.agents()["n1"].address, "with its address")
             assert ears.online() is True
@@ -54,7 +54,7 @@ def test_retained_messages_of_a_node_can_be_requested_again(
             assert ears.state.refused == {}  # nothing comes twice
 
 
-class Ears:
+class RunningSession:
     """A session with its state."""
 
     def __init__(self, host: str, port: int, tls: BrokerTls | None = None) -> None:
@@ -75,8 +75,8 @@ class Ears:
 
 
 @contextmanager
-def listening(host: str, port: int, tls: BrokerTls | None = None) -> Iterator[Ears]:
-    ears = Ears(host, port, tls)
+def listening(host: str, port: int, tls: BrokerTls | None = None) -> Iterator[RunningSession]:
+    ears = RunningSession(host, port, tls)
     ears.session.start()
     try:
         yield ears
@@ -87,7 +87,7 @@ def listening(host: str, port: int, tls: BrokerTls | None = None) -> Iterator[Ea
 @contextmanager
 def connected_ears(
     broker: Broker, caplog: pytest.LogCaptureFixture, tls: BrokerTls | None = None
-) -> Iterator[Ears]:
+) -> Iterator[RunningSession]:
     caplog.set_level(logging.INFO)
     with listening(broker.host, broker.port, tls) as ears:
         wait_until(lambda: "connected to the broker" in caplog.text, "the session connects")
@@ -99,7 +99,9 @@ def down(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [message for message in messages if message.startswith("no broker at")]
 
 
-def keep_sending(client: Any, board: Board, ears: Ears, busy_percent: float) -> None:
+def keep_sending(
+    client: Any, board: BoardMessages, ears: RunningSession, busy_percent: float
+) -> None:
     """Send reports until one has arrived: who subscribes late misses what went before."""
 
     def arrived() -> bool:
@@ -111,7 +113,7 @@ def keep_sending(client: Any, board: Board, ears: Ears, busy_percent: float) -> 
 
 
 def test_reports_arrive_with_their_properties(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
         keep_sending(client, board, ears, 12.5)
         client.send(board, board.report(age_ms=3000, cpu=pb.Cpu(busy_percent=25)))
@@ -131,7 +133,7 @@ def test_the_time_at_the_broker_is_part_of_a_messages_age(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A retained report is held; agents do not retain them, but this shows what is counted."""
-    kept, endless = Board("n1"), Board("n2")
+    kept, endless = BoardMessages("n1"), BoardMessages("n2")
     with mosquitto() as broker, connected(broker) as client:
         client.send(kept, kept.report(age_ms=5000), retain=True, expiry_s=3580)
         how = topics.Delivery(qos=1, retain=True)
@@ -153,7 +155,7 @@ def test_the_time_at_the_broker_is_part_of_a_messages_age(
 def test_a_missing_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     port = free_port()
-    board = Board("n1")
+    board = BoardMessages("n1")
     with listening("127.0.0.1", port) as ears:
         wait_until(lambda: down(caplog), "it says that there is no broker")
         ears.session.publish("x", topics.Kind.LEASE, b"dropped")
@@ -168,9 +170,9 @@ def test_a_missing_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 
 def test_it_reconnects_when_the_broker_returns(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
-    board = Board("n1")
+    board = BoardMessages("n1")
     with mosquitto(port=port) as broker:
-        ears = Ears(broker.host, broker.port)
+        ears = RunningSession(broker.host, broker.port)
         caplog.set_level(logging.INFO)
         ears.session.start()
         with connected(broker) as client:
@@ -194,7 +196,7 @@ def test_any_number_of_retained_births_arrives(caplog: pytest.LogCaptureFixture)
     with mosquitto(["max_queued_messages 1000"]) as broker, connected(broker) as client:
         births = []
         for i in range(count):
-            board = Board(f"n{i:04}")
+            board = BoardMessages(f"n{i:04}")
             births.append(
                 client._client.publish(
                     board.topic(topics.Kind.BIRTH),
@@ -212,7 +214,7 @@ def test_any_number_of_retained_births_arrives(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_boards_status_follows_its_session_and_its_will(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears:
         with connected(broker, will=board) as client:
             client.send(board, board.status(online=True))
@@ -226,7 +228,7 @@ def test_a_boards_status_follows_its_session_and_its_will(caplog: pytest.LogCapt
 
 
 def test_clearing_a_retained_message_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
         client.send(board, board.birth())
         keep_sending(client, board, ears, 12.5)
@@ -241,7 +243,7 @@ def test_an_invalid_retained_message_does_not_disconnect(
 ) -> None:
     """paho drops the connection over a byte order mark that mosquitto lets pass, and a
     retained message comes again with every connection."""
-    poisoned, board = Board("n1"), Board("n2")
+    poisoned, board = BoardMessages("n1"), BoardMessages("n2")
     how = topics.Delivery(qos=1, retain=True)
     properties = properties_of(how)
     properties.UserProperty = ("poisoned", "\ufeff")
@@ -258,9 +260,9 @@ def test_an_invalid_retained_message_does_not_disconnect(
 
 
 def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
-    board, other = Board("n1"), Board("n2")
-    ping = PingWork((Peer("n2", "192.0.2.2"),), interval_s=10, count=3, ttl_s=60)
-    test = BandwidthWork("x-1", "client", Peer("n2", "192.0.2.2"), 5201, 2000, 30_000_000, 5000)
+    board, other = BoardMessages("n1"), BoardMessages("n2")
+    ping = PingLease((Peer("n2", "192.0.2.2"),), interval_s=10, count=3, ttl_s=60)
+    test = BandwidthLease("x-1", "client", Peer("n2", "192.0.2.2"), 5201, 2000, 30_000_000, 5000)
     with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
         client.listen(board)
         sender = LeaseSender(CLUSTER, ears.session.publish)
@@ -285,7 +287,7 @@ def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_refused_subscription_is_logged_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
     """Called by hand: mosquitto's ACL file refuses no subscription, it only delivers nothing."""
-    session = Ears("broker.example", 8883).session
+    session = RunningSession("broker.example", 8883).session
     refused = ReasonCode(PacketTypes.SUBACK, "Not authorized")
     granted = ReasonCode(PacketTypes.SUBACK, "Granted QoS 0")
     session._subscribed(Client(CallbackAPIVersion.VERSION2), None, 1, [granted] * 5, None)
@@ -314,7 +316,7 @@ def shown(certificate: Certificate) -> BrokerTls:
 def test_tls_with_client_certificates(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    board = Board("n1")
+    board = BoardMessages("n1")
     with (
         mosquitto(tls=authority.server("127.0.0.1")) as broker,
         connected_ears(broker, caplog, shown(authority.client("controller"))) as ears,
@@ -375,13 +377,13 @@ def test_a_key_with_a_passphrase_fails_at_once(authority: Authority, tmp_path: P
         check=True,
     )
     with pytest.raises(OSError, match=r".+"):
-        Ears("127.0.0.1", 1, BrokerTls(ours.ca_file, ours.cert_file, locked))
+        RunningSession("127.0.0.1", 1, BrokerTls(ours.ca_file, ours.cert_file, locked))
 
 
 def test_a_session_knows_whether_its_thread_is_running() -> None:
-    ears = Ears("127.0.0.1", free_port())
-    assert not ears.session.lives()
+    ears = RunningSession("127.0.0.1", free_port())
+    assert not ears.session.is_running()
     ears.session.start()
-    assert ears.session.lives()
+    assert ears.session.is_running()
     ears.session.stop()
-    assert not ears.session.lives()
+    assert not ears.session.is_running()

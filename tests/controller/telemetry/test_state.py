@@ -8,13 +8,13 @@ from leadline_controller.telemetry import state as telemetry
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.state import BROKER, Agent, RttReading
 
-from tests.controller.telemetry.telemetry_builder import BOOT_ID, NAN, TTL, Fleet, table
+from tests.controller.telemetry.telemetry_builder import BOOT_ID, NAN, TTL, TelemetryBuilder, table
 
 ALL_KNOWN = (10.0, 40.0, 120.0, 80.0, 5000.0)
 
 
 def test_a_value_keeps_its_age_and_is_unknown_again_after_its_time() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n1", *ALL_KNOWN, at_s=100.0)
     assert builder.state.measurements("n1", 130.0)["cpu_percent"] == (10.0, 30.0)
     assert builder.state.report_age_s("n1", 130.0) == 30.0
@@ -29,7 +29,7 @@ def test_a_value_keeps_its_age_and_is_unknown_again_after_its_time() -> None:
 
 
 def test_what_was_never_measured_is_unknown_and_not_zero() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     metrics = builder.state.metrics(table("n1", "never-heard"), 100.0)
     assert all(np.isnan(getattr(metrics, name)).all() for name in METRICS)
     assert builder.state.measurements("n1", 100.0) == {}
@@ -40,7 +40,7 @@ def test_what_was_never_measured_is_unknown_and_not_zero() -> None:
 
 
 def test_a_measured_zero_is_known() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.report("n1", 0.0, at_s=100.0)
     builder.bandwidth("n1", "n2", 0.0, 100.0)
     assert builder.state.measurements("n1", 100.0) == {
@@ -50,7 +50,7 @@ def test_a_measured_zero_is_known() -> None:
 
 
 def test_a_value_that_a_report_leaves_out_keeps_its_age() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n1", *ALL_KNOWN, at_s=100.0)
     builder.report("n1", 20.0, at_s=130.0)
     known = builder.state.measurements("n1", 140.0)
@@ -60,7 +60,7 @@ def test_a_value_that_a_report_leaves_out_keeps_its_age() -> None:
 
 
 def test_a_report_without_an_age_does_not_become_current() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n1", *ALL_KNOWN, at_s=100.0)
     assert not builder.report("n1", 99.0, at_s=float("-inf"), dated=False)
     assert builder.state.measurements("n1", 100.0)["cpu_percent"] == (10.0, 0.0)
@@ -68,7 +68,7 @@ def test_a_report_without_an_age_does_not_become_current() -> None:
 
 
 def test_refused_reports_leave_the_state_untouched() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n1", *ALL_KNOWN, at_s=100.0)
     accepted = builder.state.accepted
     assert not builder.report("n1", 99.0, at_s=101.0, sequence=2)
@@ -80,14 +80,14 @@ def test_refused_reports_leave_the_state_untouched() -> None:
 
 
 def test_gaps_are_counted_by_node() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.report("n1", at_s=1.0, sequence=6)
     assert builder.state.lost_messages("n1") == 4
     assert builder.state.lost_messages("n2") == 0
 
 
 def test_a_nodes_bandwidth_is_its_best_links_and_falls_back_when_that_is_too_old() -> None:
-    builder = Fleet("n1", "n2", "n3")
+    builder = TelemetryBuilder("n1", "n2", "n3")
     builder.bandwidth("n1", "n2", 90.0, 0.0)
     builder.bandwidth("n1", "n3", 10.0, 1000.0)
     nodes = table("n1", "n2", "n3")
@@ -103,7 +103,7 @@ def test_a_nodes_bandwidth_is_its_best_links_and_falls_back_when_that_is_too_old
 
 
 def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.bandwidth("n1", "n2", 90.0, 0.0)
     assert builder.bandwidth("n1", "n2", None, 10.0)
     assert builder.bandwidth("n1", "n1", 999.0, 10.0)
@@ -112,7 +112,7 @@ def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
 
 
 def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
-    builder = Fleet("n1", "n2", "n3")
+    builder = TelemetryBuilder("n1", "n2", "n3")
     told = [builder.state.bandwidth_changes]
     for peer, mbps, at_s in (
         ("n2", 90.0, 0.0),
@@ -130,7 +130,7 @@ def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
 
 
 def test_columns_follow_the_node_table_and_include_new_boards() -> None:
-    builder = Fleet("n2")
+    builder = TelemetryBuilder("n2")
     builder.report("n2", 2.0, at_s=100.0)
     nodes = table("n1", "n2", "n3")
     assert builder.state.metrics(nodes, 100.0).cpu_percent[1] == 2.0
@@ -143,7 +143,7 @@ def test_columns_follow_the_node_table_and_include_new_boards() -> None:
 
 def test_the_columns_grow_with_the_boards() -> None:
     names = [f"n{i:03}" for i in range(200)]
-    builder = Fleet(*names)
+    builder = TelemetryBuilder(*names)
     for i, name in enumerate(names):
         builder.report(name, float(i), at_s=100.0)
         builder.rtt(name, names[i - 1], float(i), 100.0)
@@ -154,7 +154,7 @@ def test_the_columns_grow_with_the_boards() -> None:
 
 
 def test_later_reports_do_not_change_a_view() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n1", 1.0, at_s=100.0)
     metrics = builder.state.metrics(table("n1"), 100.0)
     builder.report("n1", 2.0, at_s=101.0)
@@ -163,7 +163,7 @@ def test_later_reports_do_not_change_a_view() -> None:
 
 def test_the_number_of_invented_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NODES", 2)
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     assert not builder.birth("n3")
     builder.state.status("n4", BOOT_ID, 1, online=True)
     assert set(builder.state.agents()) == {"n1", "n2"}
@@ -177,8 +177,8 @@ def test_nodes_of_the_cluster_always_have_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
-    builder = Fleet()
-    builder.state.keep({"n1", "n2"}, 0.0)
+    builder = TelemetryBuilder()
+    builder.state.set_members({"n1", "n2"}, 0.0)
     assert [builder.birth(f"phantom-{i}") for i in range(10)] == [True] * 3 + [False] * 7
     assert builder.state.refused == {"too_many_nodes": 7}
     assert builder.birth("n1")
@@ -192,30 +192,30 @@ def test_early_non_members_are_evicted_when_the_nodes_are_known(
 ) -> None:
     monkeypatch.setattr(telemetry, "_MAX_NON_MEMBERS", 3)
     phantoms = [f"phantom-{i}" for i in range(50)]
-    builder = Fleet(*phantoms, "n1")
-    assert builder.state.keep(None, 5.0) == []
-    builder.state.keep(None, 6.0)
+    builder = TelemetryBuilder(*phantoms, "n1")
+    assert builder.state.set_members(None, 5.0) == []
+    builder.state.set_members(None, 6.0)
     assert len(builder.state.agents()) == 51
     builder.report("phantom-7", 1.0, at_s=6.0)
-    assert builder.state.keep({"n1", "n2"}, 7.0) == ["n2"]
+    assert builder.state.set_members({"n1", "n2"}, 7.0) == ["n2"]
     kept = set(builder.state.agents())
     assert len(kept) == 4
     assert {"n1", "phantom-7"} < kept
 
 
 def test_silent_non_members_are_replaced_by_others() -> None:
-    builder = Fleet()
-    builder.state.keep({"n1"}, 0.0)
+    builder = TelemetryBuilder()
+    builder.state.set_members({"n1"}, 0.0)
     builder.birth("n1")
     builder.birth("silent")
     builder.birth("live")
     builder.report("silent", 9.0, at_s=0.0)
-    builder.state.keep({"n1"}, 500.0)
+    builder.state.set_members({"n1"}, 500.0)
     builder.report("live", 8.0, at_s=500.0)
-    builder.state.keep({"n1"}, 601.0)
+    builder.state.set_members({"n1"}, 601.0)
     assert set(builder.state.agents()) == {"n1", "live"}
     builder.birth("new")
-    builder.state.keep({"n1", "new", "live", "silent"}, 602.0)
+    builder.state.set_members({"n1", "new", "live", "silent"}, 602.0)
     # The place of another is empty when it is taken.
     assert builder.state.measurements("new", 0.0) == {}
     metrics = builder.state.metrics(table("live", "n1", "new", "silent"), 501.0)
@@ -223,21 +223,21 @@ def test_silent_non_members_are_replaced_by_others() -> None:
 
 
 def test_a_node_that_left_the_cluster_is_removed_after_a_while() -> None:
-    builder = Fleet()
-    builder.state.keep({"n1", "n2"}, 0.0)
+    builder = TelemetryBuilder()
+    builder.state.set_members({"n1", "n2"}, 0.0)
     builder.birth("n1")
     builder.birth("n2")
-    builder.state.keep({"n1"}, 10.0)
+    builder.state.set_members({"n1"}, 10.0)
     assert set(builder.state.agents()) == {"n1", "n2"}
-    builder.state.keep({"n1"}, 601.0)
+    builder.state.set_members({"n1"}, 601.0)
     assert set(builder.state.agents()) == {"n1"}
 
 
 def test_slots_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = Fleet()
+    builder = TelemetryBuilder()
     now_s = 0.0
     for turn in range(50):
-        builder.state.keep({"n1"}, now_s)
+        builder.state.set_members({"n1"}, now_s)
         for i in range(20):
             builder.birth(f"phantom-{turn}-{i}")
         now_s += 601.0
@@ -245,11 +245,11 @@ def test_slots_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_node_without_a_birth_is_returned_once() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.report("n2", 1.0, at_s=1.0)
-    assert builder.state.keep({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
-    assert builder.state.keep({"n1", "n2", "n3"}, 1.0) == []
-    assert builder.state.keep({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
+    assert builder.state.set_members({"n1", "n2", "n3"}, 0.0) == ["n2", "n3"]
+    assert builder.state.set_members({"n1", "n2", "n3"}, 1.0) == []
+    assert builder.state.set_members({"n1", "n2", "n3", "n4"}, 2.0) == ["n4"]
 
 
 def test_links_without_fresh_values_are_removed(
@@ -257,13 +257,13 @@ def test_links_without_fresh_values_are_removed(
 ) -> None:
     monkeypatch.setattr(storage, "_FEW_LINKS", 3)
     names = [f"n{i:02}" for i in range(12)]
-    builder = Fleet(*names)
+    builder = TelemetryBuilder(*names)
     for i, name in enumerate(names[1:]):
         builder.rtt(name, "n00", float(i), 100.0)
     builder.rtt("n11", "n10", 5.0, 1000.0)
     builder.bandwidth("n11", "n00", 90.0, 1000.0, lower_bound=True)
     before = builder.state.links(1000.0)
-    builder.state.keep(None, 1000.0)
+    builder.state.set_members(None, 1000.0)
     assert builder.state.links(1000.0) == before
     assert len(builder.state._links._rows) == 2
     assert builder.state.measurements("n11", 1000.0) == {"bandwidth_mbps": (90.0, 0.0)}
@@ -279,7 +279,7 @@ def test_links_without_fresh_values_are_removed(
 
 
 def test_a_birth_means_online_but_a_retained_one_does_not() -> None:
-    builder = Fleet()
+    builder = TelemetryBuilder()
     assert builder.birth("kept", retained=True)
     assert builder.state.agents()["kept"].online is None
     assert builder.birth("live")
@@ -287,14 +287,14 @@ def test_a_birth_means_online_but_a_retained_one_does_not() -> None:
 
 
 def test_a_status_may_arrive_before_the_retained_birth() -> None:
-    builder = Fleet()
+    builder = TelemetryBuilder()
     builder.state.status("n1", BOOT_ID, 1, online=True)
     builder.birth("n1", address="192.0.2.7", retained=True)
     assert builder.state.agents()["n1"] == Agent("n1", online=True, address="192.0.2.7")
 
 
 def test_a_will_of_an_earlier_session_is_ignored() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.birth("n1", session=2)
     builder.state.status("n1", BOOT_ID, 1, online=False)
     assert builder.state.agents()["n1"].online is True
@@ -303,14 +303,14 @@ def test_a_will_of_an_earlier_session_is_ignored() -> None:
 
 
 def test_an_old_birth_is_ignored() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     builder.birth("n1", "192.0.2.2", session=2)
     assert not builder.birth("n1", "192.0.2.3", session=1, measured_boot_ms=1000)
     assert builder.state.agents()["n1"].address == "192.0.2.2"
 
 
 def test_a_retained_birth_counts_after_later_messages() -> None:
-    builder = Fleet()
+    builder = TelemetryBuilder()
     builder.report("n1", 1.0, at_s=1.0, sequence=50, measured_boot_ms=50_000)
     kept = {"retained": True, "sequence": 3, "measured_boot_ms": 3000}
     assert builder.birth("n1", "192.0.2.9", **kept)
@@ -323,12 +323,14 @@ def test_a_retained_birth_counts_after_later_messages() -> None:
 # Round trips.
 
 
-def links(builder: Fleet, now_s: float) -> dict[tuple[str, str], tuple[float | None, str]]:
+def links(
+    builder: TelemetryBuilder, now_s: float
+) -> dict[tuple[str, str], tuple[float | None, str]]:
     return {(x.a, x.b): (x.rtt_ms, x.rtt_method) for x in builder.state.links(now_s)}
 
 
 def test_a_round_trip_belongs_to_both_nodes_and_expires() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.rtt("n2", "n1", 1.5, 100.0)
     assert links(builder, 100.0) == {("n1", "n2"): (1.5, "icmp")}
     seen = builder.state.link_table(table("n1", "n2"), 280.0)
@@ -339,7 +341,7 @@ def test_a_round_trip_belongs_to_both_nodes_and_expires() -> None:
 
 
 def test_the_newer_measurement_counts_from_either_end() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.rtt("n1", "n2", 1.0, 100.0)
     builder.rtt("n2", "n1", 9.0, 50.0)  # from the other end's buffer
     builder.bandwidth("n1", "n2", 90.0, 100.0)
@@ -350,7 +352,7 @@ def test_the_newer_measurement_counts_from_either_end() -> None:
 
 
 def test_an_echo_without_reply_and_an_unknown_peer_make_no_link() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     assert builder.rtt("n1", "n2", None, 100.0)
     assert builder.rtt("n1", "n1", 1.0, 100.0)
     assert builder.rtt("n1", "never-heard", 1.0, 100.0)
@@ -359,13 +361,13 @@ def test_an_echo_without_reply_and_an_unknown_peer_make_no_link() -> None:
 
 def test_the_peers_of_one_message_are_bounded() -> None:
     names = [f"n{i:03}" for i in range(300)]
-    builder = Fleet("n", *names)
+    builder = TelemetryBuilder("n", *names)
     builder.state.rtts("n", builder.stamp("n"), [RttReading(name, 1.0) for name in names], 1.0)
     assert len(links(builder, 1.0)) == 256
 
 
 def test_two_legs_to_the_broker_bound_the_round_trip() -> None:
-    builder = Fleet("n1", "n2", "n3")
+    builder = TelemetryBuilder("n1", "n2", "n3")
     builder.rtt("n1", BROKER, 2.0, 100.0)
     builder.rtt("n2", BROKER, 3.0, 90.0)
     builder.rtt("n3", BROKER, 5.0, 100.0)
@@ -384,7 +386,7 @@ def test_two_legs_to_the_broker_bound_the_round_trip() -> None:
 
 
 def test_a_link_has_a_bandwidth_and_a_round_trip_over_the_broker() -> None:
-    builder = Fleet("n1", "n2")
+    builder = TelemetryBuilder("n1", "n2")
     builder.rtt("n1", BROKER, 2.0, 100.0)
     builder.rtt("n2", BROKER, 3.0, 100.0)
     builder.bandwidth("n1", "n2", 90.0, 100.0, lower_bound=True)
@@ -395,7 +397,7 @@ def test_a_link_has_a_bandwidth_and_a_round_trip_over_the_broker() -> None:
 
 def test_broker_legs_are_bounded_and_old_ones_are_replaced() -> None:
     old, new = [f"a{i:02}" for i in range(64)], ["b1", "b2"]
-    builder = Fleet(*old, *new)
+    builder = TelemetryBuilder(*old, *new)
     for name in old:
         builder.rtt(name, BROKER, 1.0, 100.0)
     builder.rtt("b1", BROKER, 1.0, 101.0)
@@ -406,7 +408,7 @@ def test_broker_legs_are_bounded_and_old_ones_are_replaced() -> None:
 
 
 def test_the_table_of_links_follows_nodes_values_and_time() -> None:
-    builder = Fleet("n1", "n2", "n3")
+    builder = TelemetryBuilder("n1", "n2", "n3")
     nodes = table("n1", "n2")
     builder.rtt("n1", "n2", 1.0, 100.0)
     builder.rtt("n1", "n3", 7.0, 100.0)
@@ -419,7 +421,7 @@ def test_the_table_of_links_follows_nodes_values_and_time() -> None:
 
 
 def test_throttling_is_known_while_the_report_is_fresh() -> None:
-    builder = Fleet("n1")
+    builder = TelemetryBuilder("n1")
     reading = BoardReading({"cpu_celsius": 80.0}, ["throttled"])
     builder.state.report("n1", builder.stamp("n1"), reading, 100.0)
     assert builder.state.board("n1", 100.0) == reading

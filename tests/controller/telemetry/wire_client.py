@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.controller.telemetry.board_builder import Board
+from tests.controller.telemetry.board_builder import BoardMessages
 from tests.support.certificates import Certificate
 from tests.support.mosquitto import Broker
 from tests.support.ports import wait_until
@@ -28,7 +28,7 @@ class WireClient:
 
     def send(
         self,
-        board: Board,
+        board: BoardMessages,
         message: codec.TelemetryMessage,
         schema: str = topics.SCHEMA,
         **delivery: Any,
@@ -36,7 +36,7 @@ class WireClient:
         kind = codec.kind_of(message)
         self.publish(board.topic(kind), codec.encode(message), kind, schema, **delivery)
 
-    def send_soon(self, board: Board, message: codec.TelemetryMessage) -> None:
+    def send_soon(self, board: BoardMessages, message: codec.TelemetryMessage) -> None:
         """Send from the client's own thread, which must not wait for the broker."""
         kind = codec.kind_of(message)
         how = topics.DELIVERY[kind]
@@ -61,7 +61,9 @@ class WireClient:
         keep = how.retain if retain is None else retain
         self._client.publish(topic, payload, how.qos, keep, properties).wait_for_publish(20)
 
-    def listen(self, board: Board, answer: Callable[[pb.Lease], None] | None = None) -> None:
+    def listen(
+        self, board: BoardMessages, answer: Callable[[pb.Lease], None] | None = None
+    ) -> None:
         """Record this board's leases, and call `answer` with each on the client's thread."""
         self._listen(board.topic(topics.Kind.LEASE), answer)
 
@@ -103,7 +105,7 @@ def properties_of(how: topics.Delivery, schema: str = topics.SCHEMA) -> Any:
 
 @contextmanager
 def connected(
-    broker: Broker, *, will: Board | None = None, tls: Certificate | None = None
+    broker: Broker, *, will: BoardMessages | None = None, tls: Certificate | None = None
 ) -> Iterator[WireClient]:
     """A connected client until the block ends; `will`: the board of its last will."""
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)

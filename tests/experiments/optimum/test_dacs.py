@@ -46,7 +46,7 @@ def some_pod(random: Random, number: int) -> Pod:
         f"p{number}",
         requests={CPU: cpu, MEMORY: random.choice([GIB // 4, GIB // 2]), PODS: 1},
         limits=limits,
-        hints=PodAnnotations(
+        annotations=PodAnnotations(
             user_node=f"n{random.randrange(3)}",
             data_mb=random.choice([0.5, 2.0]),
             bandwidth_mbps=random.choice([5.0, 20.0]),
@@ -57,7 +57,7 @@ def some_pod(random: Random, number: int) -> Pod:
 def fits(nodes: tuple[Node, ...], pods: list[Pod], places: tuple[int, ...]) -> bool:
     for i, each in enumerate(nodes):
         here = [pod for pod, place in zip(pods, places, strict=True) if place == i]
-        if sum(pod.hints.bandwidth_mbps or 0 for pod in here) > (each.bandwidth_mbps or 0):
+        if sum(pod.annotations.bandwidth_mbps or 0 for pod in here) > (each.bandwidth_mbps or 0):
             return False
         for resource in (CPU, MEMORY, PODS):
             if sum(pod.requests[resource] for pod in here) > each.allocatable[resource]:
@@ -77,10 +77,10 @@ def delay_s(nodes: tuple[Node, ...], pods: list[Pod], places: tuple[int, ...]) -
             residual = each.allocatable[CPU]
             limit = min(pod.limits.get(CPU, inf), residual / len(here))
             cores = max(pod.requests[CPU], min(DACS.phi * residual, limit)) / 1000
-            data_mb = pod.hints.data_mb or 0
+            data_mb = pod.annotations.data_mb or 0
             processing = data_mb / cores
-            network = data_mb * 8 / (pod.hints.bandwidth_mbps or 0)
-            user = int((pod.hints.user_node or "n")[1:])
+            network = data_mb * 8 / (pod.annotations.bandwidth_mbps or 0)
+            user = int((pod.annotations.user_node or "n")[1:])
             if user != i:
                 network += (RTT_MS[min(user, i), max(user, i)] + sigma) / 2000
             total += DACS.alpha * processing + (1 - DACS.alpha) * network
@@ -156,7 +156,7 @@ def test_pods_too_many_for_all_nodes_are_infeasible() -> None:
 
 
 def test_a_user_at_an_unknown_node_is_infeasible() -> None:
-    pod = Pod("default", "p", hints=PodAnnotations(user_node="mars"))
+    pod = Pod("default", "p", annotations=PodAnnotations(user_node="mars"))
     found = best(view([node("n")]), [pod], Dacs(), FILTERS)
     assert found.status == "infeasible"
     assert "mars" in found.why

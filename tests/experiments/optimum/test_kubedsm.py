@@ -37,7 +37,7 @@ def replica(service: str, number: int) -> Pod:
         f"{service}{number}",
         requests={CPU: cpu, MEMORY: memory, PODS: 1},
         labels={"app": service},
-        hints=PodAnnotations(qos_edge_ratio=TARGETS[service]),
+        annotations=PodAnnotations(qos_edge_ratio=TARGETS[service]),
     )
 
 

@@ -116,7 +116,7 @@ def _pod(number: int, user_node: str) -> Pod:
         f"fft-{number}",
         requests={CPU: _POD_CPU_MILLI, MEMORY: memory, PODS: 1},
         limits={MEMORY: memory},
-        hints=PodAnnotations(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
+        annotations=PodAnnotations(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
         labels={"app": "fft"},
     )
 

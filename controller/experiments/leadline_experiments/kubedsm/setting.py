@@ -71,7 +71,7 @@ def make_pod(service: str, number: int, target: float | None = None) -> Pod:
         f"{service.lower()}-{number}",
         requests={CPU: cores * 1000, MEMORY: mib * MIB, PODS: 1},
         labels={"app": service},
-        hints=PodAnnotations(qos_edge_ratio=target),
+        annotations=PodAnnotations(qos_edge_ratio=target),
     )
 
 

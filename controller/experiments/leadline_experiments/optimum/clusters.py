@@ -94,7 +94,7 @@ def _pod(
         requests={CPU: cpu, MEMORY: memory * _MIB, PODS: 1},
         limits={CPU: limit},
         labels={"app": f"s{service}"},
-        hints=PodAnnotations(
+        annotations=PodAnnotations(
             user_node=user_node,
             data_mb=data_mb,
             bandwidth_mbps=_LINK_MBPS / 20 if user_node else None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from leadline_controller.framework.cycle import Filter, obstacle
+from leadline_controller.framework.cycle import Filter, pre_filter_failure
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Floats
 from leadline_controller.framework.view import ClusterView
@@ -56,11 +56,11 @@ def resources_of(
         unit = gcd(*amounts)
         requests.append(np.array(amounts, dtype=np.float64) / unit)
         capacity.append(np.maximum(free // unit, 0).astype(np.float64))
-    links = [pod.hints.bandwidth_mbps or 0.0 for pod in pods]
+    links = [pod.annotations.bandwidth_mbps or 0.0 for pod in pods]
     if any(links):
         free_mbps = view.bandwidth_free_mbps().copy()
         for pod, node in leaving:
-            free_mbps[node] += pod.hints.bandwidth_mbps or 0.0
+            free_mbps[node] += pod.annotations.bandwidth_mbps or 0.0
         requests.append(np.array(links))
         capacity.append(np.maximum(np.nan_to_num(free_mbps), 0.0))
     kinds = len(requests)
@@ -84,7 +84,7 @@ def allowed(view: ClusterView, pods: Sequence[Pod], filters: Mapping[str, Filter
 
 def unschedulable_reason(view: ClusterView, pods: Iterable[Pod]) -> str:
     """Why one of the pods can't be placed on any node; empty if all can."""
-    problems = ((pod, obstacle(view, pod)) for pod in pods)
+    problems = ((pod, pre_filter_failure(view, pod)) for pod in pods)
     return next((f"pod {pod.key}: {problem}" for pod, problem in problems if problem), "")
 
 

@@ -108,8 +108,8 @@ def _quality(pods: Sequence[Pod], kubedsm: KubeDsm) -> Quality:
     total = np.bincount(services)
     target = np.full(total.size, np.nan)
     for pod, service in zip(pods, services.tolist(), strict=True):
-        if pod.hints.qos_edge_ratio is not None:
-            target[service] = np.fmax(target[service], pod.hints.qos_edge_ratio)
+        if pod.annotations.qos_edge_ratio is not None:
+            target[service] = np.fmax(target[service], pod.annotations.qos_edge_ratio)
     target = np.where(np.isnan(target), kubedsm.qos_target, target)
     return Quality(total, target, kubedsm.a, kubedsm.b, kubedsm.gamma)
 

@@ -143,10 +143,10 @@ def draw_workers(services: Iterable[Service], random: Random, spread: float) -> 
 
 def make_pod(service: Service, number: int) -> Pod:
     """A pod of the deployment, with threshold and profile."""
-    hints = PodAnnotations(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)
+    annotations = PodAnnotations(response_time_ms=THRESHOLD_MS, profile_ms=service.profile_ms)
     labels = {"app": service.name.replace(" ", "-")}
     name = f"{labels['app']}-{number}"
-    return Pod("default", name, requests=_REPLICA_REQUESTS, hints=hints, labels=labels)
+    return Pod("default", name, requests=_REPLICA_REQUESTS, annotations=annotations, labels=labels)
 
 
 def _master() -> Node:

@@ -23,7 +23,7 @@ from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, quoted
-from leadline_controller.snapshot.score import Scoring, begin, told
+from leadline_controller.snapshot.score import Scoring, start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 
@@ -79,10 +79,10 @@ def score(
     # Decisions that appear on a terminal one by one need no progress bar.
     counted = in_table or not sys.stdout.isatty()
     pods = track(snapshot.pods, "placing pods") if counted else snapshot.pods
-    scoring = begin(snapshot, strategy, FILTERS, seed, pods)
+    scoring = start_scoring(snapshot, strategy, FILTERS, seed, pods)
     placed: Counter[str | None] = Counter()
     if output == "json" or output == "yaml":
-        decisions = map(told, _counted(scoring.decisions, placed))
+        decisions = map(to_document, _counted(scoring.decisions, placed))
         stream(output, scoring.head, "decisions", decisions, scoring.tail)
     else:
         show(*_tables(scoring, placed, wide=output == "wide"))
@@ -109,7 +109,7 @@ def _tables(scoring: Scoring, placed: Counter[str | None], *, wide: bool) -> Ite
     yield table(
         columns,
         (
-            (d.pod.key, d.node or "none", d.why, *(_more(told(d), d.better) if wide else ()))
+            (d.pod.key, d.node or "none", d.why, *(_more(to_document(d), d.better) if wide else ()))
             for d in _counted(scoring.decisions, placed)
         ),
     )

@@ -86,8 +86,8 @@ class EdgeView:
             total[number] += 1
             if key in self._node_of and not self._cloud[self._node_of[key]]:
                 on_edge[number] += 1
-            if pod.hints.qos_edge_ratio is not None:
-                stated[number] = np.fmax(stated[number], pod.hints.qos_edge_ratio)
+            if pod.annotations.qos_edge_ratio is not None:
+                stated[number] = np.fmax(stated[number], pod.annotations.qos_edge_ratio)
         target = np.where(np.isnan(stated), goals.target, stated)
         return Quality(total, target, goals.a, goals.b, goals.gamma), on_edge
 

@@ -74,7 +74,9 @@ def decide_changed_demand(
 
 def _has_room(view: ClusterView, pod: Pod, changed: Pod, node: int) -> bool:
     """Whether r_i >= c' - c for every requested resource."""
-    more_mbps = (changed.hints.bandwidth_mbps or 0.0) - (pod.hints.bandwidth_mbps or 0.0)
+    more_mbps = (changed.annotations.bandwidth_mbps or 0.0) - (
+        pod.annotations.bandwidth_mbps or 0.0
+    )
     if more_mbps > 0 and not view.bandwidth_free_mbps()[node] >= more_mbps:
         return False
     return all(

@@ -17,8 +17,8 @@ def transfer_s(view: ClusterView, pod: Pod, volume_mb: float, nodes: Ints) -> Fl
     left out for all nodes.
     """
     megabits = volume_mb * 8
-    if pod.hints.bandwidth_mbps:
-        return np.full(nodes.size, megabits / max(pod.hints.bandwidth_mbps, _MIN_MBPS))
+    if pod.annotations.bandwidth_mbps:
+        return np.full(nodes.size, megabits / max(pod.annotations.bandwidth_mbps, _MIN_MBPS))
     free_mbps = view.bandwidth_free_mbps()[nodes]
     if np.isnan(free_mbps).all():
         return np.zeros(nodes.size)

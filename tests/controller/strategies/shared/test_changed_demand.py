@@ -79,7 +79,7 @@ def test_it_migrates_when_any_resource_is_short(changed: Pod) -> None:
     assert (found.case, found.node) == ("migrate", "n3")
     # n1 gets back the old requests, n3 is charged the new ones.
     assert left(found, 0) == (2000, 3.0, 60.0)
-    wanted_mbps = changed.hints.bandwidth_mbps or 0
+    wanted_mbps = changed.annotations.bandwidth_mbps or 0
     assert left(found, 2) == (
         4000 - changed.requests[CPU],
         4 - changed.requests[MEMORY] / GIB,
