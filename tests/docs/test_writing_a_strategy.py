@@ -118,7 +118,7 @@ from leadline_experiments.optimum import study
 from leadline_experiments.optimum.clusters import edge_cluster
 view, pods = edge_cluster(5, 10, 0)
 for name, strategy in study.STRATEGIES.items():
-    print(name, len(study.placed(view, pods, (), strategy(), Random(0))))
+    print(name, len(study.place(view, pods, (), strategy(), Random(0))))
 """
     line_up = dict(line.split() for line in run(environ, "-c", program).splitlines())
     assert line_up[NAME] == "10"

@@ -13,7 +13,7 @@ from leadline_controller.strategies.registry import StrategyRegistry
 
 from tests.support.distributions import install
 
-BUILT_IN = {"bef": "bef:BiggestEdgeFirst", "random": "chance:Chance"}
+BUILT_IN = {"bef": "edge_first:BiggestEdgeFirst", "random": "chance:Chance"}
 FIRST = """
 from dataclasses import dataclass
 from typing import ClassVar
