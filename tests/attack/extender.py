@@ -304,7 +304,7 @@ def _attacks(running: Extending, api: Api, tls: bool) -> Iterator[Check]:
             right = (
                 not any(errors)
                 if (count, what[0]) == (1, "5")
-                else all(not error or "nodeCacheCapable: true" in error for error in errors)
+                else all(not error or any(r in error for r in REFUSALS) for error in errors)
             )
             yield Check(
                 f"{count} x {what} ({len(question) / 1e6:.0f} MB) {way}",
