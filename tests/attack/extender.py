@@ -265,6 +265,27 @@ def main() -> Iterable[Check]:
                 yield from _attacks(running, Api(plane.kubeconfig), tls)
 
 
+async def _prioritize_many(address: Address, pid: int, way: str) -> Check:
+    """Prioritize nodes of nothing but labels for one pod after the other: each is a decision."""
+    question, before = of_labels(31 * MIB), peak_bytes(pid)
+    answered = 0
+    for number in range(12):
+        connection = await address.connect()
+        try:
+            name = question.replace(b'"labels"', b'"labels-%d"' % number)
+            code, _ = await connection.post("/prioritize", name)
+            answered += code == 200
+        finally:
+            connection.close()
+    peak = peak_bytes(pid) if _is_alive(pid) else 0
+    return Check(
+        f"12 pods over labels of 31 MiB, one after the other {way}",
+        "under 768 MiB",
+        f"peak {peak / MIB:.0f} MiB (before {before / MIB:.0f}), {answered} answered",
+        0 < peak < MEMORY_HIGH,
+    )
+
+
 def _attacks(running: Extending, api: Api, tls: bool) -> Iterator[Check]:
     pid = running.controller.pid
     assert pid is not None
@@ -315,6 +336,8 @@ def _attacks(running: Extending, api: Api, tls: bool) -> Iterator[Check]:
             )
             if not here:
                 return
+
+    yield asyncio.run(_prioritize_many(address, pid, way))
 
     question = of_small_values("empty lists", 30_000_000)
     asyncio.run(abandon(address, question))

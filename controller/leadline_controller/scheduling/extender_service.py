@@ -49,6 +49,8 @@ _MAX_CALLED = 16_384
 _MAX_UID = 253
 # Data about a pod that the watch does not show comes only from the caller, so keep little of it.
 _MAX_UNKNOWN_POD_BYTES = 64 * 1024
+# The same for nodes that a caller gives: some forty that changed a moment ago.
+_MAX_UNKNOWN_NODE_BYTES = 256 * 1024
 _MAX_DETAILED_REASONS = 16
 
 
@@ -287,13 +289,16 @@ class ExtenderService:
 
     def _record(self, args: ExtenderArgs, decision: Decision) -> None:
         """Record the decision, with the pod as the watch shows it, so that callers can't fill the
-        memory. Only the newest ones keep their view."""
+        memory. Only the newest ones keep their view, and only with nodes that the watch shows,
+        but for a few."""
         pod = decision.pod
         known = self._state.pod(pod.uid)
         if known is None:
             known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
             if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
+        if self._unknown_node_bytes(args) > _MAX_UNKNOWN_NODE_BYTES:
+            decision = decision.without_basis()
         decision = replace(decision, pod=known)
         self._step.record(decision)
         self._pending[known.uid] = decision
@@ -303,6 +308,11 @@ class ExtenderService:
             self._pending[uid] = self._pending[uid].without_basis()
         while len(self._pending) > _MAX_PENDING:
             self._pending.popitem(last=False)
+
+    def _unknown_node_bytes(self, args: ExtenderArgs) -> int:
+        """The length of those given nodes that differ from the watch's."""
+        given, known = args.nodes or {}, self._state.nodes()
+        return sum(len(args.raw(name)) for name in given if given[name] is not known.get(name))
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)

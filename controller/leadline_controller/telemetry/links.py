@@ -7,6 +7,7 @@ each decision needs a table of them. Times are seconds on the controller's monot
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +158,7 @@ class LinkState:
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         """The round trips between `nodes`. The result is cached until one changes or a second has
         passed, as a value may have become too old."""
-        key = (nodes, self._version, int(now_s))
+        key = (ref(nodes), self._version, int(now_s))  # keeps no nodes in memory
         if self._cached is None or self._cached[0] != key:
             self._cached = (key, self._table(nodes, now_s))
         return self._cached[1]

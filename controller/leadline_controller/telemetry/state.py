@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from threading import RLock
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,10 +103,10 @@ class TelemetryState:
         self._values = np.full((64, len(names)), np.nan)
         self._at_s = np.full((64, len(names)), -np.inf)
         self._changes = 0
-        self._cached: tuple[tuple[NodeTable, int, int], NodeMetrics] | None = None
+        self._cached: tuple[object, NodeMetrics] | None = None
         self._ttl_s = np.full(len(names), ttl.report_s)
         self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
-        self._slots: tuple[NodeTable | None, int, NDArray[np.int64]] = (None, 0, np.zeros(0, int))
+        self._slots: tuple[object, NDArray[np.int64]] = (None, np.zeros(0, int))
         self._population = 0  # grows whenever a record is added or removed
         self._free_slots: list[int] = []
         self._members: frozenset[str] | None = None
@@ -286,7 +287,7 @@ class TelemetryState:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new
         report arrives or a second has passed, as a value may have become too old."""
         with self._lock:
-            key = (table, self._changes, int(now_s))
+            key = (ref(table), self._changes, int(now_s))  # keeps no nodes in memory
             if self._cached is None or self._cached[0] != key:
                 self._cached = (key, self._metrics(table, now_s))
             return self._cached[1]
@@ -379,7 +380,8 @@ class TelemetryState:
         return values
 
     def _slots_of(self, table: NodeTable) -> NDArray[np.int64]:
-        if self._slots[0] is not table or self._slots[1] != self._population:
+        key = (ref(table), self._population)
+        if self._slots[0] != key:
             slots = [r.slot if (r := self._records.get(n)) else -1 for n in table.names]
-            self._slots = (table, self._population, np.array(slots, dtype=np.int64))
-        return self._slots[2]
+            self._slots = (key, np.array(slots, dtype=np.int64))
+        return self._slots[1]

@@ -754,3 +754,20 @@ async def test_every_filter_runs_on_whole_nodes_that_the_watch_has_not_shown() -
     passing, failed = harness.extender_service.filter(extender_args(made, nodes=sent))
     assert passing == ["new", "n1"]
     assert "InterPodAffinity" in failed["n2"]
+
+
+@pytest.mark.parametrize(("label_count", "keeps_its_view"), [(10, True), (20_000, False)])
+async def test_a_decision_over_given_nodes_keeps_its_view_only_while_they_are_small(
+    harness: ExtenderHarness, label_count: int, keeps_its_view: bool
+) -> None:
+    """Callers could fill the memory with nodes of their own; the answer is the same."""
+    given = [wide(name, 100) for name in NAMES]
+    given[0]["metadata"]["labels"] |= {f"k{i}": f"v{i}" for i in range(label_count)}
+    pod = put(harness, "web")
+    arguments = extender_args(pod_manifest("web"), nodes=given)
+    assert harness.extender_service.prioritize(arguments).keys() == set(NAMES)
+    record = harness.decisions.get(pod.key)
+    assert record is not None
+    assert record.decision is not None
+    assert record.decision.has_basis == keeps_its_view
+    assert harness.extender_service._pending[pod.uid].has_basis == keeps_its_view
