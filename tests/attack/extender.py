@@ -272,8 +272,9 @@ async def _prioritize_many(address: Address, pid: int, way: str) -> Check:
     for number in range(12):
         connection = await address.connect()
         try:
-            name = question.replace(b'"labels"', b'"labels-%d"' % number)
-            code, _ = await connection.post("/prioritize", name)
+            pod = b'"name": "labels-%d"' % number
+            asked = question.replace(b'"name": "labels"', pod)
+            code, _ = await connection.post("/prioritize", asked)
             answered += code == 200
         finally:
             connection.close()
