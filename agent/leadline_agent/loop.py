@@ -168,7 +168,7 @@ class Agent:
         self.close()
         try:
             agent = Agent(wanted, endpoint, self._inbox, self._notify)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - any fault starts the old ones again
             _log_reload_failure(error)
             return Agent(self._settings, self._endpoint, self._inbox, self._notify)
         LOG.info("reload: node %s: a report every %g s", wanted.node, wanted.interval_s)

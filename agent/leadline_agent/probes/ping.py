@@ -88,7 +88,7 @@ def echo_ms(address: str, sequence: int) -> float | None:
     try:
         reply_s = ping3.ping(address, timeout=TIMEOUT_S, seq=sequence)
     except Exception:  # noqa: BLE001 - ping3 raises on malformed replies, which anybody may send
-        return None
+        return None  # so is no route; whether echoes are permitted was checked at the start
     wall_s, steady_s = time.time() - wall_s, time.monotonic() - steady_s
     if clock_was_set(wall_s, steady_s):
         raise ClockSetError

@@ -39,6 +39,7 @@ def build(
     out.parent.mkdir(parents=True, exist_ok=True)
     with cache.locked():
         for leftover in out.parent.glob(f".{out.name}-*"):  # of a run that was killed
+            # What cannot be removed only takes space: no later run uses it.
             shutil.rmtree(leftover, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
             new = Path(temporary) / "new"

@@ -211,6 +211,7 @@ class _Connection(asyncio.Protocol):
             self.handler.connection_lost(error)
 
     async def _handshake_tls(self) -> None:
+        # `connection_made` starts this, and only with TLS.
         assert self._transport is not None and self._tls is not None  # noqa: S101, PT018
         plain, loop = self._transport, asyncio.get_running_loop()
         try:

@@ -52,7 +52,7 @@ def option(
 def choice(
     default: str,
     *choices: str,
-    help: str,  # noqa: A002  # as above
+    help: str,  # noqa: A002  # argparse and click call it so
 ) -> Any:
     """Declare a field as an option that is one of these words, of which `default` is the first."""
     words = (default, *choices)
