@@ -1,0 +1,255 @@
+"""Estimates the round trips of pairs that are not measured from those that are.
+
+Model: rtt(a, b) = |x_a - x_b| + h_a + h_b. The position x stands for the place in the core of the
+network, and the height h for the access link (Dabek et al., "Vivaldi", SIGCOMM 2004, section 5.4).
+In Vivaldi, and in serf, each node sees only its own samples and moves a little at each. The
+controller sees all measurements at once, so it fits all nodes together: it minimises the Huber loss
+of the logarithm of (modelled / measured) with Adam. The logarithm makes errors relative: a
+millisecond matters between two boards of one site, and not between two continents. Huber's loss
+keeps a few pairs that violate the triangle inequality from bending all the others.
+
+What the model misses is corrected by near nodes: where it is 20 % too low between b and a node near
+a, it is probably too low between b and a as well (Nadaraya-Watson kernel regression).
+
+tests/controller/telemetry/test_coordinates.py compares it with serf's algorithm.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Source = Literal["triangulated", "estimated"]
+
+DIMENSIONS = 5  # of positions; 2 to 8 differ by less than the noise, and each costs time
+_HUBER = 0.15  # relative errors beyond it count linearly
+_COLD_STEPS, _WARM_STEPS = 300, 60
+_COLD_RATE, _WARM_RATE = 0.15, 0.06
+# A node corrects another one when their distance is small beside the round trip to the third.
+_NEAR_SHARE = 0.3
+# The weight of no correction: a single near node moves the estimate half of the way.
+_PRIOR_WEIGHT = 1.0
+_MAX_CORRECTORS = 128  # bounds the work of a row
+_NEIGHBOURS = 16
+_MAX_ROWS_CACHED = 64
+# The share of estimates whose true value is to be within the reported error.
+_COVERAGE = 0.9
+_MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 64
+_UNTRIED_ERROR = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates:
+    """positions: ms, shape (n, DIMENSIONS). heights: ms, shape (n,); NaN without a measurement."""
+
+    positions: Floats
+    heights: Floats
+
+    def rtt_ms_from(self, node: int) -> Floats:
+        """The modelled round trips from `node`, ms, shape (n,)."""
+        return self.between(np.full(len(self.heights), node), np.arange(len(self.heights)))
+
+    def between(self, a: Ints, b: Ints) -> Floats:
+        """The modelled round trips of m pairs, ms, shape (m,)."""
+        difference = self.positions[a] - self.positions[b]
+        distance = np.sqrt(np.einsum("ij,ij->i", difference, difference))
+        rtt_ms: Floats = distance + self.heights[a] + self.heights[b]
+        return rtt_ms
+
+    def to_each(self, nodes: Ints) -> Floats:
+        """The modelled round trips between all nodes and m of them, ms, shape (n, m)."""
+        x, y = self.positions, self.positions[nodes]
+        square = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * (x @ y.T)
+        distance = np.sqrt(np.maximum(square, 0.0))
+        rtt_ms: Floats = distance + self.heights[:, np.newaxis] + self.heights[nodes]
+        return rtt_ms
+
+
+def fit(
+    count: int, ends: Ints, rtt_ms: Floats, start: Coordinates | None = None, seed: int = 0
+) -> Coordinates:
+    """The coordinates of `count` nodes that agree best with m measured pairs.
+
+    ends: indexes of each pair's nodes, shape (m, 2). rtt_ms: their round trips, ms, above zero,
+    shape (m,). start: where to start, by default at random; a NaN height is a new node. O(m).
+    """
+    a, b = ends[:, 0], ends[:, 1]
+    degree = np.bincount(ends.ravel(), minlength=count)
+    if not len(rtt_ms):
+        return Coordinates(np.zeros((count, DIMENSIONS)), np.full(count, np.nan))
+    scale_ms, log_rtt = float(np.median(rtt_ms)), np.log(rtt_ms)
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(count, DIMENSIONS)) * scale_ms * 0.3
+    log_h = np.full(count, np.log(scale_ms * 0.15))
+    steps, rate = _COLD_STEPS, _COLD_RATE
+    if start is not None:
+        known = ~np.isnan(start.heights)
+        x[known], log_h[known] = start.positions[known], np.log(start.heights[known])
+        _place_new_nodes(x, log_h, known, ends, rtt_ms)
+        steps, rate = _WARM_STEPS, _WARM_RATE
+    mean = np.zeros((count, DIMENSIONS + 1))  # Adam's first and second moments
+    square = np.zeros_like(mean)
+    gradient = np.zeros_like(mean)
+    weight = 1.0 / np.maximum(degree, 1)
+    for step in range(1, steps + 1):
+        difference = x[a] - x[b]
+        distance = np.sqrt(np.einsum("ij,ij->i", difference, difference) + 1e-12)
+        h = np.exp(log_h)
+        modelled = distance + h[a] + h[b]
+        slope = np.clip(np.log(modelled) - log_rtt, -_HUBER, _HUBER) / modelled
+        pull = difference * (slope / distance)[:, np.newaxis]
+        for at in range(DIMENSIONS):
+            gradient[:, at] = np.bincount(a, pull[:, at], count) - np.bincount(
+                b, pull[:, at], count
+            )
+        gradient[:, -1] = np.bincount(a, slope * h[a], count) + np.bincount(b, slope * h[b], count)
+        gradient *= weight[:, np.newaxis]
+        mean += 0.1 * (gradient - mean)
+        square += 0.01 * (gradient**2 - square)
+        move = (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.99**step)) + 1e-12)
+        size = rate * (1 - step / steps) + 0.005
+        x -= size * 0.3 * scale_ms * move[:, :-1]
+        log_h -= size * move[:, -1]
+    return Coordinates(x, np.where(degree > 0, np.exp(log_h), np.nan))
+
+
+def _place_new_nodes(
+    x: Floats, log_h: Floats, known: NDArray[np.bool_], ends: Ints, rtt_ms: Floats
+) -> None:
+    """Start each new node beside its nearest measured node."""
+    order = np.argsort(-rtt_ms, kind="stable")  # the nearest is written last
+    for new, old in ((0, 1), (1, 0)):
+        rows = order[~known[ends[order, new]] & known[ends[order, old]]]
+        x[ends[rows, new]] = x[ends[rows, old]]
+        log_h[ends[rows, new]] = np.log(rtt_ms[rows] / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The relative errors, as |log(measured / estimated)|, of estimates whose pair was measured
+    afterwards, by source, the newest last. They say how far other estimates can be trusted."""
+
+    errors: dict[Source, tuple[float, ...]] = field(default_factory=dict)
+
+    def with_errors(self, source: Source, errors: Sequence[float]) -> "Trials":
+        """These and newer ones."""
+        kept = (*self.errors.get(source, ()), *errors)[-_MAX_TRIALS:]
+        return Trials({**self.errors, source: kept})
+
+    def error(self, source: Source) -> float:
+        """The relative error that holds for 90 % of the estimates of this source."""
+        errors = sorted(self.errors.get(source, ()))
+        if len(errors) < _MIN_TRIALS:
+            return _UNTRIED_ERROR
+        at = min(int(np.ceil(_COVERAGE * (len(errors) + 1))), len(errors)) - 1
+        return float(np.expm1(errors[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class RttEstimates:
+    """Estimates of the round trips between `names`, from m measured pairs.
+
+    ends: shape (m, 2), indexes into names. rtt_ms: shape (m,).
+    """
+
+    names: tuple[str, ...]
+    ends: Ints
+    rtt_ms: Floats
+    coordinates: Coordinates
+    trials: Trials
+    _rows: dict[int, tuple[Floats, NDArray[np.bool_]]] = field(default_factory=dict)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Name -> position in `names`."""
+        return {name: at for at, name in enumerate(self.names)}
+
+    @cached_property
+    def _measured(self) -> tuple[Ints, Ints, Floats]:
+        """Where each node's measured pairs start, the other ends, and log(measured / modelled)."""
+        a, b = self.ends[:, 0], self.ends[:, 1]
+        residuals = np.log(self.rtt_ms / self.coordinates.between(a, b))
+        near, far = np.concatenate((a, b)), np.concatenate((b, a))
+        order = np.argsort(near, kind="stable")
+        starts = np.searchsorted(near[order], np.arange(len(self.names) + 1))
+        return starts, far[order], np.concatenate((residuals, residuals))[order]
+
+    def rtt_ms_from(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
+        """The estimated round trips from `node`, ms, NaN if unknown, and whether near nodes
+        corrected them (source "triangulated"), shapes (n,)."""
+        if node not in self._rows:
+            if len(self._rows) >= _MAX_ROWS_CACHED:
+                self._rows.clear()
+            self._rows[node] = self._row(node)
+        return self._rows[node]
+
+    def _row(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
+        modelled = self.coordinates.rtt_ms_from(node)
+        starts, others, residuals = self._measured
+        total, weight = np.zeros(len(self.names)), np.zeros(len(self.names))
+        # Nodes near `other` that measured `node`.
+        rows = slice(starts[node], starts[node + 1])
+        by = others[rows][:_MAX_CORRECTORS]
+        share = _nearness(self.coordinates.to_each(by), modelled[by])
+        total += share @ residuals[rows][:_MAX_CORRECTORS]
+        weight += share.sum(axis=1)
+        # Nodes near `node` that measured `other`.
+        nearest = np.argsort(modelled)[:_NEIGHBOURS]
+        for by_node in nearest[nearest != node]:
+            rows = slice(starts[by_node], starts[by_node + 1])
+            far = others[rows]
+            share = _nearness(modelled[by_node], modelled[far])
+            total[far] += share * residuals[rows]
+            weight[far] += share
+        rtt_ms = modelled * np.exp(total / (weight + _PRIOR_WEIGHT))
+        rtt_ms[node] = 0.0
+        return rtt_ms, weight >= 1.0
+
+
+def _nearness(distance_ms: Floats, rtt_ms: Floats) -> Floats:
+    """How near a node is to another one, as seen from a third: 1 at the same place, to 0."""
+    near: Floats = np.exp(-((distance_ms / (_NEAR_SHARE * rtt_ms)) ** 2))
+    return near
+
+
+def estimate(
+    names: Sequence[str], ends: Ints, rtt_ms: Floats, previous: RttEstimates | None = None
+) -> RttEstimates:
+    """Estimates from all pairs that are measured now. ends: indexes into names, shape (m, 2), each
+    pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result; the fit starts from it,
+    and pairs that are measured since then try its estimates."""
+    if previous is None:
+        return RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())
+    places = np.array([previous.index.get(name, -1) for name in names], dtype=np.int64)
+    start = Coordinates(
+        previous.coordinates.positions[places],
+        np.where(places >= 0, previous.coordinates.heights[places], np.nan),
+    )
+    coordinates = fit(len(names), ends, rtt_ms, start)
+    trials = _tried(previous, places[ends], rtt_ms)
+    return RttEstimates(tuple(names), ends, rtt_ms, coordinates, trials)
+
+
+def _tried(previous: RttEstimates, ends: Ints, rtt_ms: Floats) -> Trials:
+    """The trials of `previous`, and those by some of the pairs that it estimated and that are
+    measured now. ends: indexes into its names, -1 for a new node."""
+    count = len(previous.names)
+    known = np.sort(previous.ends, axis=1) @ (count, 1)
+    is_new = (ends >= 0).all(axis=1) & ~np.isin(np.sort(ends, axis=1) @ (count, 1), known)
+    tried = np.flatnonzero(is_new)
+    tried = tried[:: max(1, len(tried) // _TRIALS_PER_FIT)]
+    errors: dict[Source, list[float]] = {"triangulated": [], "estimated": []}
+    for (a, b), measured_ms in zip(ends[tried].tolist(), rtt_ms[tried].tolist(), strict=True):
+        estimated_ms, triangulated = previous.rtt_ms_from(a)
+        if not np.isnan(estimated_ms[b]):
+            error = abs(float(np.log(measured_ms / estimated_ms[b])))
+            errors["triangulated" if triangulated[b] else "estimated"].append(error)
+    trials = previous.trials
+    for source, found in errors.items():
+        trials = trials.with_errors(source, found)
+    return trials
