@@ -31,7 +31,7 @@ from leadline_controller.leaderelection.elector import LeaderElector
 from leadline_controller.leaderelection.lease import SOLE_LEADER
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -127,12 +127,10 @@ class Controller:
         """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
         settings = self.settings
 
-        def publish(*message: Any) -> None:
-            session.publish(*message)
-
-        sender = LeaseSender(settings.cluster, publish)
         probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
-        probe_scheduler = ProbeScheduler(self.telemetry, sender, probing, self._nodes)
+        probe_scheduler = ProbeScheduler(
+            self.telemetry, lambda lease: session.send(lease), probing, self._nodes
+        )
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(
             BrokerSettings(

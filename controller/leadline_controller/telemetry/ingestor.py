@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
@@ -14,13 +13,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    BROKER,
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-)
+from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +28,6 @@ _TOPICS_KEPT = 25_000
 _SHORT = 120
 
 
-@dataclass(frozen=True, slots=True)
-class BandwidthResult:
-    """A node's report of one bandwidth lease. mbps: None when nothing was measured."""
-
-    node: str
-    lease_id: str
-    peer: str
-    mbps: float | None
-    lower_bound: bool
-    transferred_bytes: int
-
-
 class ProbeLeases(Protocol):
     """The probe scheduler as the ingestor needs it, on the MQTT thread."""
 
@@ -54,8 +35,9 @@ class ProbeLeases(Protocol):
         """An agent published its birth."""
         ...
 
-    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result is refused, as a kind; None if it is valid."""
+    def bandwidth_refusal(self, node: str, report: pb.BandwidthReport) -> str | None:
+        """Why a result is refused, as a kind; None if it is valid. Without `bandwidth_mbps`
+        nothing was measured."""
         ...
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
@@ -156,38 +138,30 @@ class TelemetryIngestor:
             self._refuse_numbered(topic, stamp, refusal)
             return
         leased = self._leases.ping_peers(node)
-        readings = [
-            RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
-            for peer in message.peers
-            if peer.peer in leased or peer.peer == BROKER
-        ]
-        if self._state.rtts(node, stamp, readings, at_s) and len(readings) < len(message.peers):
+        peers = [peer for peer in message.peers if peer.peer in leased or peer.peer == BROKER]
+        rtts_ms = {peer.peer: peer.rtt_ms for peer in peers if peer.HasField("rtt_ms")}
+        if self._state.rtts(node, stamp, rtts_ms, at_s) and len(peers) < len(message.peers):
             self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
 
     def _bandwidth(
         self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
     ) -> None:
-        done = message.outcome == pb.BandwidthReport.DONE and message.HasField("bandwidth_mbps")
-        mbps = message.bandwidth_mbps if done else None
+        node = topic.node
+        if message.outcome != pb.BandwidthReport.DONE:
+            message.ClearField("bandwidth_mbps")
+        mbps = message.bandwidth_mbps if message.HasField("bandwidth_mbps") else None
         stamp = _stamp(message, sent_s, retained=retained)
-        result = BandwidthResult(
-            node=topic.node,
-            lease_id=message.lease_id,
-            peer=message.peer,
-            mbps=mbps,
-            lower_bound=message.lower_bound,
-            transferred_bytes=message.transferred_bytes,
-        )
-        refusal = self._leases.bandwidth_refusal(result)
+        refusal = self._leases.bandwidth_refusal(node, message)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        reading = BandwidthReading(message.peer, mbps, message.lower_bound)
         at_s = _measured_s(message.timing, sent_s)
-        if self._state.bandwidth(topic.node, stamp, reading, at_s):
-            if not done:
-                self._log_failed_test(topic.node, message)
-            self._leases.on_bandwidth(topic.node, message.lease_id)
+        if self._state.bandwidth(
+            node, stamp, message.peer, mbps, at_s, lower_bound=message.lower_bound
+        ):
+            if mbps is None:
+                self._log_failed_test(node, message)
+            self._leases.on_bandwidth(node, message.lease_id)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
         """Refuse a result without a lease; record its number, so that it is not lost."""

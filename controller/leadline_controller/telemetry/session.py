@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline_wire import topics
-from leadline_wire.codec import MAX_BYTES
+from leadline_wire.codec import MAX_BYTES, encode
+from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -126,17 +127,17 @@ class BrokerSession:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def publish(self, topic: str, kind: topics.Kind, payload: bytes) -> None:
-        """Send one message with its kind's delivery. Without a connection it is dropped, because a
-        lease is only valid now."""
+    def send(self, lease: pb.Lease) -> None:
+        """Send a lease to its node. Without a connection it is dropped, because it is only valid
+        now."""
         if not self._client.is_connected():
             return
-        delivery = topics.DELIVERY[kind]
+        delivery = topics.DELIVERY[topics.Kind.LEASE]
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
         properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
-        if delivery.expiry_s is not None:
-            properties.MessageExpiryInterval = delivery.expiry_s
-        self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
+        properties.MessageExpiryInterval = delivery.expiry_s
+        topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
+        self._client.publish(topic, encode(lease), delivery.qos, delivery.retain, properties)
 
     def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""

@@ -24,7 +24,6 @@ _MAX_NODES = 20_000
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
-_MAX_PEERS = 256
 BROKER = "@broker"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
@@ -50,23 +49,6 @@ class Agent:
     probes: tuple[str, ...] = ()
     interval_s: int = 0
     dropped_messages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RttReading:
-    """A round trip to `peer` or BROKER. None: no reply."""
-
-    peer: str
-    rtt_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthReading:
-    """The result of a bandwidth test with `peer`. None: no measurement."""
-
-    peer: str
-    mbps: float | None
-    lower_bound: bool = False
 
 
 @dataclass(slots=True)
@@ -210,28 +192,35 @@ class TelemetryState:
             self.accepted -= current
             return current
 
-    def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
-        """Store a round of pings. False when it is not current."""
+    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float], at_s: float) -> bool:
+        """Store a round of pings: the replies of peers and of BROKER. False when not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            for reading in readings[:_MAX_PEERS]:
-                if reading.rtt_ms is None or reading.peer == node:
-                    continue
-                if reading.peer == BROKER:
-                    self._links.set_broker_leg(node, reading.rtt_ms, at_s)
-                elif reading.peer in self._records:
-                    self._links.set_rtt(node, reading.peer, reading.rtt_ms, at_s)
+            for peer, rtt_ms in rtts_ms.items():
+                if peer == BROKER:
+                    self._links.set_broker_leg(node, rtt_ms, at_s)
+                elif peer in self._records and peer != node:
+                    self._links.set_rtt(node, peer, rtt_ms, at_s)
             return True
 
-    def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
-        """Store the result of a bandwidth test. False when it is not current."""
+    def bandwidth(
+        self,
+        node: str,
+        stamp: Stamp,
+        peer: str,
+        mbps: float | None,
+        at_s: float,
+        *,
+        lower_bound: bool = False,
+    ) -> bool:
+        """Store the result of a bandwidth test, Mbit/s; None: it measured nothing. False when it
+        is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            peer, mbps = reading.peer, reading.mbps
             if mbps is not None and peer != node and peer in self._records:
-                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=reading.lower_bound)
+                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=lower_bound)
                 self._refresh_bandwidth(node, at_s)
                 self._refresh_bandwidth(peer, at_s)
             return True

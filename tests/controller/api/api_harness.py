@@ -25,13 +25,7 @@ from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
 NAN = float("nan")
 BOOT_ID = bytes(16)
@@ -173,9 +167,9 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
     harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     harness.hear("guest", cpu_percent=3.0)
-    harness.telemetry.rtts("n1", harness.stamp("n1"), [RttReading("n2", 0.42)], harness.now_s - 2)
-    test = BandwidthReading("n2", 94.9, lower_bound=True)
-    harness.telemetry.bandwidth("n1", harness.stamp("n1"), test, harness.now_s - 120)
+    harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": 0.42}, harness.now_s - 2)
+    tested_s = harness.now_s - 120
+    harness.telemetry.bandwidth("n1", harness.stamp("n1"), "n2", 94.9, tested_s, lower_bound=True)
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5
     harness.place(pod("huge", cpu_milli=64000), PENDING)

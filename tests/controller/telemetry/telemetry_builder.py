@@ -6,13 +6,7 @@ from typing import Any
 from leadline_controller.framework.view import METRICS, NodeTable
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
 from tests.controller.builders import node
 
@@ -48,13 +42,14 @@ class TelemetryBuilder:
         return self.state.report(name, self.stamp(name, **stamp), reading, at_s)
 
     def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
-        return self.state.rtts(name, self.stamp(name), [RttReading(peer, rtt_ms)], at_s)
+        rtts_ms = {} if rtt_ms is None else {peer: rtt_ms}
+        return self.state.rtts(name, self.stamp(name), rtts_ms, at_s)
 
     def bandwidth(
         self, name: str, peer: str, mbps: float | None, at_s: float, *, lower_bound: bool = False
     ) -> bool:
-        reading = BandwidthReading(peer, mbps, lower_bound)
-        return self.state.bandwidth(name, self.stamp(name), reading, at_s)
+        stamp = self.stamp(name)
+        return self.state.bandwidth(name, stamp, peer, mbps, at_s, lower_bound=lower_bound)
 
 
 def table(*names: str) -> NodeTable:

@@ -6,7 +6,7 @@ from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
 from leadline_controller.telemetry.collectors import BoardReading
-from leadline_controller.telemetry.state import BROKER, Agent, RttReading
+from leadline_controller.telemetry.state import BROKER, Agent
 
 from tests.controller.telemetry.telemetry_builder import BOOT_ID, NAN, TTL, TelemetryBuilder, table
 
@@ -357,13 +357,6 @@ def test_an_echo_without_reply_and_an_unknown_peer_make_no_link() -> None:
     assert builder.rtt("n1", "n1", 1.0, 100.0)
     assert builder.rtt("n1", "never-heard", 1.0, 100.0)
     assert links(builder, 100.0) == {}
-
-
-def test_the_peers_of_one_message_are_bounded() -> None:
-    names = [f"n{i:03}" for i in range(300)]
-    builder = TelemetryBuilder("n", *names)
-    builder.state.rtts("n", builder.stamp("n"), [RttReading(name, 1.0) for name in names], 1.0)
-    assert len(links(builder, 1.0)) == 256
 
 
 def test_two_legs_to_the_broker_bound_the_round_trip() -> None:
