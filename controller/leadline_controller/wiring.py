@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 _COLLECT_AFTER = 20_000
 _PROBE_TICK_S = 0.5
+_ESTIMATE_EVERY_S = 10.0
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
@@ -147,11 +148,13 @@ class Controller:
         ticking = asyncio.create_task(
             self._tick(probe_scheduler, session.is_running, session.request_retained)
         )
+        estimating = asyncio.create_task(self._estimate())
         try:
             yield
         finally:
             ticking.cancel()
-            await asyncio.gather(ticking, return_exceptions=True)
+            estimating.cancel()
+            await asyncio.gather(ticking, estimating, return_exceptions=True)
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
@@ -257,6 +260,21 @@ class Controller:
                     said = repr(error)
                     log.error("probing the network failed, trying again: %s", said)
             await self.clock.sleep(_PROBE_TICK_S)
+
+    async def _estimate(self) -> None:
+        """Estimate the round trips that are not measured, on a thread, at intervals that keep it to
+        a twentieth of a core. An error must not end it."""
+        last = ""
+        while True:
+            start_s = self.clock.now_s()
+            try:
+                await asyncio.to_thread(self.telemetry.estimate_rtts, start_s)
+            except Exception as error:  # noqa: BLE001  # measured values still count
+                if repr(error) != last:
+                    last = repr(error)
+                    log.error("estimating round trips failed, trying again: %s", last)
+            took_s = self.clock.now_s() - start_s
+            await self.clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:

@@ -163,7 +163,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             )
         return pb.GetNodeResponse(
             node=reader.status(request.name),
-            links=reader.link_statuses(request.name),
+            links=reader.links_of(request.name),
             placed_pods=reader.placed_pods(request.name),
         )
 

@@ -33,6 +33,9 @@ class _Snapshot:
     at_least: frozenset[str]
 
 
+_MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire
+
+
 def in_order(name: str) -> list[tuple[str, int]]:
     """A sort key for names with numbers: n2 comes before n10."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
@@ -40,12 +43,11 @@ def in_order(name: str) -> list[tuple[str, int]]:
 
 class NodeReader:
     """Reads the nodes at one snapshot. names: every node of the cluster and every agent that sent a
-    message, sorted. links: the measured ones between them."""
+    message, sorted."""
 
     def __init__(self, source: InspectionSource) -> None:
         self._source = source
         now_s = source.now_s()
-        self.links = source.telemetry.links(now_s)
         self._snapshot = _Snapshot(
             now_s=now_s,
             agents=source.telemetry.agents(),
@@ -53,7 +55,7 @@ class NodeReader:
             pods=Counter(
                 node for pod, node in source.cluster.pods() if node is not None and not pod.finished
             ),
-            at_least=_lower_bounds(self.links),
+            at_least=_lower_bounds(source.telemetry.links(now_s)),
         )
         self._nodes = {node.name: node for node in self._snapshot.view.nodes}
         self.names = sorted(self._snapshot.agents.keys() | self._nodes.keys(), key=in_order)
@@ -85,8 +87,9 @@ class NodeReader:
         return status
 
     def matrix(self) -> pb.GetMatrixResponse:
-        """All nodes, and the measured links."""
-        return pb.GetMatrixResponse(nodes=self.names, links=self.link_statuses())
+        """All nodes, and their links; of many nodes only the measured ones."""
+        names = self.names if len(self.names) <= _MAX_ESTIMATED_NODES else ()
+        return pb.GetMatrixResponse(nodes=self.names, links=self._link_statuses(names))
 
     def statuses(self) -> pb.ListNodesResponse:
         """All nodes at once; the server builds them in slices instead."""
@@ -101,11 +104,14 @@ class NodeReader:
             if node == name and pod.scheduler_name == ours and not pod.finished
         )
 
-    def link_statuses(self, only: str | None = None) -> list[pb.LinkStatus]:
-        """The measured links, or those of one node, sorted by names."""
-        known = (x for x in self.links if only is None or only in (x.a, x.b))
+    def links_of(self, node: str) -> list[pb.LinkStatus]:
+        """The links of one node, measured or estimated, sorted by names."""
+        return [link for link in self._link_statuses((node,)) if node in (link.a, link.b)]
+
+    def _link_statuses(self, estimated_from: Iterable[str]) -> list[pb.LinkStatus]:
         now_s = self._snapshot.now_s
-        return [_link_status(x, now_s) for x in sorted(known, key=_ends)]
+        links = self._source.telemetry.links(now_s, estimated_from)
+        return [_link_status(link, now_s) for link in sorted(links, key=_ends)]
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
         snapshot = self._snapshot
@@ -189,8 +195,11 @@ def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
     status = pb.LinkStatus(a=link.a, b=link.b)
     if link.rtt_ms is not None and math.isfinite(link.rtt_ms):
         status.rtt_ms = link.rtt_ms
-        status.rtt_age_s = max(0.0, now_s - link.rtt_at_s)
-        status.rtt_method = link.rtt_method
+        status.rtt_source, status.rtt_method = link.rtt_source, link.rtt_method
+        if link.rtt_method:
+            status.rtt_age_s = max(0.0, now_s - link.rtt_at_s)
+        if link.rtt_error_ms is not None:
+            status.rtt_error_ms = link.rtt_error_ms
     if link.bandwidth_mbps is not None and math.isfinite(link.bandwidth_mbps):
         status.bandwidth_mbps = link.bandwidth_mbps
         status.bandwidth_age_s = max(0.0, now_s - link.bandwidth_at_s)

@@ -66,6 +66,8 @@ def link(status: pb.LinkStatus, kinds: tuple[str, ...] = ("rtt", "bandwidth")) -
         document["rtt_ms"] = _optional(status, "rtt_ms")
         document["rtt_age_s"] = _optional(status, "rtt_age_s")
         document["rtt_method"] = status.rtt_method or None
+        document["rtt_source"] = status.rtt_source or None
+        document["rtt_error_ms"] = _optional(status, "rtt_error_ms")
     if "bandwidth" in kinds:
         document["bandwidth_mbps"] = _optional(status, "bandwidth_mbps")
         document["bandwidth_age_s"] = _optional(status, "bandwidth_age_s")

@@ -5,7 +5,7 @@ Every array has one entry for each node, in the order of `ClusterView.nodes`. An
 measurement is NaN, never zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -48,8 +48,8 @@ METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name !
 
 
 class LinkTable:
-    """Measured round trips between nodes, sparse, because a full mesh of thousands of nodes is
-    not measured."""
+    """Round trips between nodes: the measured ones, sparse, because a full mesh of thousands of
+    nodes is not measured, and estimates of the others where there are any."""
 
     def __init__(self, index: Mapping[str, int], links: Sequence[Link]) -> None:
         pairs = [
@@ -61,15 +61,25 @@ class LinkTable:
         self._fill(len(index), ends, np.array([rtt for _, _, rtt in pairs], dtype=np.float64))
 
     @classmethod
-    def of_columns(cls, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats) -> "LinkTable":
+    def of_columns(
+        cls,
+        count: int,
+        ends: Ints,
+        rtt_ms: Floats,
+        at_s: Floats,
+        estimate: Callable[[int], Floats] | None = None,
+    ) -> "LinkTable":
         """A table of m links between `count` nodes. ends: indexes of each link's nodes, shape
-        (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,)."""
+        (m, 2). rtt_ms: round trips, ms, shape (m,). at_s: their times, shape (m,). estimate: the
+        estimated round trips from a node, ms, shape (n,), NaN if unknown."""
         table = cls.__new__(cls)
         table._fill(count, ends, rtt_ms, at_s)
+        table._estimate = estimate
         return table
 
     def _fill(self, count: int, ends: Ints, rtt_ms: Floats, at_s: Floats | None = None) -> None:
         self._count = count
+        self._estimate: Callable[[int], Floats] | None = None
         self._statistics: tuple[Bools, Floats, Floats] | None = None
         at_s = np.full(rtt_ms.shape, np.nan) if at_s is None else at_s
         self._at_s = np.concatenate((at_s, at_s))
@@ -80,8 +90,9 @@ class LinkTable:
         self._starts = np.searchsorted(self._from[self._order], np.arange(self._count + 1))
 
     def rtt_ms_from(self, node: int) -> Floats:
-        """Round trip from `node` to each node, ms, shape (n,), NaN if not measured."""
-        column = np.full(self._count, np.nan)
+        """Round trip from `node` to each node, ms, shape (n,): measured, else estimated, else
+        NaN."""
+        column = np.full(self._count, np.nan) if self._estimate is None else self._estimate(node)
         rows = self._order[self._starts[node] : self._starts[node + 1]]
         column[self._to[rows]] = self._rtt_ms[rows]
         return column

@@ -4,10 +4,11 @@ Only one bandwidth test runs at a time in the cluster, because two tests would d
 (perfSONAR's rule: throughput tests are exclusive, latency tests run in the background).
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from random import Random
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -15,6 +16,10 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 DELIVERY_S = 5.0
 # All pairs of 200 nodes, which take some milliseconds.
 MAX_PAIRS_SCANNED = 20_000
+# Of each node on the ring, so the pairs that are measured grow with the nodes, not their square.
+MAX_DISTANCES = 64
+# Peers of a node that are chosen because they are near.
+NEAR_PEERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,9 @@ class ProbeLimits:
     max_bytes: int = 30_000_000
     ttl_ms: int = 5000
     port: int = 5201
-    ping_peers: int = 5
+    ping_peers: int = 8
     ping_interval_s: int = 10
-    ping_count: int = 3
+    ping_count: int = 2
     ping_ttl_s: int = 60
 
 
@@ -170,24 +175,43 @@ class RoundRobin:
 
 
 class PingRing:
-    """Selects the peers of each node: the anchors, then its successors on the ring of sorted names,
-    so that each node is also pinged by as many others (kubenurse's ring)."""
+    """Selects the peers of each node for one turn, the time between two leases.
+
+    First come the anchors, then the nodes that `work` is given, and the others are at some
+    distances from the node on the ring of sorted names (kubenurse's ring). All nodes use the same
+    distances, so each is pinged by as many others as it pings. The distances change with each turn
+    until every pair of up to 2 * MAX_DISTANCES nodes was measured, and then from its other end; of
+    more nodes, each measures 2 * MAX_DISTANCES others, and the other pairs are estimated.
+    """
 
     def __init__(
-        self, addresses: Mapping[str, str], anchors: Sequence[str], limits: ProbeLimits
+        self,
+        addresses: Mapping[str, str],
+        anchors: Sequence[str],
+        limits: ProbeLimits,
+        turn: int = 0,
     ) -> None:
-        self._addresses, self._limits = addresses, limits
+        self._addresses, self._limits, self._turn = addresses, limits, turn
         self._ring = sorted(addresses)
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
+        half = range(1, len(self._ring) // 2 + 1)
+        distances = Random(0).sample(half, min(len(half), MAX_DISTANCES))  # noqa: S311  # no secret
+        self._distances = list(
+            dict.fromkeys((*distances, *(len(self._ring) - each for each in distances)))
+        )
 
-    def work(self, node: str) -> pb.PingLease:
-        """The ping lease of one node."""
+    def work(self, node: str, near: Sequence[str] = ()) -> pb.PingLease:
+        """The ping lease of one node. near: nodes to ping besides, nearest first."""
         ring, limits = self._ring, self._limits
-        after = bisect_right(ring, node)
-        others = (ring[(after + step) % len(ring)] for step in range(len(ring)))
         first = [anchor for anchor in self._first if anchor != node]
-        then = (other for other in others if other not in first and other != node)
-        chosen = islice(chain(first, then), limits.ping_peers)
+        at = bisect_left(ring, node)
+        start = self._turn * max(limits.ping_peers - len(first) - NEAR_PEERS, 1)
+        others = (
+            ring[(at + self._distances[(start + step) % len(self._distances)]) % len(ring)]
+            for step in range(len(self._distances))
+        )
+        there = (each for each in chain(first, near, others) if each in self._addresses)
+        chosen = islice((each for each in dict.fromkeys(there) if each != node), limits.ping_peers)
         return pb.PingLease(
             peers=[pb.Peer(node=name, address=self._addresses[name]) for name in chosen],
             interval_s=limits.ping_interval_s,

@@ -14,13 +14,21 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import PingRing, ProbeLimits, RoundRobin, pairs
+from leadline_controller.probing.planning import (
+    NEAR_PEERS,
+    PingRing,
+    ProbeLimits,
+    RoundRobin,
+    pairs,
+)
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
+# The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
+_NEAR_NODES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class ProbeScheduler:
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
+        self._ping_leases = 0
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
@@ -149,12 +158,17 @@ class ProbeScheduler:
             if now_s - (last_s := self._pinged_s.get(node, float("-inf"))) >= renew_s
         ]
         if due:
-            ring = PingRing(addresses, self._anchors, self._limits)
+            ring = PingRing(addresses, self._anchors, self._limits, int(now_s // renew_s))
             # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
             # tick renews all leases in 15 s, in time for a third of the default time to live.
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
             for _, node in sorted(due)[:at_once]:
-                work = ring.work(node)
+                self._ping_leases += 1
+                is_near_due = self._ping_leases % (1 + len(addresses) // _NEAR_NODES) == 0
+                near = (
+                    self._telemetry.nearest_unknown(node, NEAR_PEERS, now_s) if is_near_due else ()
+                )
+                work = ring.work(node, near)
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s

@@ -221,7 +221,7 @@ def estimate(
     names: Sequence[str], ends: Ints, rtt_ms: Floats, previous: RttEstimates | None = None
 ) -> RttEstimates:
     """Estimates from all pairs that are measured now. ends: indexes into names, shape (m, 2), each
-    pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result; the fit starts from it,
+    pair once. rtt_ms: ms, above zero, shape (m,). previous: the last result: the fit starts there,
     and pairs that are measured since then try its estimates."""
     if previous is None:
         return RttEstimates(tuple(names), ends, rtt_ms, fit(len(names), ends, rtt_ms), Trials())

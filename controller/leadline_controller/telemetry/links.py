@@ -4,15 +4,19 @@ The values are in columns, because thousands of nodes report round trips between
 each decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from itertools import combinations
+from math import isnan, log
+from statistics import median
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
+from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
+from leadline_controller.telemetry.coordinates import RttEstimates, Source
 
 _MAX_LINKS = 200_000
 _FEW_LINKS = 1000  # fewer unused rows are not worth compacting
@@ -20,13 +24,25 @@ _FEW_LINKS = 1000  # fewer unused rows are not worth compacting
 # not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
 _NOTHING = (None, 0.0)
+_ROUNDS = 3
+_LEAST_RTT_MS = 0.001  # of a relative error of zero nothing can be said
+# A measurement is stale in the last part of its time to live.
+_STALE_SHARE = 0.5
+_COVERAGE = 0.9  # the share of true round trips within the error
+_MAX_DEVIATIONS = 512
+_UNKNOWN_DEVIATION = 0.3  # relative, until pairs have been measured twice
+# Fewer nodes measure all pairs, and a fit of so few means nothing.
+_FEWEST_NODES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class LinkReading:
     """The known values of one pair of nodes, and when each was measured.
 
-    rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker.
+    rtt_method: "icmp", or "mqtt" for a bound made of both boards' round trips to the broker; "" for
+    an estimate. rtt_source: "measured"; "stale" in the second half of the time to live;
+    "triangulated" from near nodes, or "estimated" from the coordinates of both. rtt_error_ms: the
+    true round trip is within this of rtt_ms in 90 % of the pairs.
     lower_bound: the bandwidth test ran into its byte cap; the link can do at least this.
     """
 
@@ -35,6 +51,8 @@ class LinkReading:
     rtt_ms: float | None = None
     rtt_at_s: float = 0.0
     rtt_method: str = ""
+    rtt_source: str = ""
+    rtt_error_ms: float | None = None
     bandwidth_mbps: float | None = None
     bandwidth_at_s: float = 0.0
     lower_bound: bool = False
@@ -82,13 +100,41 @@ class _Column:
         ]
 
 
+@dataclass(slots=True)
+class _Medians:
+    """The last round trips of every pair, of which the median counts: one round that met other
+    traffic does not, and a lasting change does from its second round on."""
+
+    values: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls) -> "_Medians":
+        return cls(np.full((64, _ROUNDS), np.nan))
+
+    def grow(self) -> None:
+        self.values = np.concatenate((self.values, np.full_like(self.values, np.nan)))
+
+    def keep(self, rows: Ints) -> None:
+        kept = np.full((max(64, len(rows)), _ROUNDS), np.nan)
+        kept[: len(rows)] = self.values[rows]
+        self.values = kept
+
+    def add(self, row: int, value: float, *, restart: bool) -> float:
+        """Add the newest value, after dropping the others on `restart`. Returns the median."""
+        values = self.values[row]
+        values[:-1] = np.nan if restart else values[1:]
+        values[-1] = value
+        return float(median(each for each in values.tolist() if not isnan(each)))
+
+
 class LinkState:
-    """All pairs of nodes with a measurement."""
+    """All pairs of nodes with a measurement, and estimates of the other pairs' round trips."""
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
         self._rows: dict[tuple[str, str], int] = {}
         self._rows_of: defaultdict[str, list[int]] = defaultdict(list)
         self._numbers: dict[str, int] = {}
+        self._names: list[str] = []  # by number
         self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
         self._rtt = _Column.empty(rtt_ttl_s)
         self._bandwidth = _Column.empty(bandwidth_ttl_s)
@@ -96,13 +142,22 @@ class LinkState:
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
+        self._medians = _Medians.empty()
+        # |log(newest round / median before)| of pairs that are measured again
+        self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
+        self._estimates: RttEstimates | None = None
 
     def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
-        """Store a round trip by ICMP, ms."""
+        """Store a round trip by ICMP, ms, above zero."""
         row = self._row(node, peer)
-        if row is not None:
-            self._rtt.set(row, rtt_ms, at_s)
-            self._version += 1
+        if row is None or at_s < self._rtt.at_s[row]:
+            return
+        rtt_ms = max(rtt_ms, _LEAST_RTT_MS)
+        known = at_s - self._rtt.at_s[row] <= self._rtt.ttl_s
+        if known:
+            self._deviations.append(abs(log(rtt_ms / self._rtt.values[row])))
+        self._rtt.set(row, self._medians.add(row, rtt_ms, restart=not known), at_s)
+        self._version += 1
 
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
@@ -122,11 +177,15 @@ class LinkState:
         if row is not None and self._bandwidth.set(row, mbps, at_s):
             (self._lower_bounds.add if lower_bound else self._lower_bounds.discard)(row)
 
-    def fresh(self, now_s: float) -> list[LinkReading]:
-        """Every pair with a value that is known now; values that are too old are None."""
+    def fresh(self, now_s: float, estimated_from: Iterable[str] = ()) -> list[LinkReading]:
+        """Every pair with a value that is known now; values that are too old are None.
+
+        estimated_from: the nodes whose unmeasured round trips are estimated, without an age.
+        """
         count = len(self._rows)
         bounds = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._broker_bounds(now_s)}
-        readings = []
+        noise = self._noise()
+        readings = {}
         for pair, row, rtt, bandwidth in zip(
             self._rows,
             range(count),
@@ -139,10 +198,82 @@ class LinkState:
                 continue
             rtt_ms, rtt_at_s = rtt or leg or _NOTHING
             mbps, mbps_at_s = bandwidth or _NOTHING
-            method = "icmp" if rtt else "mqtt" if leg else ""
-            at_least = bandwidth is not None and row in self._lower_bounds
-            readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
-        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in bounds.items()]
+            age = (now_s - rtt_at_s) / self._rtt.ttl_s
+            readings[pair] = LinkReading(
+                *pair,
+                rtt_ms,
+                rtt_at_s,
+                rtt_method="icmp" if rtt else "mqtt" if leg else "",
+                rtt_source="" if rtt_ms is None else "stale" if age > _STALE_SHARE else "measured",
+                rtt_error_ms=rtt_ms * noise * (1 + age) if rtt and rtt_ms is not None else rtt_ms,
+                bandwidth_mbps=mbps,
+                bandwidth_at_s=mbps_at_s,
+                lower_bound=bandwidth is not None and row in self._lower_bounds,
+            )
+        for pair, (rtt_ms, at_s) in bounds.items():
+            readings[pair] = LinkReading(*pair, rtt_ms, at_s, "mqtt", "measured", rtt_ms)
+        for node in estimated_from:
+            self._add_estimates(node, readings)
+        return list(readings.values())
+
+    def _noise(self) -> float:
+        """The relative deviation of 90 % of the rounds from the median of their pair."""
+        if not self._deviations:
+            return _UNKNOWN_DEVIATION
+        return float(np.expm1(np.quantile(self._deviations, _COVERAGE)))
+
+    def _add_estimates(self, node: str, readings: dict[tuple[str, str], LinkReading]) -> None:
+        estimates = self._estimates
+        if estimates is None or node not in estimates.index:
+            return
+        rtt_ms, triangulated = estimates.rtt_ms_from(estimates.index[node])
+        columns = zip(estimates.names, rtt_ms.tolist(), triangulated.tolist(), strict=True)
+        for peer, value, near in columns:
+            pair = (node, peer) if node < peer else (peer, node)
+            reading = readings.get(pair, LinkReading(*pair))
+            if peer == node or isnan(value) or reading.rtt_ms is not None:
+                continue
+            source: Source = "triangulated" if near else "estimated"
+            readings[pair] = replace(
+                reading,
+                rtt_ms=value,
+                rtt_source=source,
+                rtt_error_ms=value * estimates.trials.error(source),
+            )
+
+    # Estimates: the fit takes longer than the lock may be held.
+
+    def measured(self, now_s: float) -> tuple[tuple[str, ...], Ints, Floats, RttEstimates | None]:
+        """The input of `estimate`: names, pairs, round trips and the last result. No pairs if
+        estimates are of no use, because all pairs are measured or the nodes are few."""
+        rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
+        ends = self._ends[rows]
+        there = np.unique(ends)
+        if len(there) < _FEWEST_NODES or len(rows) == len(there) * (len(there) - 1) // 2:
+            rows = rows[:0]
+        return tuple(self._names), self._ends[rows], self._rtt.values[rows], self._estimates
+
+    def set_estimates(self, estimates: RttEstimates) -> None:
+        """Store the newest estimates."""
+        self._estimates = estimates
+        self._version += 1
+
+    def nearest_unknown(self, node: str, count: int, now_s: float) -> list[str]:
+        """The names of up to `count` nodes that are nearest to `node` by their coordinates and
+        whose round trip from it is unknown or stale, nearest first."""
+        estimates = self._estimates
+        if estimates is None or node not in estimates.index:
+            return []
+        rtt_ms = estimates.coordinates.rtt_ms_from(estimates.index[node])
+        rtt_ms[estimates.index[node]] = np.inf
+        rows = np.array(self._rows_of.get(node, ()), dtype=np.int64)
+        fresh = rows[now_s - self._rtt.at_s[rows] <= self._rtt.ttl_s * _STALE_SHARE]
+        for number in self._ends[fresh].ravel().tolist():
+            if (at := estimates.index.get(self._names[number])) is not None:
+                rtt_ms[at] = np.inf
+        nearest = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
+        nearest = nearest[np.argsort(rtt_ms[nearest])]
+        return [estimates.names[at] for at in nearest if np.isfinite(rtt_ms[at])]
 
     def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
         """(Mbit/s, time of measurement) of the node's best link, None when unknown. It is what the
@@ -164,7 +295,7 @@ class LinkState:
         return self._cached[1]
 
     def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
-        places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
+        places = np.array([nodes.index.get(name, -1) for name in self._names], dtype=np.int64)
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
         rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
@@ -178,7 +309,8 @@ class LinkState:
             rtt_ms = np.concatenate((rtt_ms, [leg_ms for _, _, leg_ms, _ in bounds]))
             at_s = np.concatenate((at_s, [leg_at_s for _, _, _, leg_at_s in bounds]))
         here = (ends >= 0).all(axis=1)
-        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here])
+        estimate = None if self._estimates is None else _rows_of(self._estimates, nodes)
+        return LinkTable.of_columns(len(nodes), ends[here], rtt_ms[here], at_s[here], estimate)
 
     def _broker_bounds(self, now_s: float) -> list[tuple[str, str, float, float]]:
         """(a, b, ms, when measured) of the pairs without a fresh round trip of their own.
@@ -209,8 +341,10 @@ class LinkState:
         self._lower_bounds = {places[row] for row in self._lower_bounds if row in places}
         self._rtt.keep(kept)
         self._bandwidth.keep(kept)
+        self._medians.keep(kept)
         self._rows_of.clear()
         self._numbers.clear()
+        self._names.clear()
         self._ends = np.zeros((max(64, len(kept)), 2), dtype=np.int64)
         for pair, row in self._rows.items():
             self._put_ends(row, pair)
@@ -226,10 +360,27 @@ class LinkState:
                 self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
                 self._rtt.grow()
                 self._bandwidth.grow()
+                self._medians.grow()
             self._put_ends(row, (a, b))
         return row
 
     def _put_ends(self, row: int, pair: tuple[str, str]) -> None:
         for end, name in enumerate(pair):
             self._rows_of[name].append(row)
-            self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))
+            if name not in self._numbers:
+                self._numbers[name] = len(self._names)
+                self._names.append(name)
+            self._ends[row, end] = self._numbers[name]
+
+
+def _rows_of(estimates: RttEstimates, nodes: NodeTable) -> Callable[[int], Floats]:
+    """The estimated round trips from a node of the table to each, NaN if unknown."""
+    places = np.array([estimates.index.get(name, -1) for name in nodes.names], dtype=np.int64)
+
+    def row(node: int) -> Floats:
+        if places[node] < 0:
+            return np.full(len(places), np.nan)
+        rtt_ms, _ = estimates.rtt_ms_from(int(places[node]))
+        return np.where(places >= 0, rtt_ms[places], np.nan)
+
+    return row

@@ -5,7 +5,7 @@ controller's monotonic clock. A value that is older than its time to live is unk
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from weakref import ref
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
 from leadline_controller.telemetry.collectors import BoardReading, columns
+from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -33,7 +34,7 @@ class TimesToLive:
     """Seconds after which a value is unknown again."""
 
     report_s: float = 60.0
-    rtt_s: float = 180.0
+    rtt_s: float = 600.0
     bandwidth_s: float = 1800.0
 
 
@@ -267,10 +268,27 @@ class TelemetryState:
             if not np.isnan(value)
         }
 
-    def links(self, now_s: float) -> list[LinkReading]:
-        """Every pair of nodes with a value that is known now."""
+    def links(self, now_s: float, estimated_from: Iterable[str] = ()) -> list[LinkReading]:
+        """Every pair of nodes with a value that is known now, and estimates of the unmeasured
+        round trips from these nodes."""
         with self._lock:
-            return self._links.fresh(now_s)
+            return self._links.fresh(now_s, estimated_from)
+
+    def estimate_rtts(self, now_s: float) -> None:
+        """Estimate the round trips that are not measured. It takes up to seconds, so call it
+        regularly on a thread of its own."""
+        with self._lock:
+            names, ends, rtt_ms, previous = self._links.measured(now_s)
+        if len(ends):
+            estimates = estimate(names, ends, rtt_ms, previous)
+            with self._lock:
+                self._links.set_estimates(estimates)
+
+    def nearest_unknown(self, node: str, count: int, now_s: float) -> list[str]:
+        """Up to `count` nodes that are probably nearest to `node` and whose round trip from it is
+        unknown or stale."""
+        with self._lock:
+            return self._links.nearest_unknown(node, count, now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new

@@ -109,7 +109,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method")
+    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms")
     A_FIELD_NUMBER: _ClassVar[int]
     B_FIELD_NUMBER: _ClassVar[int]
     RTT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +118,8 @@ class LinkStatus(_message.Message):
     BANDWIDTH_AGE_S_FIELD_NUMBER: _ClassVar[int]
     BANDWIDTH_IS_LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
     RTT_METHOD_FIELD_NUMBER: _ClassVar[int]
+    RTT_SOURCE_FIELD_NUMBER: _ClassVar[int]
+    RTT_ERROR_MS_FIELD_NUMBER: _ClassVar[int]
     a: str
     b: str
     rtt_ms: float
@@ -126,7 +128,9 @@ class LinkStatus(_message.Message):
     bandwidth_age_s: float
     bandwidth_is_lower_bound: bool
     rtt_method: str
-    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ...) -> None: ...
+    rtt_source: str
+    rtt_error_ms: float
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ...) -> None: ...
 
 class GetMatrixRequest(_message.Message):
     __slots__ = ()

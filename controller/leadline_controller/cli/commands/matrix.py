@@ -23,7 +23,7 @@ _TITLES: dict[render.Kind, str] = {"rtt": "ROUND TRIP ms", "bandwidth": "BANDWID
 @connection_options
 def matrix(rtt: bool, bandwidth: bool, output: Format, endpoint: Endpoint) -> None:
     """Show round-trip times and bandwidth between every two nodes. "-" is unknown, "<=" and
-    ">=" are bounds."""
+    ">=" are bounds, "~" is an estimate and "?" is stale."""
     asked = {"rtt": rtt, "bandwidth": bandwidth}
     kinds = tuple(kind for kind in render.KINDS if asked[kind] or not any(asked.values()))
     answer = ask(

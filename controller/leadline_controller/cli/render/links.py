@@ -14,6 +14,7 @@ from leadline_controller.cli.render.tables import DIM, FirstThatFits, cell, tabl
 Kind = Literal["rtt", "bandwidth"]
 KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
 _SELF = "·"
+_MARKS = {"triangulated": "~", "estimated": "~", "stale": "?"}
 _MATRIX_AT_MOST = 64
 
 
@@ -93,9 +94,11 @@ def _rtt(link: pb.LinkStatus) -> _Cell | None:
     if not link.HasField("rtt_ms"):
         return None
     # A round trip through the broker is an upper bound.
-    bound = "<= " if link.rtt_method == "mqtt" else ""
-    how = f"{link.rtt_method} {human.age(link.rtt_age_s)}".strip()
-    return _Cell(f"{bound}{human.number(link.rtt_ms)}", how)
+    mark = "<= " if link.rtt_method == "mqtt" else _MARKS.get(link.rtt_source, "")
+    error = f" ±{human.number(link.rtt_error_ms)}" if link.rtt_source in _MARKS else ""
+    age = f" {human.age(link.rtt_age_s)}" if link.HasField("rtt_age_s") else ""
+    how = f"{link.rtt_method or link.rtt_source}{error}{age}"
+    return _Cell(f"{mark}{human.number(link.rtt_ms)}", how.strip())
 
 
 def _bandwidth(link: pb.LinkStatus) -> _Cell | None:
