@@ -287,7 +287,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
     notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
-    async with KubeCluster(settings.kubeconfig) as cluster:
+    async with KubeCluster.connect(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         beat = rounds.part("the election")
         elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -65,6 +66,11 @@ def error_for(status: int, message: str) -> ClusterError:
 def pod_path(pod: Pod) -> str:
     """The path of a pod's API object."""
     return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+
+
+def micro_time() -> str:
+    """The time as a MicroTime of the API."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class ApiServer:
