@@ -308,10 +308,10 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             _working(stop.wait()) as stopping,
         ):
             started.set()
-            notifier.ready()
+            notifier.send("READY=1")
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            notifier.stopping()
+            notifier.send("STOPPING=1")
 
 
 @asynccontextmanager
