@@ -305,7 +305,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
     notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
-    async with KubeCluster(settings.kubeconfig) as cluster:
+    async with KubeCluster.connect(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         beat = rounds.part("the election")
         elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
@@ -326,10 +326,10 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             _working(stop.wait()) as stopping,
         ):
             started.set()
-            notifier.ready()
+            notifier.send("READY=1")
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            notifier.stopping()
+            notifier.send("STOPPING=1")
 
 
 @asynccontextmanager

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    Fence,
     InvalidError,
     NotFoundError,
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.binding import bind
 from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.connection import Login
 from leadline_controller.kubeobjects.manifest import read_pod
 
@@ -51,6 +53,11 @@ class FakeFence:
     def left_s(self) -> float:
         self.checks += 1
         return self._left(self.checks)
+
+
+async def bind(server: ApiServer, bound: Pod, node: str, fence: Fence | None = None) -> None:
+    cluster = KubeCluster(server, server)
+    await (cluster.fenced(fence) if fence else cluster).bind(bound, node)
 
 
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [

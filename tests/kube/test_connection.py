@@ -138,8 +138,11 @@ async def test_a_missing_file_and_an_unknown_context_are_named(tmp_path: Path) -
         await Login(tmp_path / "nowhere").open()
 
     file = kubeconfig(tmp_path / "kubeconfig", "https://10.0.0.1:6443")
+    file.write_text(
+        file.read_text().replace('"current-context": "here"', '"current-context": "there"')
+    )
     with pytest.raises(KubeConfigError, match="there"):
-        await Login(file, "there").open()
+        await Login(file).open()
 
 
 async def test_an_invalid_certificate_authority_is_named(tmp_path: Path) -> None:

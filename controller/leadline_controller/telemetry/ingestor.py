@@ -63,12 +63,11 @@ class TelemetryIngestor:
         # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
         self._failed_tests: Counter[str] = Counter()
-        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, Stamp], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
             topics.Kind.RTT: self._rtt,
             topics.Kind.BANDWIDTH: self._bandwidth,
-            topics.Kind.STATUS: self._status,
         }
 
     def ingest(
@@ -80,7 +79,13 @@ class TelemetryIngestor:
             parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
                 return  # an empty payload clears a retained message
-            self._handlers[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+            message: Any = decode(parsed, payload, schema)
+            if parsed.kind is topics.Kind.STATUS:
+                origin, online = message.origin, message.online
+                self._state.status(parsed.node, origin.boot_id, origin.session, online=online)
+            else:
+                stamp = _stamp(message, sent_s, retained=retained)
+                self._handlers[parsed.kind](parsed, message, stamp)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
@@ -90,7 +95,7 @@ class TelemetryIngestor:
 
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
-        if topic.kind not in self._handlers or topic.cluster != self._cluster:
+        if topic.kind is topics.Kind.LEASE or topic.cluster != self._cluster:
             raise topics.TopicError(f"topic {text[:_SHORT]!r}: not for this controller")
         return topic
 
@@ -102,7 +107,7 @@ class TelemetryIngestor:
                 "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
             )
 
-    def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
+    def _birth(self, topic: topics.Topic, message: pb.Birth, stamp: Stamp) -> None:
         agent = Agent(
             node=topic.node,
             version=_printable(message.agent_version),
@@ -112,53 +117,34 @@ class TelemetryIngestor:
             interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
-        # The age of a birth does not matter.
-        if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
+        if self._state.birth(agent, stamp):
             self._leases.on_birth(topic.node)
 
-    def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
-        origin = message.origin
-        self._state.status(topic.node, origin.boot_id, origin.session, online=message.online)
+    def _report(self, topic: topics.Topic, message: pb.Report, stamp: Stamp) -> None:
+        self._state.report(topic.node, stamp, decode_report(message))
 
-    def _report(
-        self, topic: topics.Topic, message: pb.Report, retained: bool, sent_s: float
-    ) -> None:
-        at_s = _measured_s(message.timing, sent_s)
-        self._state.report(
-            topic.node, _stamp(message, sent_s, retained=retained), decode_report(message), at_s
-        )
-
-    def _rtt(
-        self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
-    ) -> None:
-        node, at_s = topic.node, _measured_s(message.timing, sent_s)
-        stamp = _stamp(message, sent_s, retained=retained)
-        refusal = self._leases.rtt_refusal(node, at_s)
+    def _rtt(self, topic: topics.Topic, message: pb.RttReport, stamp: Stamp) -> None:
+        node = topic.node
+        refusal = self._leases.rtt_refusal(node, stamp.measured_s)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
         leased = self._leases.ping_peers(node)
         peers = [peer for peer in message.peers if peer.peer in leased or peer.peer == BROKER]
         rtts_ms = {peer.peer: peer.rtt_ms for peer in peers if peer.HasField("rtt_ms")}
-        if self._state.rtts(node, stamp, rtts_ms, at_s) and len(peers) < len(message.peers):
+        if self._state.rtts(node, stamp, rtts_ms) and len(peers) < len(message.peers):
             self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
 
-    def _bandwidth(
-        self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
-    ) -> None:
+    def _bandwidth(self, topic: topics.Topic, message: pb.BandwidthReport, stamp: Stamp) -> None:
         node = topic.node
         if message.outcome != pb.BandwidthReport.DONE:
             message.ClearField("bandwidth_mbps")
         mbps = message.bandwidth_mbps if message.HasField("bandwidth_mbps") else None
-        stamp = _stamp(message, sent_s, retained=retained)
         refusal = self._leases.bandwidth_refusal(node, message)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        at_s = _measured_s(message.timing, sent_s)
-        if self._state.bandwidth(
-            node, stamp, message.peer, mbps, at_s, lower_bound=message.lower_bound
-        ):
+        if self._state.bandwidth(node, stamp, message.peer, mbps, lower_bound=message.lower_bound):
             if mbps is None:
                 self._log_failed_test(node, message)
             self._leases.on_bandwidth(node, message.lease_id)
@@ -206,19 +192,16 @@ def _stamp(
     retained: bool,
 ) -> Stamp:
     origin, timing = message.origin, message.timing
+    measured_s = -inf
+    if timing.HasField("sent_boot_ms"):
+        if isinstance(message, pb.Birth):
+            sent_s = 0.0  # the age of a birth does not matter
+        measured_s = sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
     return Stamp(
         origin.boot_id,
         origin.session,
         origin.sequence,
         timing.measured_boot_ms,
+        measured_s,
         retained,
-        timing.HasField("sent_boot_ms") and sent_s > -inf,
     )
-
-
-def _measured_s(timing: pb.Timing, sent_s: float) -> float:
-    """When it was measured, on the controller's clock. Minus infinity without the time of sending:
-    the board has booted since, so the age is unknown."""
-    if not timing.HasField("sent_boot_ms"):
-        return -inf
-    return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000

@@ -16,7 +16,7 @@ from typing import Any
 from leadline_wire import topics
 from leadline_wire.codec import MAX_BYTES, encode
 from leadline_wire.v1 import telemetry_pb2 as pb
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -38,13 +38,7 @@ _MAX_PACKET_BYTES = 2 * MAX_BYTES
 _QOS = 0
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
-_KINDS = (
-    topics.Kind.STATUS,
-    topics.Kind.BIRTH,
-    topics.Kind.REPORT,
-    topics.Kind.RTT,
-    topics.Kind.BANDWIDTH,
-)
+_KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +88,16 @@ class BrokerSession:
         self._now_s = now_s
         self._stopping = False
         self._is_down_logged = False
-        self._client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
-        self._client.max_queued_messages_set(_QUEUED)
-        self._client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
-        self._client.on_connect = self._connected
-        self._client.on_connect_fail = self._connect_failed
-        self._client.on_disconnect = self._disconnected
-        self._client.on_subscribe = self._subscribed
+        client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
+        client.max_queued_messages_set(_QUEUED)
+        client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
+        client.on_connect = self._connected
+        client.on_connect_fail = lambda *_: self._log_down(client.failure)
+        client.on_disconnect = self._disconnected
+        client.on_subscribe = self._subscribed
         if settings.tls is not None:
-            self._client.tls_set_context(settings.tls.context())
+            client.tls_set_context(settings.tls.context())
+        self._client = client
 
     def start(self) -> None:
         """Start to connect. Does not raise when the broker is unreachable."""
@@ -162,9 +157,7 @@ class BrokerSession:
                 reason,
             )
 
-    def _connected(
-        self, client: Client, _: Any, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
-    ) -> None:
+    def _connected(self, client: Client, _: Any, __: Any, reason: ReasonCode, *___: Any) -> None:
         if reason.is_failure:
             self._log_down(str(reason))
             return
@@ -175,18 +168,15 @@ class BrokerSession:
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
         )
 
-    def _connect_failed(self, _: Client, __: Any) -> None:
-        self._log_down(self._client.failure)
-
     def _disconnected(
-        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
+        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
     ) -> None:
         if not self._stopping:
             told = flags.is_disconnect_packet_from_server
             self._log_down(str(reason) if told else "the connection was lost")
 
     def _subscribed(
-        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None
+        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], *____: Any
     ) -> None:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if refused:
@@ -199,21 +189,14 @@ class BrokerSession:
     def _message(
         self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
-        held_s = _held_s(topic, properties, retained=retained)
+        left_s = properties.expiry_left_s
+        if left_s is None:
+            held_s = math.inf if retained else 0.0  # at the broker
+        else:
+            held_s = max(0, _EXPIRY_S.get(topic.rpartition("/")[2], left_s) - left_s)
         self._ingestor.ingest(
             topic, payload, properties.schema, self._now_s() - held_s, retained=retained
         )
-
-
-def _held_s(topic: str, properties: PublishProperties, *, retained: bool) -> float:
-    """How many seconds the message was at the broker; infinite when unknown."""
-    if properties.expiry_left_s is None:
-        return math.inf if retained else 0.0
-    return max(
-        0,
-        _EXPIRY_S.get(topic.rpartition("/")[2], properties.expiry_left_s)
-        - properties.expiry_left_s,
-    )
 
 
 _EXPIRY_S = {

@@ -175,14 +175,19 @@ class TelemetryState:
             elif record.sequence.is_current(boot_id, session):
                 record.agent = replace(record.agent, online=online)
 
-    def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
-        """Store a report that was measured at `at_s`. False when it is not current."""
+    def report(self, node: str, stamp: Stamp, reading: BoardReading) -> bool:
+        """Store a report. False when it is not current."""
         with self._lock:
             record = self._accept(node, stamp)
             if record is None:
                 return False
-            self._set_reported(record.slot, reading.values, at_s)
-            record.board, record.board_at_s = reading, at_s
+            self._changes += 1
+            # Values that the report leaves out keep their older value and its age.
+            row, row_at_s = self._values[record.slot], self._at_s[record.slot]
+            for name, value in reading.values.items():
+                column = self._columns[name]
+                row[column], row_at_s[column] = value, stamp.measured_s
+            record.board, record.board_at_s = reading, stamp.measured_s
             return True
 
     def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
@@ -193,16 +198,16 @@ class TelemetryState:
             self.accepted -= current
             return current
 
-    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float], at_s: float) -> bool:
+    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float]) -> bool:
         """Store a round of pings: the replies of peers and of BROKER. False when not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
             for peer, rtt_ms in rtts_ms.items():
                 if peer == BROKER:
-                    self._links.set_broker_leg(node, rtt_ms, at_s)
+                    self._links.set_broker_leg(node, rtt_ms, stamp.measured_s)
                 elif peer in self._records and peer != node:
-                    self._links.set_rtt(node, peer, rtt_ms, at_s)
+                    self._links.set_rtt(node, peer, rtt_ms, stamp.measured_s)
             return True
 
     def bandwidth(
@@ -211,7 +216,6 @@ class TelemetryState:
         stamp: Stamp,
         peer: str,
         mbps: float | None,
-        at_s: float,
         *,
         lower_bound: bool = False,
     ) -> bool:
@@ -221,6 +225,7 @@ class TelemetryState:
             if self._accept(node, stamp) is None:
                 return False
             if mbps is not None and peer != node and peer in self._records:
+                at_s = stamp.measured_s
                 self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=lower_bound)
                 self._refresh_bandwidth(node, at_s)
                 self._refresh_bandwidth(peer, at_s)
@@ -364,14 +369,6 @@ class TelemetryState:
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._changes += 1
         self.bandwidth_changes += known is not None and known[0] != before
-
-    def _set_reported(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
-        """Values that the report leaves out keep their older value and its age."""
-        self._changes += 1
-        columns, row, row_at_s = self._columns, self._values[slot], self._at_s[slot]
-        for name, value in values.items():
-            column = columns[name]
-            row[column], row_at_s[column] = value, at_s
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float

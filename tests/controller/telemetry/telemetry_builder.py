@@ -39,17 +39,17 @@ class TelemetryBuilder:
 
     def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
         reading = BoardReading(dict(zip(METRICS, values, strict=False)))
-        return self.state.report(name, self.stamp(name, **stamp), reading, at_s)
+        return self.state.report(name, self.stamp(name, measured_s=at_s, **stamp), reading)
 
     def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
         rtts_ms = {} if rtt_ms is None else {peer: rtt_ms}
-        return self.state.rtts(name, self.stamp(name), rtts_ms, at_s)
+        return self.state.rtts(name, self.stamp(name, measured_s=at_s), rtts_ms)
 
     def bandwidth(
         self, name: str, peer: str, mbps: float | None, at_s: float, *, lower_bound: bool = False
     ) -> bool:
-        stamp = self.stamp(name)
-        return self.state.bandwidth(name, stamp, peer, mbps, at_s, lower_bound=lower_bound)
+        stamp = self.stamp(name, measured_s=at_s)
+        return self.state.bandwidth(name, stamp, peer, mbps, lower_bound=lower_bound)
 
 
 def table(*names: str) -> NodeTable:

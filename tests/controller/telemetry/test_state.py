@@ -62,7 +62,7 @@ def test_a_value_that_a_report_leaves_out_keeps_its_age() -> None:
 def test_a_report_without_an_age_does_not_become_current() -> None:
     builder = TelemetryBuilder("n1")
     builder.report("n1", *ALL_KNOWN, at_s=100.0)
-    assert not builder.report("n1", 99.0, at_s=float("-inf"), dated=False)
+    assert not builder.report("n1", 99.0, at_s=float("-inf"))
     assert builder.state.measurements("n1", 100.0)["cpu_percent"] == (10.0, 0.0)
     assert builder.state.refused == {"late": 1}
 
@@ -416,6 +416,6 @@ def test_the_table_of_links_follows_nodes_values_and_time() -> None:
 def test_throttling_is_known_while_the_report_is_fresh() -> None:
     builder = TelemetryBuilder("n1")
     reading = BoardReading({"cpu_celsius": 80.0}, ["throttled"])
-    builder.state.report("n1", builder.stamp("n1"), reading, 100.0)
+    builder.state.report("n1", builder.stamp("n1", measured_s=100.0), reading)
     assert builder.state.board("n1", 100.0) == reading
     assert builder.state.measurements("n1", 100.0) == {"cpu_celsius": (80.0, 0.0)}
