@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
-_NEAR_NODES = 500
+_NEAR_NODES = 2000
 
 
 @dataclass(frozen=True, slots=True)

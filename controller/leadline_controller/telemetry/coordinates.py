@@ -25,11 +25,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Source = Literal["triangulated", "estimated"]
+SOURCES: tuple[Source, Source] = ("triangulated", "estimated")
 
 DIMENSIONS = 5  # of positions; 2 to 8 differ by less than the noise, and each costs time
 _HUBER = 0.15  # relative errors beyond it count linearly
 _COLD_STEPS, _WARM_STEPS = 300, 60
 _COLD_RATE, _WARM_RATE = 0.15, 0.06
+# More measurements of a node hardly move its coordinates, and each costs time.
+_MAX_FITTED_PER_NODE = 32
 # A node corrects another one when their distance is small beside the round trip to the third.
 _NEAR_SHARE = 0.3
 # The weight of no correction: a single near node moves the estimate half of the way.
@@ -39,7 +42,7 @@ _NEIGHBOURS = 16
 _MAX_ROWS_CACHED = 64
 # The share of estimates whose true value is to be within the reported error.
 _COVERAGE = 0.9
-_MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 64
+_MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 24
 _UNTRIED_ERROR = 1.0
 
 
@@ -64,7 +67,11 @@ class Coordinates:
     def to_each(self, nodes: Ints) -> Floats:
         """The modelled round trips between all nodes and m of them, ms, shape (n, m)."""
         x, y = self.positions, self.positions[nodes]
-        square = (x**2).sum(axis=1)[:, np.newaxis] + (y**2).sum(axis=1) - 2 * (x @ y.T)
+        square = (
+            (x**2).sum(axis=1)[:, np.newaxis]
+            + (y**2).sum(axis=1)
+            - 2 * np.einsum("id,jd->ij", x, y)
+        )
         distance = np.sqrt(np.maximum(square, 0.0))
         rtt_ms: Floats = distance + self.heights[:, np.newaxis] + self.heights[nodes]
         return rtt_ms
@@ -78,12 +85,15 @@ def fit(
     ends: indexes of each pair's nodes, shape (m, 2). rtt_ms: their round trips, ms, above zero,
     shape (m,). start: where to start, by default at random; a NaN height is a new node. O(m).
     """
-    a, b = ends[:, 0], ends[:, 1]
-    degree = np.bincount(ends.ravel(), minlength=count)
     if not len(rtt_ms):
         return Coordinates(np.zeros((count, DIMENSIONS)), np.full(count, np.nan))
-    scale_ms, log_rtt = float(np.median(rtt_ms)), np.log(rtt_ms)
     random = np.random.default_rng(seed)
+    if len(rtt_ms) > (most := count * _MAX_FITTED_PER_NODE // 2):
+        fitted = random.choice(len(rtt_ms), most, replace=False)
+        ends, rtt_ms = ends[fitted], rtt_ms[fitted]
+    a, b = ends[:, 0], ends[:, 1]
+    degree = np.bincount(ends.ravel(), minlength=count)
+    scale_ms, log_rtt = float(np.median(rtt_ms)), np.log(rtt_ms)
     x = random.normal(size=(count, DIMENSIONS)) * scale_ms * 0.3
     log_h = np.full(count, np.log(scale_ms * 0.15))
     steps, rate = _COLD_STEPS, _COLD_RATE
@@ -230,7 +240,7 @@ def estimate(
         previous.coordinates.positions[places],
         np.where(places >= 0, previous.coordinates.heights[places], np.nan),
     )
-    coordinates = fit(len(names), ends, rtt_ms, start)
+    coordinates = fit(len(names), ends, rtt_ms, start, seed=len(rtt_ms))
     trials = _tried(previous, places[ends], rtt_ms)
     return RttEstimates(tuple(names), ends, rtt_ms, coordinates, trials)
 
@@ -243,7 +253,7 @@ def _tried(previous: RttEstimates, ends: Ints, rtt_ms: Floats) -> Trials:
     is_new = (ends >= 0).all(axis=1) & ~np.isin(np.sort(ends, axis=1) @ (count, 1), known)
     tried = np.flatnonzero(is_new)
     tried = tried[:: max(1, len(tried) // _TRIALS_PER_FIT)]
-    errors: dict[Source, list[float]] = {"triangulated": [], "estimated": []}
+    errors: dict[Source, list[float]] = {source: [] for source in SOURCES}
     for (a, b), measured_ms in zip(ends[tried].tolist(), rtt_ms[tried].tolist(), strict=True):
         estimated_ms, triangulated = previous.rtt_ms_from(a)
         if not np.isnan(estimated_ms[b]):

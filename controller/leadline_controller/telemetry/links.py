@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, NodeTable
-from leadline_controller.telemetry.coordinates import RttEstimates, Source
+from leadline_controller.telemetry.coordinates import SOURCES, RttEstimates
 
 _MAX_LINKS = 200_000
 _FEW_LINKS = 1000  # fewer unused rows are not worth compacting
@@ -227,18 +227,19 @@ class LinkState:
         if estimates is None or node not in estimates.index:
             return
         rtt_ms, triangulated = estimates.rtt_ms_from(estimates.index[node])
+        errors = {source: estimates.trials.error(source) for source in SOURCES}
         columns = zip(estimates.names, rtt_ms.tolist(), triangulated.tolist(), strict=True)
         for peer, value, near in columns:
             pair = (node, peer) if node < peer else (peer, node)
-            reading = readings.get(pair, LinkReading(*pair))
-            if peer == node or isnan(value) or reading.rtt_ms is not None:
+            reading = readings.get(pair)
+            if peer == node or isnan(value) or (reading and reading.rtt_ms is not None):
                 continue
-            source: Source = "triangulated" if near else "estimated"
+            source = SOURCES[0] if near else SOURCES[1]
             readings[pair] = replace(
-                reading,
+                reading or LinkReading(*pair),
                 rtt_ms=value,
                 rtt_source=source,
-                rtt_error_ms=value * estimates.trials.error(source),
+                rtt_error_ms=value * errors[source],
             )
 
     # Estimates: the fit takes longer than the lock may be held.

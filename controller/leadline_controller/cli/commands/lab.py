@@ -12,6 +12,7 @@ import click
 
 from leadline_controller.cli import demo, output
 from leadline_controller.cli.errors import BadInput, Failed
+from leadline_controller.cli.sounding import sounding
 from leadline_controller.lab import lab as labs
 from leadline_controller.lab.agents import (
     AgentSettings,
@@ -43,6 +44,9 @@ _name = click.argument("name", default=_DEMO.name)
 @click.group(epilog="Example: leadline lab run")
 def lab() -> None:
     """Run real agents on this machine, on links that differ (needs root)."""
+
+
+lab.add_command(sounding)
 
 
 @lab.command(epilog="Example: leadline lab up --spec boards.toml")

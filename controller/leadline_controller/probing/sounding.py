@@ -1,0 +1,456 @@
+"""Runs the real probe scheduler, ingestor and estimates on a network that a file describes.
+
+No packet is sent: simulated boards obey the leases and report what the file says, with its noise.
+So users can see, before they buy or cable anything, how well and how soon Leadline would know their
+network, and tests can compare what it believes with the truth.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from leadline_wire import topics
+from leadline_wire.codec import encode
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_controller.framework.model import Node
+from leadline_controller.framework.view import Floats
+from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.probing.planning import ProbeLimits
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.ingestor import TelemetryIngestor
+from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+_CLUSTER = "sounding"
+_TICK_S = 0.5
+_ESTIMATE_EVERY_S = 10.0
+_FIRST_ADDRESS = IPv4Address("10.0.0.1")
+_MAX_NODES = 2000  # a full matrix of true round trips has 4 million values
+_MAX_RTT_MS, _MAX_MBPS = 60_000.0, 1e6
+_MAX_SECONDS = 7 * 86_400.0
+# A value counts as known when it is within this share of the truth.
+_NOTICED_SHARE = 0.25
+_COVERED_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From `at_s` on the link of node `a` has another speed, or the pair another round trip."""
+
+    at_s: float
+    a: int
+    b: int | None
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """A link of `mbps` Mbit/s that some nodes, by index, share on their way to all others."""
+
+    name: str
+    nodes: frozenset[int]
+    mbps: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """A network. rtt_ms: true round trips, shape (n, n), symmetric. link_mbps: speed of each node's
+    link, shape (n,). noise: relative standard deviation of one ping. loss: share of lost pings."""
+
+    names: tuple[str, ...]
+    rtt_ms: Floats
+    link_mbps: Floats
+    uplinks: tuple[Uplink, ...] = ()
+    noise: float = 0.0
+    loss: float = 0.0
+    changes: tuple[Change, ...] = ()
+
+
+def read_truth(document: object) -> Truth:
+    """The network in this document. Raises FieldError with the field and what was expected."""
+    root = Fields(document, "")
+    root.only("nodes", "rtt_ms", "links", "uplinks", "noise", "loss", "changes")
+    entries = list(root.objects("nodes"))
+    if not 2 <= len(entries) <= _MAX_NODES:
+        raise FieldError(f"nodes: expected 2 to {_MAX_NODES} nodes, got {len(entries)}")
+    index: dict[str, int] = {}
+    link_mbps = np.zeros(len(entries))
+    for at, entry in enumerate(entries):
+        entry.only("name", "link_mbps", "segment")
+        entry.text("segment", "")
+        name = entry.name("name")
+        if not name or name in index:
+            raise entry.error("name", "a name that no other node has")
+        index[name] = at
+        link_mbps[at] = _positive(entry, "link_mbps", _MAX_MBPS)
+    return Truth(
+        names=tuple(index),
+        rtt_ms=_round_trips(root, index),
+        link_mbps=link_mbps,
+        uplinks=tuple(_uplink(entry, index) for entry in root.objects("uplinks")),
+        noise=root.number("noise", 10.0) or 0.0,
+        loss=root.number("loss", 1.0) or 0.0,
+        changes=tuple(_change(entry, index) for entry in root.objects("changes")),
+    )
+
+
+def _round_trips(root: Fields, index: Mapping[str, int]) -> Floats:
+    count = len(index)
+    if root.has("rtt_ms") == root.has("links"):
+        raise FieldError("rtt_ms: expected a matrix here or a list in links, and not both")
+    if root.has("links"):
+        rtt_ms = np.full((count, count), np.nan)
+        for link in root.objects("links"):
+            link.only("a", "b", "rtt_ms", "bandwidth_mbps")
+            a, b = _place(link, "a", index), _place(link, "b", index)
+            rtt_ms[a, b] = rtt_ms[b, a] = _positive(link, "rtt_ms", _MAX_RTT_MS)
+    else:
+        rows = root.raw("rtt_ms")
+        try:
+            rtt_ms = np.array(rows, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise FieldError("rtt_ms: expected a list of lists of numbers") from None
+        if rtt_ms.shape != (count, count):
+            raise FieldError(
+                f"rtt_ms: expected {count} lists of {count} numbers, one for each node, "
+                f"got the shape {' x '.join(map(str, rtt_ms.shape))}"
+            )
+    np.fill_diagonal(rtt_ms, 0.0)
+    names = list(index)
+    for a, b in combinations(range(count), 2):
+        value, other = rtt_ms[a, b], rtt_ms[b, a]
+        if not 0 < value <= _MAX_RTT_MS or value != other:
+            shown = "nothing" if np.isnan(value) else f"{value:g} and {other:g}"
+            raise FieldError(
+                f"rtt_ms: expected one number above 0 up to {_MAX_RTT_MS:g} for {names[a]} and "
+                f"{names[b]} in both directions, got {shown}"
+            )
+    return rtt_ms
+
+
+def _uplink(entry: Fields, index: Mapping[str, int]) -> Uplink:
+    entry.only("name", "nodes", "mbps")
+    members = []
+    for name in entry.texts("nodes"):
+        if name not in index:
+            raise entry.error("nodes", f"names of nodes; {name!r} is none")
+        members.append(index[name])
+    return Uplink(entry.name("name"), frozenset(members), _positive(entry, "mbps", _MAX_MBPS))
+
+
+def _change(entry: Fields, index: Mapping[str, int]) -> Change:
+    at_s = entry.number("at_s", _MAX_SECONDS)
+    if at_s is None:
+        raise entry.error("at_s", "seconds since the start")
+    if entry.has("node"):
+        entry.only("at_s", "node", "link_mbps")
+        node = _place(entry, "node", index)
+        return Change(at_s, node, None, _positive(entry, "link_mbps", _MAX_MBPS))
+    entry.only("at_s", "a", "b", "rtt_ms")
+    a, b = _place(entry, "a", index), _place(entry, "b", index)
+    return Change(at_s, a, b, _positive(entry, "rtt_ms", _MAX_RTT_MS))
+
+
+def _place(entry: Fields, field_name: str, index: Mapping[str, int]) -> int:
+    name = entry.text(field_name)
+    if name not in index:
+        raise entry.error(field_name, "the name of a node")
+    return index[name]
+
+
+def _positive(entry: Fields, name: str, highest: float) -> float:
+    value = entry.number(name, highest)
+    if not value:
+        raise entry.error(name, f"a number above 0, up to {highest:g}")
+    return value
+
+
+@dataclass(slots=True)
+class _Board:
+    """A simulated agent: it obeys its leases and numbers its messages."""
+
+    name: str
+    at: int
+    messages: int = 0
+    ping: pb.PingLease | None = None
+    ping_until_s: float = 0.0
+    next_round_s: float = 0.0
+    pings: int = 0
+    test_bytes: int = 0
+    test_s: float = 0.0
+    busy_until_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Test:
+    """A bandwidth test in progress."""
+
+    client: int
+    server: int
+    lease: pb.BandwidthLease
+    end_s: float
+    mbps: float
+    transferred_bytes: int
+    lower_bound: bool
+
+
+class Sounding:
+    """One run of `truth`, whose changes take effect when they are due."""
+
+    def __init__(self, truth: Truth, seed: int = 0, limits: ProbeLimits | None = None) -> None:
+        self.truth = truth
+        self.now_s = 0.0
+        self.telemetry = TelemetryState(TimesToLive())
+        self._random = np.random.default_rng(seed)
+        self._rtt_ms, self._link_mbps = truth.rtt_ms.copy(), truth.link_mbps.copy()
+        self._index = {name: at for at, name in enumerate(truth.names)}
+        self._boards = [_Board(name, at) for name, at in self._index.items()]
+        self._leases: list[pb.Lease] = []
+        self._servers: dict[str, int] = {}  # lease id -> the board that serves the test
+        self._tests: list[_Test] = []
+        self._noticed_s: dict[int, float] = {}
+        nodes = {
+            name: Node(name, allocatable={}, addresses=(str(_FIRST_ADDRESS + at),))
+            for name, at in self._index.items()
+        }
+        self._scheduler = ProbeScheduler(
+            self.telemetry,
+            self._leases.append,
+            ProbeSettings(limits or ProbeLimits()),
+            lambda: nodes,
+        )
+        self._ingestor = TelemetryIngestor(_CLUSTER, self.telemetry, self._scheduler)
+
+    def run(self, minutes: float, on_second: Callable[[float], None] = lambda _: None) -> None:
+        """Let this much time pass. on_second: called with the time, s, once a simulated second."""
+        if self.now_s == 0.0:
+            self.telemetry.set_members(frozenset(self._index), 0.0)
+            for board in self._boards:
+                self._birth(board)
+        pending = sorted(
+            (c for c in self.truth.changes if c.at_s >= self.now_s), key=lambda each: each.at_s
+        )
+        end_s, estimated_s = self.now_s + minutes * 60, self.now_s
+        while self.now_s < end_s:
+            while pending and pending[0].at_s <= self.now_s:
+                self._apply(pending.pop(0))
+            self.telemetry.set_members(frozenset(self._index), self.now_s)
+            self._scheduler.tick(self.now_s)
+            self._deliver()
+            for board in self._boards:
+                self._ping(board)
+            self._end_tests()
+            if self.now_s - estimated_s >= _ESTIMATE_EVERY_S:
+                self.telemetry.estimate_rtts(self.now_s)
+                estimated_s = self.now_s
+            if self.now_s % 1.0 == 0.0:
+                self._notice()
+                on_second(self.now_s)
+            self.now_s += _TICK_S
+
+    def document(self) -> dict[str, Any]:
+        """What is believed beside the truth: pairs, nodes, changes and a summary."""
+        pairs = self._pairs()
+        return {
+            "pairs": pairs,
+            "nodes": [self._node(board) for board in self._boards],
+            "changes": [
+                {"at_s": each.at_s, "noticed_after_s": self._noticed_s.get(at)}
+                for at, each in enumerate(self.truth.changes)
+            ],
+            "summary": self._summary(pairs),
+        }
+
+    def _pairs(self) -> list[dict[str, Any]]:
+        names = self.truth.names
+        known = {(x.a, x.b): x for x in self.telemetry.links(self.now_s, names)}
+        pairs = []
+        for a, b in combinations(range(len(names)), 2):
+            ends = (names[a], names[b]) if names[a] < names[b] else (names[b], names[a])
+            link = known.get(ends, LinkReading(*ends))
+            pairs.append(
+                {
+                    "a": names[a],
+                    "b": names[b],
+                    "rtt_ms": link.rtt_ms,
+                    "error_ms": link.rtt_error_ms,
+                    "source": link.rtt_source or "unknown",
+                    "true_rtt_ms": float(self._rtt_ms[a, b]),
+                }
+            )
+        return pairs
+
+    def _node(self, board: _Board) -> dict[str, Any]:
+        known = self.telemetry.measurements(board.name, self.now_s).get("bandwidth_mbps")
+        minutes = max(self.now_s, _TICK_S) / 60
+        return {
+            "name": board.name,
+            "bandwidth_mbps": None if known is None else known[0],
+            "bound": None if known is None else self._bound(board.name, known[0]),
+            "true_mbps": float(self._link_mbps[board.at]),
+            "pings_per_minute": board.pings / minutes,
+            "test_bytes": board.test_bytes,
+            "link_time_share": board.test_s / (minutes * 60),
+        }
+
+    def _bound(self, node: str, mbps: float) -> str:
+        at_least = any(
+            node in (x.a, x.b) and x.bandwidth_mbps == mbps and x.lower_bound
+            for x in self.telemetry.links(self.now_s)
+        )
+        return "at-least" if at_least else "exact"
+
+    def _summary(self, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+        known = [pair for pair in pairs if pair["rtt_ms"] is not None]
+        errors = [abs(x["rtt_ms"] - x["true_rtt_ms"]) / x["true_rtt_ms"] for x in known]
+        covered = [abs(x["rtt_ms"] - x["true_rtt_ms"]) <= (x["error_ms"] or 0.0) for x in known]
+        sources = sorted({pair["source"] for pair in pairs})
+        return {
+            "minutes": self.now_s / 60,
+            "nodes": len(self._boards),
+            "pairs": len(pairs),
+            "pairs_by_source": {
+                source: sum(pair["source"] == source for pair in pairs) for source in sources
+            },
+            "median_relative_error": float(np.median(errors)) if errors else None,
+            "p90_relative_error": float(np.quantile(errors, _COVERED_SHARE)) if errors else None,
+            "within_error_share": float(np.mean(covered)) if covered else None,
+            "nearest_rtt_ratio": self._nearest_ratio(pairs),
+        }
+
+    def _nearest_ratio(self, pairs: list[dict[str, Any]]) -> float | None:
+        """The mean true round trip from each node to the one that is believed nearest, divided by
+        that to the one that is."""
+        believed = np.full(self._rtt_ms.shape, np.inf)
+        for pair in pairs:
+            if pair["rtt_ms"] is not None:
+                a, b = self._index[pair["a"]], self._index[pair["b"]]
+                believed[a, b] = believed[b, a] = pair["rtt_ms"]
+        rows = np.flatnonzero(np.isfinite(believed).any(axis=1))
+        if not rows.size:
+            return None
+        true = self._rtt_ms.copy()
+        np.fill_diagonal(true, np.inf)
+        chosen = true[rows, believed[rows].argmin(axis=1)]
+        return float(chosen.mean() / true[rows].min(axis=1).mean())
+
+    def _birth(self, board: _Board) -> None:
+        birth = pb.Birth(address=str(_FIRST_ADDRESS + board.at), probes=["icmp", "iperf3"])
+        self._publish(board, topics.Kind.BIRTH, birth)
+
+    def _publish(self, board: _Board, kind: topics.Kind, message: Any) -> None:
+        board.messages += 1
+        message.origin.CopyFrom(
+            pb.Origin(node=board.name, boot_id=bytes(16), session=1, sequence=board.messages)
+        )
+        boot_ms = round(self.now_s * 1000) + board.messages
+        message.timing.CopyFrom(pb.Timing(measured_boot_ms=boot_ms, sent_boot_ms=boot_ms))
+        topic = topics.topic(_CLUSTER, board.name, kind)
+        self._ingestor.ingest(topic, encode(message), topics.SCHEMA, self.now_s, retained=False)
+
+    def _deliver(self) -> None:
+        leases, self._leases[:] = list(self._leases), []
+        for lease in leases:
+            board = self._boards[self._index[lease.node]]
+            if lease.HasField("ping"):
+                if board.ping is None or lease.ping.peers != board.ping.peers:
+                    board.ping, board.next_round_s = lease.ping, self.now_s
+                board.ping_until_s = self.now_s + lease.ping.ttl_s
+            elif lease.bandwidth.role == pb.BandwidthLease.SERVER:
+                self._servers[lease.bandwidth.lease_id] = board.at
+            else:
+                self._start_test(board.at, lease.bandwidth)
+
+    def _ping(self, board: _Board) -> None:
+        if board.ping is None or not board.next_round_s <= self.now_s <= board.ping_until_s:
+            return
+        board.next_round_s = self.now_s + board.ping.interval_s
+        peers = [self._index[peer.node] for peer in board.ping.peers]
+        shape = (len(peers), board.ping.count)
+        board.pings += shape[0] * shape[1]
+        noise = np.maximum(1 + self.truth.noise * self._random.standard_normal(shape), 0.05)
+        lost = self._random.random(shape) < self.truth.loss
+        replies = np.where(lost, np.nan, self._rtt_ms[board.at, peers][:, np.newaxis] * noise)
+        report = pb.RttReport()
+        for peer, row in zip(peers, replies, strict=True):
+            known = row[~np.isnan(row)]
+            rtt = report.peers.add(
+                peer=self.truth.names[peer],
+                sent=shape[1],
+                received=len(known),
+                method=pb.Rtt.ICMP,
+            )
+            if len(known):
+                rtt.rtt_ms, rtt.deviation_ms = float(np.median(known)), float(known.std())
+        self._publish(board, topics.Kind.RTT, report)
+
+    def _start_test(self, client: int, lease: pb.BandwidthLease) -> None:
+        server = self._servers.pop(lease.lease_id, None)
+        if server is None:
+            return
+        slowest = min(self._link_mbps[client], self._link_mbps[server])
+        for uplink in self.truth.uplinks:
+            if (client in uplink.nodes) != (server in uplink.nodes):
+                slowest = min(slowest, uplink.mbps)
+        seconds = lease.duration_ms / 1000
+        pace_mbps = lease.max_bytes * 8e-6 / seconds
+        mbps = float(min(slowest, pace_mbps))
+        transferred = round(mbps * seconds * 1e6 / 8)
+        self._tests.append(
+            _Test(
+                client,
+                server,
+                lease,
+                self.now_s + seconds,
+                mbps,
+                transferred,
+                lower_bound=mbps >= pace_mbps,
+            )
+        )
+
+    def _end_tests(self) -> None:
+        ended = [test for test in self._tests if test.end_s <= self.now_s]
+        self._tests = [test for test in self._tests if test.end_s > self.now_s]
+        for test in ended:
+            for end in (test.client, test.server):
+                self._boards[end].test_bytes += test.transferred_bytes
+                link_s = test.transferred_bytes * 8e-6 / self._link_mbps[end]
+                self._boards[end].test_s += float(link_s)
+            report = pb.BandwidthReport(
+                lease_id=test.lease.lease_id,
+                peer=self.truth.names[test.server],
+                outcome=pb.BandwidthReport.DONE,
+                bandwidth_mbps=test.mbps,
+                lower_bound=test.lower_bound,
+                transferred_bytes=test.transferred_bytes,
+                duration_ms=test.lease.duration_ms,
+            )
+            self._publish(self._boards[test.client], topics.Kind.BANDWIDTH, report)
+
+    def _apply(self, change: Change) -> None:
+        if change.b is None:
+            self._link_mbps[change.a] = change.value
+        else:
+            self._rtt_ms[change.a, change.b] = self._rtt_ms[change.b, change.a] = change.value
+
+    def _notice(self) -> None:
+        """Note which changes are believed by now."""
+        for at, change in enumerate(self.truth.changes):
+            if at in self._noticed_s or change.at_s > self.now_s:
+                continue
+            believed = self._believed(change)
+            if believed is not None and abs(believed / change.value - 1) <= _NOTICED_SHARE:
+                self._noticed_s[at] = self.now_s - change.at_s
+
+    def _believed(self, change: Change) -> float | None:
+        node = self.truth.names[change.a]
+        if change.b is None:
+            known = self.telemetry.measurements(node, self.now_s).get("bandwidth_mbps")
+            return None if known is None else known[0]
+        ends = {node, self.truth.names[change.b]}
+        links = self.telemetry.links(self.now_s, (node,))
+        return next((x.rtt_ms for x in links if {x.a, x.b} == ends), None)
