@@ -44,6 +44,7 @@ _MAX_ROWS_CACHED = 64
 _COVERAGE = 0.9
 _MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 24
 _UNTRIED_ERROR = 1.0
+_AGREEING_DEVIATIONS = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,6 +189,29 @@ class RttEstimates:
         order = np.argsort(near, kind="stable")
         starts = np.searchsorted(near[order], np.arange(len(self.names) + 1))
         return starts, far[order], np.concatenate((residuals, residuals))[order]
+
+    @cached_property
+    def _fit_deviation(self) -> float:
+        """The deviation of the measurements from the coordinates, as a logarithm, of which 68 % are
+        smaller: one standard deviation, without the outliers."""
+        modelled_ms = self.coordinates.between(self.ends[:, 0], self.ends[:, 1])
+        return float(np.quantile(abs(np.log(self.rtt_ms / modelled_ms)), 0.68))
+
+    def smoothed(self, ends: Ints, rtt_ms: Floats, noise: float) -> Floats:
+        """Measured round trips, drawn towards the coordinates by as much as these are more precise,
+        ms, shape (m,). A pair on which they disagree stays as it is measured.
+
+        ends: indexes, shape (m, 2), -1 if unknown. noise: standard deviation of log(rtt_ms).
+        """
+        modelled_ms = self.coordinates.between(ends[:, 0], ends[:, 1])
+        gap = np.log(rtt_ms / modelled_ms)
+        fitted, measured = max(self._fit_deviation**2 - noise**2, 1e-6), noise**2
+        agree = abs(gap) <= _AGREEING_DEVIATIONS * np.sqrt(fitted + measured)
+        agree &= (ends >= 0).all(axis=1)
+        drawn: Floats = np.where(
+            agree, rtt_ms * np.exp(-gap * measured / (measured + fitted)), rtt_ms
+        )
+        return drawn
 
     def rtt_ms_from(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
         """The estimated round trips from `node`, ms, NaN if unknown, and whether near nodes

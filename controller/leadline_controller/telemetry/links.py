@@ -30,8 +30,11 @@ _LEAST_RTT_MS = 0.001  # of a relative error of zero nothing can be said
 _STALE_SHARE = 0.5
 _COVERAGE = 0.9  # the share of true round trips within the error
 _MAX_DEVIATIONS = 512
+_ERROR_SHARE = 0.8  # a median of rounds is nearer to the truth than a round to the median
+_STANDARD = 0.68  # the share of values within one standard deviation
+# The standard deviation of a median of three, as a share of that of a round from a median.
+_MEDIAN_SHARE = 0.55
 _UNKNOWN_DEVIATION = 0.3  # relative, until pairs have been measured twice
-# Fewer nodes measure all pairs, and a fit of so few means nothing.
 _FEWEST_NODES = 5
 
 
@@ -186,6 +189,7 @@ class LinkState:
         bounds = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._broker_bounds(now_s)}
         noise = self._noise()
         readings = {}
+        rtts_ms = self._smoothed(np.arange(count)).tolist()
         for pair, row, rtt, bandwidth in zip(
             self._rows,
             range(count),
@@ -196,7 +200,7 @@ class LinkState:
             leg = bounds.pop(pair, None)
             if not (rtt or leg or bandwidth):
                 continue
-            rtt_ms, rtt_at_s = rtt or leg or _NOTHING
+            rtt_ms, rtt_at_s = (rtts_ms[row], rtt[1]) if rtt else leg or _NOTHING
             mbps, mbps_at_s = bandwidth or _NOTHING
             age = (now_s - rtt_at_s) / self._rtt.ttl_s
             readings[pair] = LinkReading(
@@ -220,7 +224,17 @@ class LinkState:
         """The relative deviation of 90 % of the rounds from the median of their pair."""
         if not self._deviations:
             return _UNKNOWN_DEVIATION
-        return float(np.expm1(np.quantile(self._deviations, _COVERAGE)))
+        return float(np.expm1(_ERROR_SHARE * np.quantile(self._deviations, _COVERAGE)))
+
+    def _smoothed(self, rows: Ints) -> Floats:
+        """The measured round trips of these rows, ms, with less noise where estimates help."""
+        estimates, rtt_ms = self._estimates, self._rtt.values[rows]
+        if estimates is None or not self._deviations:
+            return rtt_ms
+        places = np.array([estimates.index.get(name, -1) for name in self._names], dtype=np.int64)
+        noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
+        rtt_ms = np.maximum(rtt_ms, _LEAST_RTT_MS)  # of rows that only have a bandwidth
+        return estimates.smoothed(places[self._ends[rows]], rtt_ms, noise)
 
     def _add_estimates(self, node: str, readings: dict[tuple[str, str], LinkReading]) -> None:
         estimates = self._estimates
@@ -245,12 +259,10 @@ class LinkState:
     # Estimates: the fit takes longer than the lock may be held.
 
     def measured(self, now_s: float) -> tuple[tuple[str, ...], Ints, Floats, RttEstimates | None]:
-        """The input of `estimate`: names, pairs, round trips and the last result. No pairs if
-        estimates are of no use, because all pairs are measured or the nodes are few."""
+        """The input of `estimate`: names, pairs, round trips and the last result. No pairs if the
+        nodes are too few for coordinates to mean anything."""
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
-        ends = self._ends[rows]
-        there = np.unique(ends)
-        if len(there) < _FEWEST_NODES or len(rows) == len(there) * (len(there) - 1) // 2:
+        if len(np.unique(self._ends[rows])) < _FEWEST_NODES:
             rows = rows[:0]
         return tuple(self._names), self._ends[rows], self._rtt.values[rows], self._estimates
 
@@ -299,7 +311,7 @@ class LinkState:
         places = np.array([nodes.index.get(name, -1) for name in self._names], dtype=np.int64)
         rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
-        rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
+        rtt_ms, at_s = self._smoothed(rows), self._rtt.at_s[rows]
         bounds = [
             (nodes.index[a], nodes.index[b], *leg)
             for a, b, *leg in self._broker_bounds(now_s)

@@ -1,0 +1,186 @@
+"""What the probe scheduler and the estimates believe about networks that are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from leadline_controller.framework.view import Floats
+from leadline_controller.parsing.fields import FieldError
+from leadline_controller.probing.sounding import Change, Sounding, Truth, read_truth
+from leadline_wire import topics
+
+from tests.controller.probing import networks
+from tests.controller.probing.vivaldi import Vivaldi
+
+NOISE = 0.1
+UNCLUSTERED = (
+    networks.star,
+    networks.line,
+    networks.grid,
+    networks.unstructured,
+    networks.with_violations,
+    networks.uneven,
+)
+
+
+def truth_of(network: networks.Network, count: int, seed: int, **changed: Any) -> Truth:
+    rtt_ms = network(count, np.random.default_rng(seed))
+    names = tuple(f"n{i}" for i in range(count))
+    return Truth(names, rtt_ms, np.full(count, 100.0), noise=NOISE, **changed)
+
+
+class _Recording(Sounding):
+    """A run whose samples also move serf's coordinates."""
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self.vivaldi = Vivaldi(len(truth.names))
+
+    def _publish(self, board: Any, kind: topics.Kind, message: Any) -> None:
+        super()._publish(board, kind, message)
+        if kind is topics.Kind.RTT:
+            for peer in message.peers:
+                at = self._index[peer.peer]
+                # Each end of a pair learns from the same echo, as in serf's gossip.
+                self.vivaldi.sample(board.at, at, peer.rtt_ms)
+                self.vivaldi.sample(at, board.at, peer.rtt_ms)
+
+
+def relative_errors(believed: Floats, true: Floats) -> Floats:
+    pairs = np.triu_indices(len(true), 1)
+    errors: Floats = (abs(believed - true)[pairs]) / true[pairs]
+    return errors
+
+
+def believed_by(run: Sounding) -> Floats:
+    count = len(run.truth.names)
+    found = np.zeros((count, count))
+    index = {name: at for at, name in enumerate(run.truth.names)}
+    for pair in run.document()["pairs"]:
+        a, b = index[pair["a"]], index[pair["b"]]
+        found[a, b] = found[b, a] = np.nan if pair["rtt_ms"] is None else pair["rtt_ms"]
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(("count", "minutes"), [(30, 1), (100, 2), (200, 3)])
+def test_a_clustered_network_is_known_within_minutes(count: int, minutes: float, seed: int) -> None:
+    run = Sounding(truth_of(networks.clustered, count, seed), seed)
+    run.run(minutes)
+    document = run.document()
+    summary = document["summary"]
+    assert sum(summary["pairs_by_source"].values()) == count * (count - 1) // 2
+    assert "unknown" not in summary["pairs_by_source"]
+    assert summary["median_relative_error"] <= 0.08
+    assert summary["p90_relative_error"] <= 0.25
+    assert summary["within_error_share"] >= 0.9
+    assert summary["nearest_rtt_ratio"] <= 1.15
+    assert max(node["pings_per_minute"] for node in document["nodes"]) <= 16 * 6
+
+
+@pytest.mark.parametrize("network", [networks.clustered, *UNCLUSTERED])
+@pytest.mark.parametrize("minutes", [0.7, 1.5])
+def test_estimates_are_better_than_serfs_from_the_same_samples(
+    network: networks.Network, minutes: float
+) -> None:
+    run = _Recording(truth_of(network, 60, 1))
+    run.run(minutes)
+    true = run.truth.rtt_ms
+    ours = relative_errors(believed_by(run), true)
+    serfs = relative_errors(run.vivaldi.rtt_ms(), true)
+    assert np.isfinite(ours).all()
+    assert np.median(ours) < np.median(serfs)
+    assert np.quantile(ours, 0.9) < np.quantile(serfs, 0.9)
+
+
+def test_a_changed_round_trip_is_noticed_at_the_next_measurements_of_the_pair() -> None:
+    run = Sounding(truth_of(networks.star, 12, 1, changes=(Change(60.0, 1, 2, 200.0),)))
+    run.run(3)
+    (change,) = run.document()["changes"]
+    assert 0 < change["noticed_after_s"] <= 60
+
+
+def test_lost_pings_leave_pairs_known() -> None:
+    run = Sounding(truth_of(networks.clustered, 30, 1, loss=0.2))
+    run.run(2)
+    summary = run.document()["summary"]
+    assert "unknown" not in summary["pairs_by_source"]
+    assert summary["median_relative_error"] <= 0.08
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    documents = []
+    for _ in range(2):
+        run = Sounding(truth_of(networks.clustered, 20, 1), seed=5)
+        run.run(1)
+        documents.append(run.document())
+    assert documents[0] == documents[1]
+
+
+def test_two_boards_measure_each_other() -> None:
+    run = Sounding(truth_of(networks.star, 2, 1))
+    run.run(1)
+    (pair,) = run.document()["pairs"]
+    assert pair["source"] == "measured"
+    assert abs(pair["rtt_ms"] - pair["true_rtt_ms"]) <= pair["error_ms"]
+
+
+NODES = [{"name": "a", "link_mbps": 100}, {"name": "b", "link_mbps": 1000, "segment": "s"}]
+MATRIX = [[0, 5], [5, 0]]
+
+
+def test_a_truth_has_a_matrix_or_links() -> None:
+    by_matrix = read_truth({"nodes": NODES, "rtt_ms": MATRIX, "noise": 0.1, "loss": 0.01})
+    by_links = read_truth({"nodes": NODES, "links": [{"a": "b", "b": "a", "rtt_ms": 5}]})
+    assert by_matrix.names == ("a", "b")
+    assert by_matrix.rtt_ms.tolist() == by_links.rtt_ms.tolist() == MATRIX
+    assert by_matrix.link_mbps.tolist() == [100, 1000]
+    assert (by_matrix.noise, by_matrix.loss) == (0.1, 0.01)
+
+
+def test_a_truth_may_change_and_have_uplinks() -> None:
+    truth = read_truth(
+        {
+            "nodes": NODES,
+            "rtt_ms": MATRIX,
+            "uplinks": [{"name": "lte", "nodes": ["a"], "mbps": 20}],
+            "changes": [
+                {"at_s": 10, "node": "b", "link_mbps": 5},
+                {"at_s": 20, "a": "a", "b": "b", "rtt_ms": 50},
+            ],
+        }
+    )
+    assert truth.uplinks[0].nodes == frozenset({0})
+    assert truth.changes == (Change(10.0, 1, None, 5.0), Change(20.0, 0, 1, 50.0))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"nodes": NODES[:1]}, "nodes: expected 2 to 2000 nodes, got 1"),
+        ({"nodes": [NODES[0], NODES[0]]}, "nodes[1].name: expected a name that no other node has"),
+        ({"nodes": [NODES[0], {"name": "b"}]}, "nodes[1].link_mbps: expected a number above 0"),
+        ({"rtt_ms": None}, "rtt_ms: expected a matrix here or a list in links, and not both"),
+        ({"links": []}, "rtt_ms: expected a matrix here or a list in links, and not both"),
+        ({"rtt_ms": [[0]]}, "rtt_ms: expected 2 lists of 2 numbers"),
+        ({"rtt_ms": [["x", 1], [1, 0]]}, "rtt_ms: expected a list of lists of numbers"),
+        ({"rtt_ms": [[0, 5], [6, 0]]}, "for a and b in both directions, got 5 and 6"),
+        ({"rtt_ms": None, "links": []}, "got nothing"),
+        ({"noise": -1}, "noise: expected a finite number of 0 to 10"),
+        ({"changes": [{"at_s": 1, "node": "x", "link_mbps": 1}]}, "changes[0].node: expected the"),
+        ({"changes": [{"node": "a", "link_mbps": 1}]}, "changes[0].at_s: expected seconds"),
+        ({"uplinks": [{"name": "u", "nodes": ["x"], "mbps": 1}]}, "'x' is none"),
+        ({"speed": 1}, "speed: unknown field"),
+    ],
+)
+def test_errors_in_a_truth_name_the_field(changed: dict[str, Any], error: str) -> None:
+    with pytest.raises(FieldError) as raised:
+        read_truth({"nodes": NODES, "rtt_ms": MATRIX, **changed})
+    assert error in str(raised.value)
+
+
+def test_the_boards_obey_only_their_leases() -> None:
+    run = Sounding(truth_of(networks.star, 12, 1))
+    run.run(1)
+    assert not run.telemetry.refused
+    assert run.telemetry.accepted > 12 * 6
