@@ -1,8 +1,16 @@
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
 from leadline_controller.probing import planning
-from leadline_controller.probing.planning import PingRing, ProbeLimits, RoundRobin, pairs
+from leadline_controller.probing.planning import (
+    MAX_DISTANCES,
+    NEAR_PEERS,
+    PingRing,
+    ProbeLimits,
+    RoundRobin,
+    pairs,
+)
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 LIMITS = ProbeLimits(interval_s=10.0, duration_ms=2000, ttl_ms=5000)
@@ -112,30 +120,77 @@ def test_pairs_without_an_address_wait() -> None:
     assert RoundRobin(LIMITS).next(0.0, ALL, {}, "x") is None
 
 
+NAMES = tuple("abcdefghij")
+LEASED = {name: f"10.0.0.{i}" for i, name in enumerate(NAMES)}
+
+
+def peers_of(ring: PingRing, node: str, near: Sequence[str] = ()) -> list[str]:
+    return [peer.node for peer in ring.work(node, near).peers]
+
+
 @pytest.mark.parametrize(
-    ("node", "anchors", "expected"),
+    ("node", "anchors", "near", "first"),
     [
-        ("b", [], ["c", "d", "e"]),
-        ("e", [], ["a", "b", "c"]),
-        ("b", ["e"], ["e", "c", "d"]),
-        ("e", ["e", "gone"], ["a", "b", "c"]),
-        ("bb", [], ["c", "d", "e"]),  # without an address of its own: where it would stand
+        ("b", [], [], []),
+        ("b", ["e"], [], ["e"]),
+        ("b", ["e"], ["d", "e"], ["e", "d"]),
+        ("b", [], ["gone", "b", "c"], ["c"]),
+        ("e", ["e", "gone"], [], []),
+        ("bb", ["e"], [], ["e"]),  # without an address of its own
     ],
 )
-def test_a_node_pings_the_anchors_and_its_successors(
-    node: str, anchors: list[str], expected: list[str]
+def test_a_node_pings_the_anchors_then_near_nodes_then_others(
+    node: str, anchors: list[str], near: list[str], first: list[str]
 ) -> None:
-    addresses = {name: f"10.0.0.{i}" for i, name in enumerate("abcde")}
-    work = PingRing(addresses, anchors, ProbeLimits(ping_peers=3)).work(node)
-    assert [peer.node for peer in work.peers] == expected
+    peers = peers_of(PingRing(LEASED, anchors, ProbeLimits(ping_peers=4)), node, near)
+    assert peers[: len(first)] == first
+    assert len(peers) == len(set(peers)) == 4
+    assert set(peers) <= set(NAMES) - {node}
 
 
-def test_every_node_is_pinged_by_as_many_as_it_pings() -> None:
-    addresses = {f"n{i}": f"10.0.0.{i}" for i in range(9)}
-    ring = PingRing(addresses, [], ProbeLimits(ping_peers=3))
-    works = [ring.work(name) for name in addresses]
-    pinged = [peer.node for work in works for peer in work.peers]
-    assert {name: pinged.count(name) for name in addresses} == dict.fromkeys(addresses, 3)
+def test_a_lease_has_the_limits_and_addresses() -> None:
+    work = PingRing(LEASED, ["a"], ProbeLimits(ping_peers=1)).work("b")
+    limits = ProbeLimits()
+    assert [(peer.node, peer.address) for peer in work.peers] == [("a", LEASED["a"])]
+    assert (work.interval_s, work.count) == (limits.ping_interval_s, limits.ping_count)
+    assert work.ttl_s == limits.ping_ttl_s
+
+
+@pytest.mark.parametrize("count", [3, 9, 10])
+def test_every_node_is_pinged_by_as_many_as_it_pings(count: int) -> None:
+    addresses = {name: LEASED[name] for name in NAMES[:count]}
+    for turn in range(5):
+        ring = PingRing(addresses, [], ProbeLimits(ping_peers=2), turn)
+        pinged = Counter(peer for name in addresses for peer in peers_of(ring, name))
+        assert pinged == dict.fromkeys(addresses, 2)
+
+
+@pytest.mark.parametrize("count", [2, 3, 17, 100, 128])
+def test_all_pairs_are_measured_within_the_turns_that_they_need(count: int) -> None:
+    addresses = {f"n{i:03}": f"10.0.0.{i}" for i in range(count)}
+    limits = ProbeLimits(ping_peers=8)
+    turns = -(-(count // 2) // (limits.ping_peers - NEAR_PEERS))
+    measured = {
+        frozenset((name, peer))
+        for turn in range(turns)
+        for name in addresses
+        for peer in peers_of(PingRing(addresses, [], limits, turn), name)
+    }
+    assert len(measured) == count * (count - 1) // 2
+
+
+def test_of_many_nodes_each_measures_a_bounded_number() -> None:
+    addresses = {f"n{i:03}": f"10.0.0.{i}" for i in range(400)}
+    peers = {
+        peer
+        for turn in range(100)
+        for peer in peers_of(PingRing(addresses, [], ProbeLimits(), turn), "n000")
+    }
+    assert len(peers) == 2 * MAX_DISTANCES
+
+
+def test_a_node_alone_pings_nobody() -> None:
+    assert peers_of(PingRing({"a": "10.0.0.1"}, [], ProbeLimits()), "a") == []
 
 
 def _tested(
