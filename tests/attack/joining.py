@@ -28,11 +28,12 @@ from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import NodeChanged, PodEvent, Relisted
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 MIB = 2**20
 

@@ -21,8 +21,9 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 _TICK_S = 0.02
 

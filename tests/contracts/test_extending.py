@@ -26,10 +26,11 @@ from leadline_controller.plugin import (
     best,
     option,
 )
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.wiring import Controller, placing
+
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 RETRIED_AFTER_S = 30.0  # more than the longest back-off
 

@@ -15,13 +15,13 @@ from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, PingLease
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.api.api_harness import FakeLeadership
 from tests.controller.api.test_extender import post
 from tests.controller.probing import test_scheduler as probing
 from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")

@@ -24,7 +24,6 @@ from leadline_controller.framework.ports import Relisted
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.reflector import RESOURCES, watch_cluster
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -43,6 +42,7 @@ from tests.kube.wire import (
     served,
     stream,
 )
+from tests.support.manual_clock import ManualClock
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 BINDING = "/api/v1/namespaces/default/pods/p/binding"

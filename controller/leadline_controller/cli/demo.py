@@ -28,7 +28,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
+from leadline_controller.snapshot.demo_cluster import DemoCluster
 from leadline_controller.wiring import Controller, strategy
 
 ANCHOR = "server"
@@ -75,7 +75,7 @@ def command(demo: DemoSettings) -> list[str]:
 
 async def run(demo: DemoSettings, console: Console) -> int:
     """Run the demo and print it on `console`. 0 if every pod got a node, else 1."""
-    cluster = MemoryCluster([_node(name, address) for name, address in demo.addresses.items()])
+    cluster = DemoCluster([_node(name, address) for name, address in demo.addresses.items()])
     settings = Settings(
         cluster="demo",
         broker_host=demo.broker_host,
@@ -108,7 +108,7 @@ class _Demo:
     def __init__(
         self,
         controller: Controller,
-        cluster: MemoryCluster,
+        cluster: DemoCluster,
         inspection: Any,
         console: Console,
     ) -> None:

@@ -23,7 +23,6 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling.extender_args import ExtenderArgs
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing
 from tests.attack.extender_client import Address, Connection
@@ -35,6 +34,7 @@ from tests.controller.scheduling.extender_harness import (
     wide,
 )
 from tests.support.certificates import Authority, Certificate
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
 
 PATIENCE_S = 20.0

@@ -20,7 +20,6 @@ from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -31,6 +30,7 @@ from tests.controller.api.test_grpc import next_event
 from tests.controller.api.test_settings import credentials, tls_files
 from tests.controller.test_wiring import eventually, running
 from tests.support.certificates import Authority
+from tests.support.memory_cluster import MemoryCluster
 
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 

@@ -21,10 +21,10 @@ from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
 
 from tests.controller.decisions.test_log import decision
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
 from tests.support.processes import frozen
 

@@ -16,9 +16,10 @@ from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 AT_ONCE = 7
 

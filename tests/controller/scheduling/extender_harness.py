@@ -14,12 +14,12 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.scheduling.extender_args import ExtenderArgs
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.objects import Object, node, pod
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
 OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in EXTENDER_FILTERS}

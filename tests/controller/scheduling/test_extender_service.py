@@ -21,7 +21,6 @@ from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling import extender_service
 from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.scheduling.extender_service import ExtenderError
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.scheduling.extender_harness import (
     ExtenderHarness,
@@ -31,6 +30,7 @@ from tests.controller.scheduling.extender_harness import (
     wide,
 )
 from tests.kube.objects import Object, node
+from tests.support.memory_cluster import MemoryCluster
 
 PATIENCE_S = 20.0
 NAMES = ["n1", "n2", "n3"]

@@ -1,20 +1,16 @@
-"""A cluster in memory for simulations, the demo and tests. It answers like the API server."""
+"""A cluster in memory that answers like the API server, and fails when a test wants it to."""
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import count
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import (
-    ClusterChange,
     ClusterError,
     ConflictError,
     NodeChanged,
     NodeDeleted,
     NotFoundError,
-    PodChanged,
     PodDeleted,
     PodEvent,
     Relisted,
@@ -24,6 +20,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.resources import Claim, Resource, Volume
 from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.snapshot.demo_cluster import DemoCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,42 +32,22 @@ class RecordedEvent:
     count: int = 1
 
 
-class MemoryCluster:
-    """Nodes, pods, volumes and events in memory; see framework.ports.Cluster. Every watch gets
-    every change, in order."""
+class MemoryCluster(DemoCluster):
+    """Nodes, pods, volumes and events in memory; see framework.ports.Cluster."""
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
-        self._uids = count(1)
-        self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
+        super().__init__(nodes)
         self._resources: dict[tuple[type, str], Resource] = {}
         self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
-        self._watches: list[asyncio.Queue[ClusterChange]] = []
         self._bind_errors: deque[ClusterError] = deque()
         self._event_errors: deque[ClusterError] = deque()
-        for node in nodes:
-            self.put_node(node)
         for pod in pods:
             self.put_pod(pod)
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes."""
-        return tuple(self._nodes.values())
-
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """All pods."""
-        return tuple(self._pods.values())
 
     @property
     def events(self) -> tuple[RecordedEvent, ...]:
         """All recorded events, aggregated, oldest first."""
         return tuple(self._events.values())
-
-    def pod(self, key: str) -> Pod:
-        """The pod of that namespace/name. Raises KeyError."""
-        return self._pods[key]
 
     def put_node(self, node: Node) -> None:
         """Add a node, or replace the one of that name."""
@@ -81,14 +58,6 @@ class MemoryCluster:
         """Remove a node; its pods stay, as in Kubernetes. Raises KeyError."""
         del self._nodes[name]
         self._notify(NodeDeleted(name))
-
-    def put_pod(self, pod: Pod) -> Pod:
-        """Add a pod, or replace the one of that name. Returns it with a uid."""
-        if not pod.uid:
-            pod = replace(pod, uid=f"uid-{next(self._uids)}")
-        self._pods[pod.key] = pod
-        self._notify(PodChanged(pod))
-        return pod
 
     def remove_pod(self, key: str) -> None:
         """Remove the pod of that namespace/name. Raises KeyError."""
@@ -114,17 +83,6 @@ class MemoryCluster:
     def fail_next_event(self, error: ClusterError) -> None:
         """The same for record_event."""
         self._event_errors.append(error)
-
-    async def watch(self) -> AsyncGenerator[ClusterChange, None]:
-        """Yields Relisted, then every change, forever."""
-        changes: asyncio.Queue[ClusterChange] = asyncio.Queue()
-        changes.put_nowait(self._relisted())
-        self._watches.append(changes)
-        try:
-            while True:
-                yield await changes.get()
-        finally:
-            self._watches.remove(changes)
 
     async def prepare(self, plan: VolumePlan) -> None:
         """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
@@ -156,7 +114,7 @@ class MemoryCluster:
             raise NotFoundError(f"404: pod {pod.key} not found")
         if conflict := _conflict(current, pod.uid):
             raise ConflictError(f"409: pod {pod.key} {conflict}")
-        self.put_pod(replace(current, node_name=node))
+        await super().bind(pod, node)
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
         """Write an event on a pod. Repeated events are aggregated."""
@@ -173,10 +131,6 @@ class MemoryCluster:
         if not isinstance(claim, Claim):
             raise StorageChangedError(f"404: claim {key} not found")
         return claim
-
-    def _notify(self, change: ClusterChange) -> None:
-        for changes in self._watches:
-            changes.put_nowait(change)
 
 
 def _conflict(pod: Pod, uid: str) -> str | None:
