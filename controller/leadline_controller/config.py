@@ -168,9 +168,7 @@ def _cluster(root: Fields, default: str) -> str:
 
 def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     strategy.only("name", "options", "seed")
-    name = strategy.text("name", DEFAULT_STRATEGY)
-    if name not in STRATEGIES:
-        raise strategy.error("name", f"one of {', '.join(STRATEGIES)}")
+    name = strategy.choice("name", *STRATEGIES, default=DEFAULT_STRATEGY)
     options = dict(strategy.object("options").items())
     try:
         build(STRATEGIES[name], options)
@@ -211,9 +209,7 @@ def _extender(extender: Fields) -> ExtenderSettings:
     extender.only("address", "tls", "filters", "bind")
     files = _tls_files(extender)
     address = extender.text("address", DEFAULT_EXTENDER_ADDRESS)
-    filters = extender.text("filters", "own")
-    if filters not in ("own", "all"):
-        raise extender.error("filters", "own or all")
+    filters = extender.choice("filters", "own", "all", default="own")
     tls = TlsFiles(*files) if files else None
     bind = extender.flag("bind", default=False)
     if bind and tls is None:

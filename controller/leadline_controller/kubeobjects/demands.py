@@ -12,7 +12,6 @@ from leadline_controller.kubeobjects.selectors import read_selector
 from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_POLICIES = ("Honor", "Ignore")
 # Kinds of disks without a claim, and the field that identifies a disk.
 _DISKS = {
     "gcePersistentDisk": "pdName",
@@ -55,10 +54,8 @@ def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstrai
     """The spread constraints with DoNotSchedule. Raises FieldError."""
     found = []
     for constraint in spec.objects("topologySpreadConstraints"):
-        action = constraint.text("whenUnsatisfiable", "DoNotSchedule")
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            raise constraint.error("whenUnsatisfiable", "DoNotSchedule or ScheduleAnyway")
-        if action == "DoNotSchedule":
+        actions = ("DoNotSchedule", "ScheduleAnyway")
+        if constraint.choice("whenUnsatisfiable", *actions, default=actions[0]) == actions[0]:
             found.append(_spread_constraint(constraint, labels))
     return tuple(found)
 
@@ -137,8 +134,7 @@ def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadC
         keys = [key for key in constraint.texts("matchLabelKeys") if key in labels]
         selector = (*selector, *(Requirement(key, "In", (labels[key],)) for key in keys))
     for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        if constraint.has(name) and constraint.raw(name) not in _POLICIES:
-            raise constraint.error(name, "Honor or Ignore")
+        constraint.choice(name, "Honor", "Ignore", default="Honor")
     max_skew = constraint.integer("maxSkew", 1, _MAX_INT32)
     if max_skew is None:
         raise constraint.error("maxSkew", "a whole number")

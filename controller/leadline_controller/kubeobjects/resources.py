@@ -191,13 +191,9 @@ def _size(amounts: Fields, name: str) -> Fraction | None:
 
 
 def _mode(spec: Fields) -> Mode:
-    match spec.text("volumeMode", "") or "Filesystem":
-        case "Filesystem":
-            return "Filesystem"
-        case "Block":
-            return "Block"
-        case _:
-            raise spec.error("volumeMode", "Filesystem or Block")
+    return (
+        spec.choice("volumeMode", "Filesystem", "Block") if spec.raw("volumeMode") else "Filesystem"
+    )
 
 
 def _topologies(storage_class: Fields) -> Terms | None:

@@ -3,7 +3,9 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T", bound=str)
 
 # JSON and YAML can express a lone surrogate; no encoding, database or protobuf accepts it.
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -81,6 +83,17 @@ class Fields:
         if not value.isprintable():
             raise self.error(name, "a name without control characters")
         return value
+
+    def choice(self, name: str, *allowed: T, default: T | None = None) -> T:
+        """One of these words; required if there is no default."""
+        value = self._data.get(name)
+        if value is None and default is not None:
+            return default
+        for word in allowed:
+            if value == word:
+                return word
+        words = " or ".join(allowed) if len(allowed) < 3 else f"one of {', '.join(allowed)}"
+        raise self.error(name, words)
 
     def flag(self, name: str, default: bool) -> bool:
         """A boolean."""
