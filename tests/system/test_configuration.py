@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
-from leadline_controller import environment
 from leadline_controller.api.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
@@ -79,7 +78,7 @@ def test_the_page_names_the_controllers_fields_and_no_others(tmp_path: Path) -> 
 
 
 def test_every_setting_of_the_controller_has_its_variable(tmp_path: Path) -> None:
-    assert sorted({*environment.FIELDS, "strategy.options"}) == sorted(accepted(tmp_path))
+    assert sorted({*controller.VARIABLES, "strategy.options"}) == sorted(accepted(tmp_path))
 
 
 def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from leadline_controller.api.settings import DEFAULT_EXTENDER_ADDRESS
-from leadline_controller.config import Settings
-from leadline_controller.environment import FIELDS
+from leadline_controller.config import VARIABLES, Settings
 from leadline_controller.strategies import STRATEGIES
 
 from tests.kube.account import manifests
@@ -71,5 +70,5 @@ def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
 def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str, Any]) -> None:
     named_settings = paths(specs["main"]["options"]["controller_settings"]["options"])
     # The broker's certificates are the role's own.
-    theirs = {path for path in FIELDS if not path.startswith("broker.tls.")}
+    theirs = {path for path in VARIABLES if not path.startswith("broker.tls.")}
     assert named_settings == theirs | {"strategy.options"}

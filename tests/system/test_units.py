@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from leadline_agent import config as agent
-from leadline_controller import environment
+from leadline_controller.config import VARIABLES, variable
 from leadline_controller.api import extender, gate
 
 from tests.support.certificates import Authority
@@ -97,8 +97,8 @@ def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "known"),
     [
-        (AGENT, {environment.variable(path) for path in agent._FIELDS}),
-        (CONTROLLER, {environment.variable(path) for path in environment.FIELDS}),
+        (AGENT, {variable(path) for path in agent._FIELDS}),
+        (CONTROLLER, {variable(path) for path in VARIABLES}),
     ],
     ids=["agent", "controller"],
 )

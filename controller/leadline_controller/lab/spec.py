@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from leadline_controller.lab.errors import SpecError
+from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.fields import FieldError, quoted
-from leadline_controller.parsing.toml import parse_toml
 
 SERVER = "server"
 SWITCH = "switch"
