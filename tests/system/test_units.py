@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from leadline_agent import config as agent
-from leadline_controller.config import VARIABLES, variable
 from leadline_controller.api import extender, gate
+from leadline_controller.config import VARIABLES, variable
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
