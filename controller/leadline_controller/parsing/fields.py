@@ -154,6 +154,9 @@ class Fields:
         inner = self.object(name)
         return {key: inner.text(key) for key in inner._data}
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and values."""
         return iter(self._data.items())
