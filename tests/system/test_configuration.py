@@ -149,6 +149,9 @@ WRONG = [
     ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
     ('probe.networks = "10.0.0.0/24"', "probe.networks", "expected a list"),
     ('probe.networks = ["10.0.0.1/24"]', "probe.networks[0]", "expected a network such as"),
+    ('probe.networks = ["::/0", ""]', "probe.networks[1]", "expected a network such as"),
+    ('probe.networks = ["all"]', "probe.networks[0]", "expected a network such as"),
+    ('probe.networks = ["10.0.0.0/33"]', "probe.networks[0]", "expected a network such as"),
     ('grpc.address = "0.0.0.0:50505"', "grpc.address", "needs TLS with client certificates"),
     (
         '[grpc.tls]\nca_file = "{ca}"\ncert_file = "{cert}"\nkey_file = "{stranger}"',

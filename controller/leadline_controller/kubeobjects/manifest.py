@@ -25,13 +25,14 @@ from leadline_controller.kubeobjects.amounts import (
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.demands import (
+    constraint_counts,
     find_excess,
-    find_excess_volumes,
     read_affinity,
     read_needed_features,
     read_repelling_all,
     read_spread,
     read_volumes,
+    volume_counts,
 )
 from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
@@ -91,14 +92,15 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
     except AnnotationError as error:
         problem = str(error)
     node_name = spec.name("nodeName", "") or None
-    excess, excess_volumes = find_excess(metadata, spec), find_excess_volumes(spec)
-    # A pod that will not be scheduled: what it needs does not matter.
+    excess = find_excess(constraint_counts(metadata, spec))
+    excess_volumes = find_excess(volume_counts(spec))
+    # Nothing needs to be known of a pod that will not be scheduled.
     needs = _NOTHING if (excess or excess_volumes) and node_name is None else spec
-    # One that already runs repels all pods, because finding out which ones would take too long.
     constraints = _NOTHING if excess else spec
     namespace = metadata.name("namespace", "default")
     affinity = constraints.object("affinity").object("nodeAffinity")
-    repelled = read_affinity(constraints, "podAntiAffinity", namespace, labels)
+    # One that runs repels all pods, because finding out which ones would take too long.
+    repels_all = excess and node_name
     claims, disks, unsupported_volume = read_volumes(needs)
     unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
     return Pod(
@@ -132,7 +134,11 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
             for toleration in constraints.objects("tolerations")
         ),
         affinity=read_affinity(constraints, "podAffinity", namespace, labels),
-        anti_affinity=read_repelling_all(spec) if excess and node_name else repelled,
+        anti_affinity=(
+            read_repelling_all(spec)
+            if repels_all
+            else read_affinity(constraints, "podAntiAffinity", namespace, labels)
+        ),
         spread=read_spread(constraints, labels),
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
