@@ -208,7 +208,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         broker_host=host,
         broker_port=port,
         broker_tls=tls,
-        kubeconfig=_file(kubernetes, "kubeconfig"),
+        kubeconfig=_file(kubernetes, "kubeconfig") if kubernetes.has("kubeconfig") else None,
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
         standalone=standalone,
         strategy=strategy,
@@ -249,7 +249,7 @@ def _named(where: str, *kinds: type[Exception]) -> Iterator[None]:
 
 def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
     name = strategy.choice("name", *STRATEGIES, default=DEFAULT_STRATEGY)
-    options = dict(strategy.object("options").items())
+    options = dict(strategy.object("options").data)
     with _named(strategy.at("name"), PluginError), _named(strategy.at("options"), OptionError):
         build(STRATEGIES[name], options)
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
@@ -303,10 +303,9 @@ def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:
     tls = _only_settings(parent.object("tls"))
     found = []
     for name in _TLS_FILES:
-        path = _file(tls, name)
-        if path is None:
+        if not tls.has(name):
             raise FieldError(f"{tls.at(name)}: expected a file; all three are needed")
-        found.append(path)
+        found.append(_file(tls, name))
     ca_file, cert_file, key_file = found
     try:
         BrokerTls(ca_file, cert_file, key_file).context()
@@ -315,9 +314,7 @@ def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:
     return kind(ca_file, cert_file, key_file)
 
 
-def _file(parent: Fields, name: str) -> Path | None:
-    if not parent.has(name):
-        return None
+def _file(parent: Fields, name: str) -> Path:
     path = Path(parent.text(name))
     try:
         path.open("rb").close()

@@ -168,7 +168,7 @@ def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
     fields = Fields(manifest, path)
     name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
     try:
-        node = read_node(dict(fields.items()), path)
+        node = read_node(fields.data, path)
     except FieldError as error:
         found.unreadable[name] = str(error)
     else:
@@ -178,9 +178,9 @@ def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
 
 
 def _pod(manifest: object) -> Pod:
-    metadata = Fields(manifest, "Pod").object("metadata")
-    read_annotations(metadata.text_map("annotations"))
-    pod = read_pod(dict(Fields(manifest, "Pod").items()), "Pod")
+    fields = Fields(manifest, "Pod")
+    read_annotations(fields.object("metadata").text_map("annotations"))
+    pod = read_pod(fields.data, "Pod")
     _checked(pod.name, "Pod.metadata.name")
     _checked(pod.namespace, "Pod.metadata.namespace")
     return pod

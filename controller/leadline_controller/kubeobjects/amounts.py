@@ -22,7 +22,7 @@ Amounts = Counter[str]
 def read_resource_list(amounts: Fields) -> dict[str, int]:
     """A resource list ("cpu": "500m") in base units. Raises FieldError."""
     found = {}
-    for name in amounts:
+    for name in amounts.data:
         parse = _parse_cpu if name == CPU else parse_quantity
         found[name] = read_quantity(amounts, name, parse, "a quantity like 500m, 4Gi or 2")
         if found[name] < 0:

@@ -67,7 +67,7 @@ def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], 
     disks: list[Disk] = []
     unsupported: str | None = None
     for volume in spec.objects("volumes"):
-        for source, value in volume.items():
+        for source, value in volume.data.items():
             if source == "name" or source in _UNCONSTRAINED_VOLUMES or value is None:
                 continue
             if source == "persistentVolumeClaim":
@@ -121,8 +121,7 @@ def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadC
         # Unlike those of affinity terms, these values are looked up at every decision.
         keys = [key for key in constraint.texts("matchLabelKeys") if key in labels]
         selector = (*selector, *(Requirement(key, "In", (labels[key],)) for key in keys))
-    for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        constraint.choice(name, "Honor", "Ignore", default="Honor")
+    policies = ("Honor", "Ignore")
     max_skew = constraint.integer("maxSkew", 1, _MAX_INT32)
     if max_skew is None:
         raise constraint.error("maxSkew", "a whole number")
@@ -131,8 +130,9 @@ def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadC
         max_skew=max_skew,
         selector=selector,
         min_domains=constraint.integer("minDomains", 1, _MAX_INT32) or 1,
-        honor_affinity=constraint.text("nodeAffinityPolicy", "Honor") == "Honor",
-        honor_taints=constraint.text("nodeTaintsPolicy", "Ignore") == "Honor",
+        honor_affinity=constraint.choice("nodeAffinityPolicy", *policies, default="Honor")
+        == "Honor",
+        honor_taints=constraint.choice("nodeTaintsPolicy", *policies, default="Ignore") == "Honor",
     )
 
 
@@ -195,7 +195,7 @@ def constraint_counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int
             yield MAX_VALUES, _length(container, "ports")
             before = len(resources)
             for amounts in ("requests", "limits"):
-                resources.update(dict(container.object("resources").object(amounts).items()))
+                resources.update(container.object("resources").object(amounts).data)
             yield MAX_CONSTRAINTS, len(resources) - before
 
 

@@ -82,7 +82,7 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
     )
     csi, claim = spec.object("csi"), spec.object("claimRef")
     affinity = spec.object("nodeAffinity")
-    sources = (name for name in spec if name not in _NOT_A_SOURCE and spec.has(name))
+    sources = (name for name in spec.data if name not in _NOT_A_SOURCE and spec.has(name))
     return Volume(
         name=metadata.name("name"),
         class_name=metadata.text_map("annotations").get(_CLASS, spec.text("storageClassName", "")),

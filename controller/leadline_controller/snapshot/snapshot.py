@@ -196,7 +196,7 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
         _name(metadata, "name")
         if metadata.has("namespace"):
             _name(metadata, "namespace")
-        pod = read_pod(dict(entry.items()), entry.path)
+        pod = read_pod(entry.data, entry.path)
         if pod.node_name is not None and pod.node_name not in table.index:
             raise spec.error("nodeName", "the name of a node in this file")
         pods.append(pod)
@@ -210,7 +210,7 @@ def _resources(root: Fields) -> list[Resource]:
         seen: dict[str, str] = {}
         for entry in root.objects(name):
             entry.choice("kind", kind, default=kind)
-            resource = READERS[kind](dict(entry.items()), entry.path)
+            resource = READERS[kind](entry.data, entry.path)
             if resource.key in seen:
                 raise FieldError(f"{entry.path}: {resource.key} is taken by {seen[resource.key]}")
             seen[resource.key] = entry.path
