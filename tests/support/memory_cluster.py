@@ -45,6 +45,11 @@ class MemoryCluster(DemoCluster):
             self.put_pod(pod)
 
     @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods."""
+        return tuple(self._pods.values())
+
+    @property
     def events(self) -> tuple[RecordedEvent, ...]:
         """All recorded events, aggregated, oldest first."""
         return tuple(self._events.values())

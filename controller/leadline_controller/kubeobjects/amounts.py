@@ -5,7 +5,7 @@ pods in the middle of a resize count as well.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -74,7 +74,9 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
             for name, amount in _requests(container).items():
                 peak[name] = max(peak[name], amount + sidecars[name])
     total = (total + sidecars) | peak
-    pod_level = _pod_level_requests(spec, total)
+    # A pod-level limit is the default only for a resource that no container requests.
+    stated = _requests(spec, taken=total).items()
+    pod_level = Counter({name: amount for name, amount in stated if name.startswith(_POD_LEVEL)})
     in_force = _during_resize(pod_level, _allocated(status), infeasible)
     total = Counter({**total, **{name: in_force[name] for name in pod_level}})
     total += Counter(read_resource_list(spec.object("overhead")))
@@ -104,21 +106,13 @@ def is_sidecar(container: Fields) -> bool:
     return container.text("restartPolicy", "") == "Always"
 
 
-def _requests(container: Fields) -> Amounts:
-    """A container's requests; the API server uses its limits as defaults."""
-    resources = container.object("resources")
+def _requests(owner: Fields, taken: Container[str] = ()) -> Amounts:
+    """The requests of a container or pod. The API server uses its limits as defaults, except for
+    the resources in `taken`."""
+    resources = owner.object("resources")
     limits = read_resource_list(resources.object("limits"))
-    return Counter({**limits, **read_resource_list(resources.object("requests"))})
-
-
-def _pod_level_requests(spec: Fields, containers: Amounts) -> Amounts:
-    """Pod-level requests. A pod-level limit is the default for a resource that no container
-    requests."""
-    resources = spec.object("resources")
-    limits = read_resource_list(resources.object("limits"))
-    found = {name: amount for name, amount in limits.items() if name not in containers}
-    found.update(read_resource_list(resources.object("requests")))
-    return Counter({k: amount for k, amount in found.items() if k.startswith(_POD_LEVEL)})
+    defaults = {name: amount for name, amount in limits.items() if name not in taken}
+    return Counter({**defaults, **read_resource_list(resources.object("requests"))})
 
 
 def _during_resize(desired: Amounts, allocated: Amounts | None, infeasible: bool) -> Amounts:

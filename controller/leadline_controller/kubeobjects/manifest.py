@@ -39,8 +39,8 @@ from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-# Fields of a pod's spec that the filters do not support.
 _NOTHING = Fields({}, "spec")
+# Fields of a pod's spec that the filters do not support.
 _UNSUPPORTED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
 
@@ -91,16 +91,15 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         annotations = read_annotations(metadata.text_map("annotations"))
     except AnnotationError as error:
         problem = str(error)
-    node_name = spec.name("nodeName", "") or None
+    namespace, node_name = metadata.name("namespace", "default"), spec.name("nodeName", "") or None
     excess = find_excess(constraint_counts(metadata, spec))
     excess_volumes = find_excess(volume_counts(spec))
     # Nothing needs to be known of a pod that will not be scheduled.
     needs = _NOTHING if (excess or excess_volumes) and node_name is None else spec
-    constraints = _NOTHING if excess else spec
-    namespace = metadata.name("namespace", "default")
-    affinity = constraints.object("affinity").object("nodeAffinity")
-    # One that runs repels all pods, because finding out which ones would take too long.
+    # One that runs repels all pods if finding out which ones would take too long.
     repels_all = excess and node_name
+    constraints = _NOTHING if excess else spec
+    affinity = constraints.object("affinity").object("nodeAffinity")
     claims, disks, unsupported_volume = read_volumes(needs)
     unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
     return Pod(

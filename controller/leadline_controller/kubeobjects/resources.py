@@ -21,7 +21,7 @@ from leadline_controller.framework.resources import (
     StorageClass,
     Volume,
 )
-from leadline_controller.framework.selectors import Requirement, Terms
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.amounts import read_quantity
 from leadline_controller.kubeobjects.selectors import read_selector, read_terms
 from leadline_controller.parsing.fields import Fields
@@ -108,11 +108,18 @@ def read_storage_class(manifest: Manifest, path: str = "storageClass") -> Storag
     """A storage.k8s.io/v1 StorageClass."""
     storage_class = Fields(manifest, path)
     mode = storage_class.text("volumeBindingMode", "Immediate")
+    topologies = tuple(
+        tuple(
+            Requirement(expression.text("key"), "In", expression.texts("values"))
+            for expression in term.objects("matchLabelExpressions")
+        )
+        for term in storage_class.objects("allowedTopologies")
+    )
     return StorageClass(
         name=storage_class.object("metadata").name("name"),
         provisioner=storage_class.text("provisioner"),
         waits=mode == "WaitForFirstConsumer",
-        topologies=_topologies(storage_class),
+        topologies=topologies or None,
     )
 
 
@@ -186,14 +193,3 @@ def _mode(spec: Fields) -> Mode:
     return (
         spec.choice("volumeMode", "Filesystem", "Block") if spec.raw("volumeMode") else "Filesystem"
     )
-
-
-def _topologies(storage_class: Fields) -> Terms | None:
-    terms = tuple(
-        tuple(
-            Requirement(expression.text("key"), "In", expression.texts("values"))
-            for expression in term.objects("matchLabelExpressions")
-        )
-        for term in storage_class.objects("allowedTopologies")
-    )
-    return terms or None

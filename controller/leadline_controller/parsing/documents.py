@@ -9,6 +9,7 @@ deep nesting and duplicate names are errors. Dates, times and base-60 numbers ar
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,11 +182,9 @@ def _place_of_long_number(text: str, place: str) -> str:
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise FieldError(f"duplicate name {name[:60]!r}")
-            seen.add(name)
+        times = Counter(name for name, _ in pairs)
+        repeated = next(name for name in times if times[name] > 1)
+        raise FieldError(f"duplicate name {repeated[:60]!r}")
     return found
 
 

@@ -25,11 +25,6 @@ class DemoCluster:
         """All nodes."""
         return tuple(self._nodes.values())
 
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """All pods."""
-        return tuple(self._pods.values())
-
     def pod(self, key: str) -> Pod:
         """The pod of that namespace/name. Raises KeyError."""
         return self._pods[key]
@@ -64,7 +59,7 @@ class DemoCluster:
         """Nothing: nobody reads the demo's events."""
 
     def _relisted(self) -> Relisted:
-        return Relisted(self.nodes, self.pods)
+        return Relisted(self.nodes, tuple(self._pods.values()))
 
     def _notify(self, change: ClusterChange) -> None:
         for changes in self._watches:

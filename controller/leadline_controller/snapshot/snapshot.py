@@ -37,7 +37,6 @@ from leadline_controller.parsing.fields import FieldError, Fields
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
 _DEFAULT_PODS = 110  # the kubelet's
-HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
 _MAX_RESOURCES = 256  # in requests and nodes; real clusters have a dozen
 _MAX_VALUE = 1e15  # far above any measurement; sums and squares stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
@@ -116,7 +115,8 @@ def _node(entry: Fields) -> Node:
     return Node(
         name=name,
         allocatable={PODS: _DEFAULT_PODS, **read_resource_list(entry.object("allocatable"))},
-        labels={HOSTNAME: name, **entry.text_map("labels")},
+        # Every kubelet gives its node this label.
+        labels={"kubernetes.io/hostname": name, **entry.text_map("labels")},
         taints=_taints(entry),
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
