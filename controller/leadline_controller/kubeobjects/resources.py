@@ -190,6 +190,6 @@ def _size(amounts: Fields, name: str) -> Fraction | None:
 
 
 def _mode(spec: Fields) -> Mode:
-    return (
-        spec.choice("volumeMode", "Filesystem", "Block") if spec.raw("volumeMode") else "Filesystem"
-    )
+    if spec.raw("volumeMode") in (None, ""):
+        return "Filesystem"
+    return spec.choice("volumeMode", "Filesystem", "Block")
