@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from leadline_controller.api.settings import ServeSettings
-from leadline_controller.cli import render
+from leadline_controller.cli import decisions, links, nodes
 from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
@@ -132,20 +132,20 @@ class _Demo:
         # The scheduler lists the nodes, so there is nothing to show before it runs.
         await self._place("netsched", demo.netsched_options, netsched)
         await self._place("dacs", _DACS_OPTIONS, dacs)
-        nodes = await self._inspection.ListNodes(pb.ListNodesRequest())
+        listed = await self._inspection.ListNodes(pb.ListNodesRequest())
         matrix = await self._inspection.GetMatrix(pb.GetMatrixRequest())
         self._title("What the agents measure on each node")
-        render.nodes(self._console, nodes.nodes)
+        self._console.print(nodes.NodesTable(listed.nodes))
         self._title("Round trips between nodes, ms")
-        render.matrix(self._console, matrix, "rtt")
+        self._console.print(links.matrix_of(matrix, "rtt"))
         self._title("Bandwidth between nodes, Mbit/s")
-        render.matrix(self._console, matrix, "bandwidth")
+        self._console.print(links.matrix_of(matrix, "bandwidth"))
         for name, pods in (("netsched", netsched), ("dacs", dacs)):
             await self._show_placements(name, pods)
         for pod in (netsched[0], dacs[min(4, len(dacs) - 1)]):
             self._title(f"Why {pod.key} is where it is")
             answer = await self._inspection.ExplainPod(pb.ExplainPodRequest(pod=pod.key))
-            render.explanation(self._console, answer)
+            self._console.print(*decisions.explanation_tables(answer), sep="\n")
         placed = [self._cluster.pod(pod.key).node_name for pod in (*netsched, *dacs)]
         return 0 if all(placed) else 1
 
@@ -174,7 +174,8 @@ class _Demo:
         counts = [f"{nodes[board]} on {board}" for board in self._boards if nodes[board]]
         counts += [f"{nodes[None]} nowhere"] if nodes[None] else []
         self._title(f"Where {name} put {len(pods)} pods: {', '.join(counts)}")
-        render.placements(self._console, [p for p in answer.placements if p.pod in keys])
+        of_these = [each for each in answer.placements if each.pod in keys]
+        self._console.print(decisions.placements_table(of_these))
 
     def _title(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/bold]")

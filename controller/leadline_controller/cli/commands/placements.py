@@ -1,13 +1,16 @@
 """List where pods were placed recently."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
+from rich.console import RenderableType
 
-from leadline_controller.cli import documents, render
-from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
-from leadline_controller.cli.output import Format, emit, output_option
+from leadline_controller.cli import decisions
+from leadline_controller.cli.client import Endpoint, ask, connection_options
+from leadline_controller.cli.output import DIM, Format, cell, emit, output_option
 
 _UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -37,9 +40,15 @@ def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
     """List the last decision about each pod, oldest first: its node, its outcome and the reason.
     Decisions of earlier runs of the controller are included."""
     request = pb.ListPlacementsRequest(since_s=since or 0.0)
-    answer = ask(endpoint, lambda stub: stub.ListPlacements(request, timeout=TIMEOUT_S))
-    emit(
-        output,
-        lambda: documents.placements(answer),
-        lambda wide: render.placements_tables(answer, wide=wide),
-    )
+    answer = ask(endpoint, lambda stub: stub.ListPlacements, request)
+
+    def document() -> dict[str, Any]:
+        told = {"placements": [decisions.document(each) for each in answer.placements]}
+        return told | ({"truncated": True} if answer.truncated else {})
+
+    def tables(wide: bool) -> Iterator[RenderableType]:
+        if answer.truncated:
+            yield cell("older decisions are left out, as one answer cannot hold them all", DIM)
+        yield decisions.placements_table(answer.placements, wide=wide)
+
+    emit(output, document, tables)
