@@ -80,12 +80,15 @@ def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
 def ask(
     endpoint: Endpoint,
     method: Callable[[InspectionStub], Callable[..., Answer]],
-    request: object,
+    request: Callable[..., Message],
+    *,
     timeout_s: float = TIMEOUT_S,
+    **fields: object,
 ) -> Answer:
-    """The answer to one request, with a spinner on a terminal. Raises as `connected` does."""
+    """The answer to one request, of this type and with these fields. Has a spinner on a terminal.
+    Raises as `connected` does."""
     with working(f"asking the controller at {endpoint.address}"), connected(endpoint) as stub:
-        return method(stub)(request, timeout=timeout_s)
+        return method(stub)(request(**fields), timeout=timeout_s)
 
 
 def optional(message: Message, field: str) -> Any:

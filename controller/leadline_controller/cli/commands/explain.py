@@ -16,7 +16,7 @@ def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
     """Explain why POD (namespace/name, or a name in the namespace default) is where it is: the
     score of every node, the age of its measurements, and why other nodes were rejected. Exit
     code 1 when there is no decision about the pod."""
-    answer = ask(endpoint, lambda stub: stub.ExplainPod, pb.ExplainPodRequest(pod=pod))
+    answer = ask(endpoint, lambda stub: stub.ExplainPod, pb.ExplainPodRequest, pod=pod)
     emit(
         output,
         lambda: decisions.explanation(answer),

@@ -23,7 +23,7 @@ def matrix(rtt: bool, bandwidth: bool, output: Format, endpoint: Endpoint) -> No
     ">=" are bounds."""
     asked = {"rtt": rtt, "bandwidth": bandwidth}
     kinds = tuple(kind for kind in links.KINDS if asked[kind] or not any(asked.values()))
-    answer = ask(endpoint, lambda stub: stub.GetMatrix, pb.GetMatrixRequest())
+    answer = ask(endpoint, lambda stub: stub.GetMatrix, pb.GetMatrixRequest)
 
     def tables(wide: bool) -> Iterator[RenderableType]:
         for at, kind in enumerate(kinds):

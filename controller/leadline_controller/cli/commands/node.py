@@ -15,7 +15,7 @@ from leadline_controller.cli.output import Format, emit, output_option
 def node(name: str, output: Format, endpoint: Endpoint) -> None:
     """Show everything about one node: its board, its metrics, its links and the pods placed on
     it. Exit code 1 when there is no such node."""
-    answer = ask(endpoint, lambda stub: stub.GetNode, pb.GetNodeRequest(name=name))
+    answer = ask(endpoint, lambda stub: stub.GetNode, pb.GetNodeRequest, name=name)
     emit(
         output,
         lambda: {

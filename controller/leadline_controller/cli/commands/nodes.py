@@ -14,7 +14,7 @@ from leadline_controller.cli.output import Format, emit, output_option
 def nodes(output: Format, endpoint: Endpoint) -> None:
     """List the nodes of the cluster and all agents that sent a message: what is measured on each
     now, and how old it is. "-" is unknown."""
-    answer = ask(endpoint, lambda stub: stub.ListNodes, pb.ListNodesRequest())
+    answer = ask(endpoint, lambda stub: stub.ListNodes, pb.ListNodesRequest)
     emit(
         output,
         lambda: {"nodes": [shown.document(status) for status in answer.nodes]},

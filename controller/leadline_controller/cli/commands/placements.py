@@ -39,8 +39,10 @@ class _Duration(click.ParamType[float]):
 def placements(since: float | None, output: Format, endpoint: Endpoint) -> None:
     """List the last decision about each pod, oldest first: its node, its outcome and the reason.
     Decisions of earlier runs of the controller are included."""
-    request = pb.ListPlacementsRequest(since_s=since or 0.0)
-    answer = ask(endpoint, lambda stub: stub.ListPlacements, request)
+    since_s = since or 0.0
+    answer = ask(
+        endpoint, lambda stub: stub.ListPlacements, pb.ListPlacementsRequest, since_s=since_s
+    )
 
     def document() -> dict[str, Any]:
         told = {"placements": [decisions.document(each) for each in answer.placements]}

@@ -22,7 +22,9 @@ def version(output: Format, endpoint: Endpoint) -> None:
     that controller is the leader or a standby."""
     found: dict[str, Any] = {"leadline": __version__, "python": platform.python_version()}
     try:
-        answer = ask(endpoint, lambda stub: stub.GetVersion, pb.GetVersionRequest(), _TIMEOUT_S)
+        answer = ask(
+            endpoint, lambda stub: stub.GetVersion, pb.GetVersionRequest, timeout_s=_TIMEOUT_S
+        )
     except (Unreachable, Failed):
         answer = None
     rows = [*found.items(), ("controller", _told(answer, endpoint))]
