@@ -145,15 +145,12 @@ class Controller:
             ),
             ingestor,
         )
+        ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
         session.start()
-        ticking = asyncio.create_task(
-            self._tick(probe_scheduler, session.is_running, session.request_retained)
-        )
         try:
-            yield
+            async with running(ticking):
+                yield
         finally:
-            ticking.cancel()
-            await asyncio.gather(ticking, return_exceptions=True)
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
@@ -270,12 +267,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     started = asyncio.Event()
     async with (
-        _working(_run(settings, stop, started)) as running,
-        _working(stop.wait()) as stopping,
+        running(_run(settings, stop, started)) as controller,
+        running(stop.wait()) as stopping,
     ):
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((controller, stopping), return_when=asyncio.FIRST_COMPLETED)
         if started.is_set():
-            await asyncio.wait((running,))
+            await asyncio.wait((controller,))
         # Else whatever the start waits for is given up.
 
 
@@ -299,15 +296,15 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             # An address that is taken ends it before anything has begun.
             controller.serving(how.strategy.name),
             # The first to begin is the last to end: the others keep the Lease until they are done.
-            _working(elector.run()) as electing,
+            running(elector.run()) as electing,
             controller.measuring(),
             # kube-scheduler is elected itself: what it asks for is bound whoever leads here.
             controller.extending(how, cluster),
-            _working(
+            running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,
-            _working(feed(notifier, rounds)),
-            _working(stop.wait()) as stopping,
+            running(feed(notifier, rounds)),
+            running(stop.wait()) as stopping,
         ):
             started.set()
             notifier.ready()
@@ -317,8 +314,8 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
 
 
 @asynccontextmanager
-async def _working(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Have it done beside. Leaving ends it, and raises what it died of."""
+async def running(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Run `work` beside the context, which cancels it at its end and raises what `work` raised."""
     task = asyncio.create_task(work)
     try:
         yield task
