@@ -126,11 +126,7 @@ class Controller:
     async def measuring(self) -> AsyncIterator[None]:
         """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
         settings = self.settings
-
-        def publish(*message: Any) -> None:
-            session.publish(*message)
-
-        sender = LeaseSender(settings.cluster, publish)
+        sender = LeaseSender(settings.cluster, lambda *message: session.publish(*message))
         probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
         probe_scheduler = ProbeScheduler(self.telemetry, sender, probing, self._nodes)
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
@@ -145,9 +141,9 @@ class Controller:
             ),
             ingestor,
         )
-        ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
         session.start()
         try:
+            ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
             async with running(ticking):
                 yield
         finally:

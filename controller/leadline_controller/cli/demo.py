@@ -184,10 +184,9 @@ def _bandwidth_is_known(controller: Controller) -> bool:
 
 
 def _node(name: str, address: str) -> Node:
-    if name == ANCHOR:
-        room = {CPU: 8000, MEMORY: 8 * 1024**3, PODS: 110}
-        return Node(name, room, unschedulable=True, addresses=(address,))
     room = {CPU: 4000, MEMORY: 4 * 1024**3, PODS: 110}
+    if name == ANCHOR:
+        return Node(name, room, unschedulable=True, addresses=(address,))
     return Node(name, room, tier="edge", addresses=(address,))
 
 

@@ -1,8 +1,5 @@
-"""The interface of the lab: up, down, status, and processes and agents on its hosts.
-
-Nothing is printed here. Every error is a :class:`~leadline_controller.lab.errors.LabError` of one
-sentence.
-"""
+"""The interface of the lab: up, down, status, and processes and agents on its hosts. Every error
+is a LabError of one sentence."""
 
 import json
 import os
@@ -193,9 +190,9 @@ def _build(spec: LabSpec) -> None:
 def _start(
     recorded: LabState, host: str, name: str, argv: Sequence[str]
 ) -> tuple[LabState, Process]:
-    known = recorded.process(name)
-    if known is not None and known.running:
-        raise LabError(f"{name} runs already in lab {recorded.spec.name} (process {known.pid})")
+    for known in recorded.processes:
+        if known.name == name and known.running:
+            raise LabError(f"{name} runs already in lab {recorded.spec.name} (process {known.pid})")
     command = Lab(recorded.spec).command(host, argv)
     log = state.directory(recorded.spec.name) / f"{name}.log"
     process = spawn(

@@ -32,10 +32,6 @@ class LabState:
         others = tuple(each for each in self.processes if each.name != process.name)
         return replace(self, processes=(*others, process))
 
-    def process(self, name: str) -> Process | None:
-        """The process of this name."""
-        return next((process for process in self.processes if process.name == name), None)
-
 
 def directory(name: str) -> Path:
     """The folder of a lab's state and logs."""

@@ -73,13 +73,8 @@ def status(name: str, output: Format) -> None:
             running = [
                 name if alive else f"{name} (ended)" for name, alive in host["processes"].items()
             ]
-            yield (
-                host["host"],
-                host["address"],
-                _rate(host["rate_mbps"]),
-                delay,
-                ", ".join(running) or "-",
-            )
+            rate = _rate(host["rate_mbps"])
+            yield host["host"], host["address"], rate, delay, ", ".join(running) or "-"
 
     columns = ("HOST", "ADDRESS", "LINK", "DELAY", "PROCESSES")
     emit(output, lambda: found, lambda _: [table(columns, rows())])
