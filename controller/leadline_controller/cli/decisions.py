@@ -55,9 +55,9 @@ def explanation(response: pb.ExplainPodResponse) -> dict[str, Any]:
 
 def _score(score: pb.NodeScore) -> dict[str, Any]:
     """One node's score, with "ages_s" if the strategy used measured values."""
-    told = {"total": optional(score, "total"), "parts": dict(sorted(score.parts.items()))}
+    fields = {"total": optional(score, "total"), "parts": dict(sorted(score.parts.items()))}
     known = {kind: age_s for kind, age_s in _ages_s(score).items() if age_s is not None}
-    return {**told, "ages_s": known} if known else told
+    return {**fields, "ages_s": known} if known else fields
 
 
 def _ages_s(score: pb.NodeScore) -> dict[str, float | None]:
@@ -70,14 +70,14 @@ def placements_table(placements: Iterable[pb.Placement], *, wide: bool = False) 
     columns = ("POD", "NODE", *extra, "OUTCOME", "AGE", "WHY")
     rows = [
         (
-            told.pod,
-            cell(told.node or _NOWHERE, "" if told.node else "yellow"),
-            *((told.strategy, _when(told), max(1, told.times)) if wide else ()),
-            cell(told.outcome, _outcome_style(told.outcome)),
-            human.age(told.age_s),
-            told.why,
+            placement.pod,
+            cell(placement.node or _NOWHERE, "" if placement.node else "yellow"),
+            *((placement.strategy, _when(placement), max(1, placement.times)) if wide else ()),
+            cell(placement.outcome, _outcome_style(placement.outcome)),
+            human.age(placement.age_s),
+            placement.why,
         )
-        for told in placements
+        for placement in placements
     ]
     if not rows:
         return Text("there are no decisions")
@@ -89,19 +89,19 @@ def explanation_tables(
 ) -> Iterator[RenderableType]:
     """One decision: its node and reason, the scores with their parts, the rejected nodes, and
     the decisions before it. Long lists are cut unless `wide`."""
-    told = response.placement
-    yield cell(f"{told.pod} -> {told.node or _NOWHERE}", "bold")
+    placement = response.placement
+    yield cell(f"{placement.pod} -> {placement.node or _NOWHERE}", "bold")
     options = ", ".join(f"{name} {value}" for name, value in sorted(response.options.items()))
-    by = f"{told.strategy}{f' ({options})' if options else ''}"
-    yield cell(f"{told.outcome}, decided {_ago(told)} by {by}")
-    yield cell(told.why)
+    by = f"{placement.strategy}{f' ({options})' if options else ''}"
+    yield cell(f"{placement.outcome}, decided {_ago(placement)} by {by}")
+    yield cell(placement.why)
     for score in response.scores:
         ages = [
             f"{_AGES[kind]} {human.age(age_s)}"
             for kind, age_s in _ages_s(score).items()
             if age_s is not None
         ]
-        if score.node == told.node and ages:
+        if score.node == placement.node and ages:
             yield cell(f"measured on {score.node}, age at the decision: {', '.join(ages)}")
     if response.scores:
         scores = by_merit(response)
@@ -118,9 +118,9 @@ def explanation_tables(
         yield _earlier(response.earlier)
 
 
-def summary(told: pb.Placement) -> str:
+def summary(placement: pb.Placement) -> str:
     """One decision in one line."""
-    return f"{told.pod} -> {told.node or _NOWHERE} ({told.outcome}): {told.why}"
+    return f"{placement.pod} -> {placement.node or _NOWHERE} ({placement.outcome}): {placement.why}"
 
 
 def by_merit(response: pb.ExplainPodResponse) -> list[pb.NodeScore]:
@@ -136,15 +136,19 @@ def by_merit(response: pb.ExplainPodResponse) -> list[pb.NodeScore]:
     return sorted(response.scores, key=rank)
 
 
-def _when(told: pb.Placement) -> str:
-    return human.moment(told.unix_s) if told.HasField("unix_s") else human.UNKNOWN
+def _when(placement: pb.Placement) -> str:
+    return human.moment(placement.unix_s) if placement.HasField("unix_s") else human.UNKNOWN
 
 
-def _ago(told: pb.Placement) -> str:
+def _ago(placement: pb.Placement) -> str:
     """3m ago (2026-03-01 14:05:09), or 12 times from 2h to 3m ago (...)."""
-    when = f" ({_when(told)})" if told.HasField("unix_s") else ""
-    times = f"{told.times} times from {human.age(told.first_age_s)} to " if told.times > 1 else ""
-    return f"{times}{human.age(told.age_s)} ago{when}"
+    when = f" ({_when(placement)})" if placement.HasField("unix_s") else ""
+    times = (
+        f"{placement.times} times from {human.age(placement.first_age_s)} to "
+        if placement.times > 1
+        else ""
+    )
+    return f"{times}{human.age(placement.age_s)} ago{when}"
 
 
 def _score_table(
@@ -189,19 +193,21 @@ def _rejected(response: pb.ExplainPodResponse, *, wide: bool) -> Iterator[Render
     yield from _left_out(response.rejected, response.rejected_nodes, wide=wide)
     if response.rejected_nodes > len(few):
         counts = sorted(response.rejected_by_filter.items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {count}" for name, count in counts)
-        yield cell(f"of {response.rejected_nodes} nodes rejected, by filter: {told}", DIM)
+        by_filter = ", ".join(f"{name} {count}" for name, count in counts)
+        yield cell(f"of {response.rejected_nodes} nodes rejected, by filter: {by_filter}", DIM)
 
 
 def _earlier(placements: Iterable[pb.Placement]) -> RenderableType:
     rows = (
         (
-            told.outcome if told.times <= 1 else f"{told.outcome}, {told.times} times",
-            told.node or _NOWHERE,
-            human.age(told.age_s),
-            told.why,
+            placement.outcome
+            if placement.times <= 1
+            else f"{placement.outcome}, {placement.times} times",
+            placement.node or _NOWHERE,
+            human.age(placement.age_s),
+            placement.why,
         )
-        for told in placements
+        for placement in placements
     )
     columns = ("EARLIER", "NODE", "AGE", "WHY")
     return table(columns, rows, numbers=("AGE",), folding=("EARLIER", "WHY"))

@@ -24,16 +24,16 @@ _UNKNOWN = (human.UNKNOWN, human.UNKNOWN)
 
 def document(link: pb.LinkStatus, kinds: Iterable[Kind] = KINDS) -> dict[str, Any]:
     """One pair of nodes. Unknown is None."""
-    told: dict[str, Any] = {"a": link.a, "b": link.b}
+    fields: dict[str, Any] = {"a": link.a, "b": link.b}
     if "rtt" in kinds:
-        told["rtt_ms"] = optional(link, "rtt_ms")
-        told["rtt_age_s"] = optional(link, "rtt_age_s")
-        told["rtt_method"] = link.rtt_method or None
+        fields["rtt_ms"] = optional(link, "rtt_ms")
+        fields["rtt_age_s"] = optional(link, "rtt_age_s")
+        fields["rtt_method"] = link.rtt_method or None
     if "bandwidth" in kinds:
-        told["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
-        told["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
-        told["bandwidth_is_lower_bound"] = link.bandwidth_is_lower_bound
-    return told
+        fields["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
+        fields["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
+        fields["bandwidth_is_lower_bound"] = link.bandwidth_is_lower_bound
+    return fields
 
 
 def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False) -> RenderableType:

@@ -43,8 +43,8 @@ def placements(since_s: float, output: Format, endpoint: Endpoint) -> None:
     )
 
     def document() -> dict[str, Any]:
-        told = {"placements": [decisions.document(each) for each in answer.placements]}
-        return told | ({"truncated": True} if answer.truncated else {})
+        fields = {"placements": [decisions.document(each) for each in answer.placements]}
+        return fields | ({"truncated": True} if answer.truncated else {})
 
     def tables(wide: bool) -> Iterator[RenderableType]:
         if answer.truncated:

@@ -28,7 +28,7 @@ def version(output: Format, endpoint: Endpoint) -> None:
     except (Unreachable, Failed):
         answer = None
     if answer is None:
-        controller, told = None, f"none answers at {endpoint.address}"
+        controller, summary = None, f"none answers at {endpoint.address}"
     else:
         controller = {
             "version": answer.version,
@@ -38,7 +38,7 @@ def version(output: Format, endpoint: Endpoint) -> None:
             "lease_holder": answer.lease_holder or None,
         }
         role = "leads" if answer.leader else f"stands by; {answer.lease_holder or 'nobody'} leads"
-        told = f"{answer.version}, {role}"
-    rows = [*found.items(), ("controller", told)]
+        summary = f"{answer.version}, {role}"
+    rows = [*found.items(), ("controller", summary)]
     found["controller"] = controller
     emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), rows)])
