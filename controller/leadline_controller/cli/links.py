@@ -1,7 +1,7 @@
 """Links between nodes as plain data for JSON and YAML, and as tables: a matrix if it fits the
 console, else a list of the pairs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from leadline_wire.v1 import control_pb2 as pb
@@ -15,10 +15,7 @@ from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
 
 Kind = Literal["rtt", "bandwidth"]
 KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
-_SELF = "·"
 _MATRIX_AT_MOST = 64
-# What a table shows of one measurement: the value, and its method and age.
-_Cell = tuple[str, str]
 _UNKNOWN = (human.UNKNOWN, human.UNKNOWN)
 
 
@@ -40,82 +37,59 @@ def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False)
     """One kind of measurement between all nodes. wide: each with its age and method."""
     if not response.nodes:
         return Text("no nodes: the cluster has none, and no agent has sent a message")
-    known = {
-        frozenset((link.a, link.b)): value
+    values = {frozenset((link.a, link.b)): _value(link, kind) for link in response.links}
+    known = [
+        (link.a, link.b, *value)
         for link in response.links
-        if (value := _CELLS[kind](link)) is not None
-    }
-    pairs = tuple(_pairs(response, known))
-    if len(response.nodes) > _MATRIX_AT_MOST:
+        if (value := values[frozenset((link.a, link.b))]) != _UNKNOWN
+    ]
+    columns, count = ("NODE", "NODE ", "VALUE", "HOW"), len(response.nodes)
+    pairs = (
+        table(columns, known, numbers=("VALUE",), folding=columns[:2]),
+        Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM),
+    )
+    if count > _MATRIX_AT_MOST:
         return FirstThatFits([pairs])
-    return FirstThatFits([(_matrix(response.nodes, known, wide=wide),), pairs])
+    return FirstThatFits([(_matrix(list(response.nodes), values, wide=wide),), pairs])
 
 
 def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
     """The links of one node, one line for each other end."""
     columns = ("LINK TO", "RTT ms", "AGE", "BANDWIDTH Mbit/s", "AGE")
     rows = (
-        (
-            link.b if link.a == name else link.a,
-            *(_rtt(link) or _UNKNOWN),
-            *(_bandwidth(link) or _UNKNOWN),
-        )
+        (link.b if link.a == name else link.a, *_value(link, "rtt"), *_value(link, "bandwidth"))
         for link in links
     )
     return table(columns, rows, numbers=columns[1:], folding=())
 
 
-def _matrix(nodes: Iterable[str], known: Mapping[frozenset[str], _Cell], *, wide: bool) -> Table:
-    names = list(nodes)
-    made = table((), ())
+def _matrix(
+    names: Sequence[str], values: Mapping[frozenset[str], tuple[str, str]], *, wide: bool
+) -> Table:
+    made = table(())
     made.add_column("", style="bold", no_wrap=True)
     for name in names:
         made.add_column(cell(name), justify="right", no_wrap=True)
     for row in names:
-        cells = []
+        cells = [cell(row)]
         for column in names:
-            value, how = known.get(frozenset((row, column)), _UNKNOWN)
-            if row == column:
-                cells.append(cell(_SELF, DIM))
-            elif value == human.UNKNOWN:
-                cells.append(cell(value, DIM))
+            value, how = values.get(frozenset((row, column)), _UNKNOWN)
+            if row == column or value == human.UNKNOWN:
+                cells.append(cell("·" if row == column else value, DIM))
             else:
                 cells.append(cell(f"{value} ({how})" if wide else value))
-        made.add_row(cell(row), *cells)
+        made.add_row(*cells)
     return made
 
 
-def _pairs(
-    response: pb.GetMatrixResponse, known: Mapping[frozenset[str], _Cell]
-) -> Iterator[RenderableType]:
-    rows = [
-        (link.a, link.b, *value)
-        for link in response.links
-        if (value := known.get(frozenset((link.a, link.b))))
-    ]
-    columns = ("NODE", "NODE ", "VALUE", "HOW")
-    yield table(columns, rows, numbers=("VALUE",), folding=columns[:2])
-    count = len(response.nodes)
-    yield Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM)
-
-
-def _rtt(link: pb.LinkStatus) -> _Cell | None:
-    if not link.HasField("rtt_ms"):
-        return None
-    # A round trip through the broker is an upper bound.
-    bound = "<= " if link.rtt_method == "mqtt" else ""
-    how = f"{link.rtt_method} {human.age(link.rtt_age_s)}".strip()
-    return f"{bound}{human.number(link.rtt_ms)}", how
-
-
-def _bandwidth(link: pb.LinkStatus) -> _Cell | None:
-    if not link.HasField("bandwidth_mbps"):
-        return None
+def _value(link: pb.LinkStatus, kind: Kind) -> tuple[str, str]:
+    """What a table shows of a measurement: its value, and its method and age."""
+    if not link.HasField("rtt_ms" if kind == "rtt" else "bandwidth_mbps"):
+        return _UNKNOWN
+    if kind == "rtt":
+        # A round trip through the broker is an upper bound.
+        bound = "<= " if link.rtt_method == "mqtt" else ""
+        how = f"{link.rtt_method} {human.age(link.rtt_age_s)}".strip()
+        return f"{bound}{human.number(link.rtt_ms)}", how
     bound = ">= " if link.bandwidth_is_lower_bound else ""
     return f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s)
-
-
-_CELLS: Mapping[Kind, Callable[[pb.LinkStatus], _Cell | None]] = {
-    "rtt": _rtt,
-    "bandwidth": _bandwidth,
-}

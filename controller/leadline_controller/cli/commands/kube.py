@@ -110,7 +110,7 @@ def extender_config(
 
     The paths of files are those on the machine that runs kube-scheduler.
     """
-    tls = _tls(_scheme(address), ca, cert, key)
+    tls = _tls(address, ca, cert, key)
     if bind and tls is None:
         raise BadInput(
             f"--bind: expected an https address, got {address}, because the controller binds only "
@@ -140,8 +140,9 @@ def extender_config(
     click.echo(use + yaml.safe_dump(whole, sort_keys=False), nl=False)
 
 
-def _scheme(address: str) -> str:
-    """http or https; http only for this machine, where nobody can read or change the traffic."""
+def _tls(address: str, ca: str | None, cert: str | None, key: str | None) -> dict[str, str] | None:
+    """The files for an https address. None for http, which is only for this machine, where nobody
+    can read or change the traffic."""
     try:
         url = urlsplit(address)
         host, _ = url.hostname or "", url.port
@@ -151,13 +152,9 @@ def _scheme(address: str) -> str:
         raise BadInput(f"--address {address}: expected https://host:port")
     if url.scheme == "http" and not is_loopback(host):
         raise BadInput(f"--address {address}: expected https, because {host} is another machine")
-    return url.scheme
-
-
-def _tls(scheme: str, ca: str | None, cert: str | None, key: str | None) -> dict[str, str] | None:
     files = {"--ca": ca, "--cert": cert, "--key": key}
     given = {name: _absolute(name, file) for name, file in files.items() if file is not None}
-    if scheme == "http":
+    if url.scheme == "http":
         if given:
             raise BadInput(f"{', '.join(given)}: expected with an https address only")
         return None
