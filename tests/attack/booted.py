@@ -41,7 +41,7 @@ from tests.attack.scene import (
 from tests.kube.objects import pod
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import REPOSITORY, SERVER
-from tests.rollout.test_placement import bound
+from tests.rollout.test_placement import place_pod
 
 LIST_NODES = "/leadline.v1.Inspection/ListNodes"
 HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
@@ -87,7 +87,9 @@ def attacked(
                 f"afterwards" + (f" ({shown})" if shown else ""),
                 sum(during) * 2 >= len(during) > 0 and all(after) and bool(after),
             )
-        yield Check(attack, "a pod is bound meanwhile", "bound" if placed else "waits", placed)
+        yield Check(
+            attack, "a pod is place_pod meanwhile", "place_pod" if placed else "waits", placed
+        )
         yield within(attack, limits)
         yield from unharmed(attack, unit, before)
     return found
@@ -119,7 +121,7 @@ def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bo
 def is_bound(server: Machine, name: str) -> bool:
     """Whether a new pod gets its node in time."""
     try:
-        bound(server, pod(name, "10m"))
+        place_pod(server, pod(name, "10m"))
     except AssertionError:
         return False
     return True

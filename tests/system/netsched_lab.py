@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline_controller.lab import lab as labs
-from leadline_controller.lab.agents import AgentSettings, start_agents
-from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.lab import AgentSettings, Lab, start_agents
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
 
 from tests.kube.api import Api

@@ -111,11 +111,11 @@ def _outcome(claim: Claim) -> str:
 
 
 def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
-    from leadline_controller.cli.render.tables import table
+    from leadline_controller.cli.output import table
     from rich.text import Text
 
     headers = [name.upper() for name in columns]
-    rendered = table(*headers, numbers=[name.upper() for name in NUMBERS], folding=headers)
+    rendered = table(headers, numbers=[name.upper() for name in NUMBERS])
     for row in rows:
         rendered.add_row(
             *(Text("\n").join(Text(clean(line)) for line in cell.split("\n")) for cell in row)
