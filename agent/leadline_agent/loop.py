@@ -25,13 +25,7 @@ from leadline_agent.publish import certificate
 from leadline_agent.publish.connection import Endpoint, Event, MessageReceived, tls_context
 from leadline_agent.publish.identity import StateError
 from leadline_agent.publish.session import Session
-from leadline_agent.sample import (
-    BandwidthResult,
-    CollectorOutcome,
-    CollectorRun,
-    Result,
-    RttRound,
-)
+from leadline_agent.sample import CollectorOutcome, CollectorRun, Result
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -137,7 +131,7 @@ class Agent:
     def handle(self, message: Event | Result) -> None:
         """Handle an event of the connection or a probe's result. A failure is logged."""
         try:
-            if isinstance(message, RttRound | BandwidthResult):
+            if isinstance(message, Result):
                 self._session.publish(message)
             elif lease := self._session.handle(message):
                 self._probes.start_lease(lease)
@@ -212,7 +206,7 @@ class Agent:
             return None
         if isinstance(message, Command):
             self._commands.append(message)  # a signal during the goodbye must not be lost
-        return None if isinstance(message, RttRound | BandwidthResult | Command) else message
+        return None if isinstance(message, Result | Command) else message
 
     def _open_session(self) -> Session:
         settings = self._settings

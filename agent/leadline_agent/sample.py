@@ -1,7 +1,6 @@
-"""Reports, probe results and leases: immutable, with the unit in each name.
+"""Reports and leases, with the unit in each name, so that no room imports another for them.
 
-Collectors and probes create them and the publisher encodes them, so that none of them imports
-another. None is unknown, never zero.
+None is unknown, never zero. Probes report the wire's own messages.
 """
 
 import ipaddress
@@ -10,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
+
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 # The name of the peer when a board measured its round trip to the broker.
 BROKER = "@broker"
@@ -55,78 +56,6 @@ class Report:
     measured_boot_ms: int
     collectors: tuple[CollectorRun, ...]
     readings: Mapping[str, Reading] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """What this board is and what it can probe; constant while the agent runs.
-
-    `address` is where peers reach it, from the settings; empty: its address towards the broker.
-    """
-
-    agent_version: str
-    hardware_model: str
-    architecture: str
-    kernel: str
-    cores: int | None
-    memory_bytes: int | None
-    address: str
-    interval_s: float
-    probes: tuple[str, ...]
-
-
-class RttMethod(StrEnum):
-    """How a round trip was measured."""
-
-    ICMP = "icmp"
-    MQTT = "mqtt"
-
-
-@dataclass(frozen=True, slots=True)
-class RttSample:
-    """One round of echoes with one peer: median and population standard deviation of the replies.
-
-    With the method MQTT the peer is BROKER.
-    """
-
-    peer: str
-    method: RttMethod
-    sent: int
-    received: int
-    rtt_ms: float | None = None
-    deviation_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RttRound:
-    """One round of echoes with all peers."""
-
-    measured_boot_ms: int
-    peers: tuple[RttSample, ...]
-
-
-class BandwidthOutcome(StrEnum):
-    """How a bandwidth lease ended."""
-
-    DONE = "done"
-    REFUSED = "refused"
-    FAILED = "failed"
-    ABSENT = "absent"
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthResult:
-    """How one bandwidth lease ended. Mbit/s are 10^6 bits of payload at the receiver."""
-
-    measured_boot_ms: int
-    lease_id: str
-    peer: str
-    outcome: BandwidthOutcome
-    bandwidth_mbps: float | None = None
-    lower_bound: bool = False
-    transferred_bytes: int = 0
-    duration_ms: int = 0
-    detail: str = ""
 
 
 def is_unicast(address: str) -> bool:
@@ -185,4 +114,4 @@ class BandwidthLease:
 
 
 Lease = PingLease | BandwidthLease
-Result = RttRound | BandwidthResult
+Result = pb.RttReport | pb.BandwidthReport

@@ -12,13 +12,8 @@ from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
 from leadline_agent.publish.connection import MessageReceived
 from leadline_agent.publish.session import Session
-from leadline_agent.sample import (
-    BandwidthOutcome,
-    BandwidthResult,
-    CollectorOutcome,
-    Report,
-    RttRound,
-)
+from leadline_agent.sample import CollectorOutcome, Report, Result
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.certificates import Authority, Certificate
 from tests.support.ports import free_port, wait_until
@@ -98,23 +93,29 @@ def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | RttRound | BandwidthResult]:
-    published: list[Report | RttRound | BandwidthResult] = []
+def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | Result]:
+    published: list[Report | Result] = []
     monkeypatch.setattr(Session, "publish", lambda _, sample: published.append(sample))
     return published
 
 
 def test_a_result_that_cannot_be_encoded_is_dropped_alone(
-    agent: Agent, caplog: pytest.LogCaptureFixture
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    too_long = BandwidthResult(1, "L1", "pi-2", BandwidthOutcome.DONE, 1.0, duration_ms=2**40)
-    agent.handle(too_long)
-    agent.handle(BandwidthResult(1, "L2", "pi-2", BandwidthOutcome.FAILED, detail="\ud800"))
-    agent.handle(BandwidthResult(1, "L3", "pi-2", BandwidthOutcome.FAILED, detail="fine"))
-    agent.tick(time.monotonic() + 5)
+    encoded: list[str] = []
+
+    def encode(_: Session, sample: pb.BandwidthReport) -> None:
+        if sample.lease_id != "L3":
+            raise ValueError("a bug")
+        encoded.append(sample.lease_id)
+
+    monkeypatch.setattr(Session, "publish", encode)
+    for lease_id in ("L1", "L2", "L3"):
+        agent.handle(pb.BandwidthReport(lease_id=lease_id))
     lines = [record.getMessage() for record in caplog.records if "left out" in record.message]
     assert len(lines) == 2
-    assert all("BandwidthResult failed and is left out" in line for line in lines)
+    assert all("BandwidthReport failed and is left out" in line for line in lines)
+    assert encoded == ["L3"]
 
 
 def test_the_watchdog_is_fed_while_the_agent_is_healthy(
@@ -160,7 +161,7 @@ def test_the_watchdog_is_not_fed_while_ticks_fail(
 
 def test_a_probe_that_failed_is_in_the_next_report(
     agent: Agent,
-    published: list[Report | RttRound | BandwidthResult],
+    published: list[Report | Result],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failed = [["ping"], []]

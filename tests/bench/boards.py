@@ -19,6 +19,7 @@ from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.encode import Encoder
 from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -98,11 +99,19 @@ class _Board:
         """Publish the birth and the status online."""
         last = self._at + 1
         address = f"10.99.{last // 250}.{last % 250}"
-        board = sample.Board(
-            "0.1.0", "Simulated", "aarch64", "6.1", 4, 4 << 30, address, 1.0, ("iperf3", "icmp")
+        birth = pb.Birth(
+            timing=pb.Timing(measured_boot_ms=_now_ms()),
+            agent_version="0.1.0",
+            hardware_model="Simulated",
+            architecture="aarch64",
+            kernel="6.1",
+            cores=4,
+            memory_bytes=4 << 30,
+            address=address,
+            interval_s=1,
+            probes=["iperf3", "icmp"],
         )
-        birth = self._encoder.birth(board, address, 0, _now_ms())
-        _publish(self._client, topics.Kind.BIRTH, birth)
+        _publish(self._client, topics.Kind.BIRTH, self._encoder.sample(birth))
         _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=True))
 
     def change(self, pace: Pace, now_s: float) -> None:
@@ -162,15 +171,14 @@ def _report_forever(
         turn += 1
 
 
-def _rtt_round(nodes: Sequence[str], at: int) -> sample.RttRound:
+def _rtt_round(nodes: Sequence[str], at: int) -> pb.RttReport:
     peers = (nodes[(at + step) % len(nodes)] for step in range(1, PEERS + 1))
-    return sample.RttRound(
-        _now_ms(),
-        tuple(
-            sample.RttSample(peer, sample.RttMethod.ICMP, 5, 5, 0.2 + (at % 50) / 10, 0.1)
-            for peer in peers
-        ),
-    )
+    rtt_ms = 0.2 + (at % 50) / 10
+    rtts = [
+        pb.Rtt(peer=peer, method=pb.Rtt.ICMP, sent=5, received=5, rtt_ms=rtt_ms, deviation_ms=0.1)
+        for peer in peers
+    ]
+    return pb.RttReport(timing=pb.Timing(measured_boot_ms=_now_ms()), peers=rtts)
 
 
 def _publish(client: Client, kind: topics.Kind, message: tuple[str, bytes]) -> None:

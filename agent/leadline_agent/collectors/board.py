@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import psutil
-
-from leadline_agent.sample import Board
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 # In order of preference: the device tree of a Pi, then the DMI tables of a PC.
 MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
@@ -13,10 +12,13 @@ MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
 
 def read_board(
     sys_root: Path, version: str, address: str, interval_s: float, probes: tuple[str, ...]
-) -> Board:
-    """Combine the system's data with the agent's."""
+) -> pb.Birth:
+    """The birth message as far as it is constant while the agent runs.
+
+    `address` is where peers reach the board; empty: its address towards the broker.
+    """
     system = os.uname()
-    return Board(
+    return pb.Birth(
         agent_version=version,
         hardware_model=hardware_model(sys_root),
         architecture=system.machine,
@@ -24,7 +26,7 @@ def read_board(
         cores=psutil.cpu_count(),
         memory_bytes=psutil.virtual_memory().total,
         address=address,
-        interval_s=interval_s,
+        interval_s=round(interval_s),
         probes=probes,
     )
 

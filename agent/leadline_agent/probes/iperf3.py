@@ -16,24 +16,17 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.probes import iperf3_child
 from leadline_agent.probes.base import IperfError, LeaseExceededError, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
 from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
-from leadline_agent.sample import (
-    BandwidthLease,
-    BandwidthOutcome,
-    BandwidthResult,
-    Role,
-    boot_ms,
-    is_unicast,
-)
+from leadline_agent.sample import BandwidthLease, Role, boot_ms, is_unicast
 from leadline_agent.text import one_line
 from leadline_agent.worker import Worker
 
@@ -104,8 +97,8 @@ def parse_json(text: str) -> dict[str, Any]:
     return output
 
 
-def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
-    """The fields of a BandwidthResult from a client's output. Raises IperfError.
+def parse(text: str, lease: BandwidthLease) -> pb.BandwidthReport:
+    """What was measured, from a client's output. Raises IperfError.
 
     They are the other end's claims, so they are checked against the lease.
     """
@@ -129,12 +122,12 @@ def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
             f"the other end says that it received {transferred_bytes:.3g} bytes in {seconds:.3g} s "
             f"at {bits_per_s / 1e6:.3g} Mbit/s, which the lease rules out"
         )
-    return {
-        "bandwidth_mbps": bits_per_s / 1e6,
-        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
-        "transferred_bytes": transferred_bytes,
-        "duration_ms": round(seconds * 1000),
-    }
+    return pb.BandwidthReport(
+        bandwidth_mbps=bits_per_s / 1e6,
+        lower_bound=bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
+        transferred_bytes=transferred_bytes,
+        duration_ms=round(seconds * 1000),
+    )
 
 
 class Iperf3:
@@ -170,7 +163,7 @@ class Iperf3:
                 self._lease_id, self._lease = lease.lease_id, lease
                 self._changed.notify()
                 return
-        self._context.report(unmeasured(lease, BandwidthOutcome.REFUSED, reason))
+        self._context.report(unmeasured(lease, pb.BandwidthReport.REFUSED, reason))
 
     def has_loaded_since(self, since_s: float) -> bool:
         """Whether a test is running, or ended after that time."""
@@ -197,7 +190,7 @@ class Iperf3:
                 result = self._result(lease)
             except Exception as error:  # noqa: BLE001 - the lease is answered, then it is raised
                 why = one_line(f"unexpected {type(error).__name__}: {error}")
-                failure, result = error, unmeasured(lease, BandwidthOutcome.FAILED, why)
+                failure, result = error, unmeasured(lease, pb.BandwidthReport.FAILED, why)
             self._ended_s = time.monotonic()
             self._lease = None
             if result:
@@ -206,23 +199,23 @@ class Iperf3:
                 raise failure
             self.worker.done()
 
-    def _result(self, lease: BandwidthLease) -> BandwidthResult | None:
+    def _result(self, lease: BandwidthLease) -> pb.BandwidthReport | None:
         """The result; None where the other end reports it."""
         try:
             if lease.role is Role.SERVER:
                 serve(lease, self._context.own_address(), self._stopped)
                 return None
-            return replace(
-                unmeasured(lease, BandwidthOutcome.DONE), **parse(self._measure(lease), lease)
-            )
+            result = unmeasured(lease, pb.BandwidthReport.DONE)
+            result.MergeFrom(parse(self._measure(lease), lease))
+            return result
         except FileNotFoundError:
             reason = "neither libiperf nor iperf3 is installed here"
-            return unmeasured(lease, BandwidthOutcome.ABSENT, reason)
+            return unmeasured(lease, pb.BandwidthReport.ABSENT, reason)
         except (IperfError, OSError) as error:
             reason = one_line(str(error))
             if isinstance(error, LeaseExceededError):
                 LOG.warning("bandwidth: the test with %s was %s", lease.peer.node, reason)
-            return unmeasured(lease, BandwidthOutcome.FAILED, reason)
+            return unmeasured(lease, pb.BandwidthReport.FAILED, reason)
 
     def _measure(self, lease: BandwidthLease) -> str:
         """iperf3's output. A client retries until the lease expires: the server may start late."""
@@ -325,7 +318,13 @@ def _hard_limit_s(lease: BandwidthLease) -> float:
 
 
 def unmeasured(
-    lease: BandwidthLease, outcome: BandwidthOutcome, detail: str = ""
-) -> BandwidthResult:
+    lease: BandwidthLease, outcome: pb.BandwidthReport.Outcome, detail: str = ""
+) -> pb.BandwidthReport:
     """A result without a measurement."""
-    return BandwidthResult(boot_ms(), lease.lease_id, lease.peer.node, outcome, detail=detail)
+    return pb.BandwidthReport(
+        timing=pb.Timing(measured_boot_ms=boot_ms()),
+        lease_id=lease.lease_id,
+        peer=lease.peer.node,
+        outcome=outcome,
+        detail=detail,
+    )

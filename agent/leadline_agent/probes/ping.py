@@ -12,18 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import ping3
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.probes.base import ProbeContext
-from leadline_agent.sample import (
-    BROKER,
-    Peer,
-    PingLease,
-    RttMethod,
-    RttRound,
-    RttSample,
-    boot_ms,
-    is_unicast,
-)
+from leadline_agent.sample import BROKER, Peer, PingLease, boot_ms, is_unicast
 from leadline_agent.text import one_line
 from leadline_agent.worker import Worker
 
@@ -58,10 +50,13 @@ def deviation(values: Sequence[float]) -> float:
     return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)
 
 
-def summary(peer: str, method: RttMethod, replies: Sequence[float | None]) -> RttSample:
-    """The summary of one peer's round. replies: milliseconds, None for a time-out."""
+def summary(peer: str, method: pb.Rtt.Method, replies: Sequence[float | None]) -> pb.Rtt:
+    """One peer's round: the median and the population standard deviation of its replies.
+
+    replies: milliseconds, None for a time-out. With the method MQTT the peer is BROKER.
+    """
     times_ms = [reply for reply in replies if reply is not None]
-    return RttSample(
+    return pb.Rtt(
         peer=peer,
         method=method,
         sent=len(replies),
@@ -160,7 +155,7 @@ class Ping:
     @property
     def capabilities(self) -> tuple[str, ...]:
         """The method of measurement on this board."""
-        return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
+        return ("icmp" if self._has_icmp else "mqtt",)
 
     def start_lease(self, lease: PingLease) -> None:
         """Start the lease at once; one that equals the current lease only extends it.
@@ -202,7 +197,8 @@ class Ping:
             # A round ends after its interval, but its last peer may still use up its time-outs.
             self.worker.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
             if samples := self._round(lease, round_number):
-                self._context.report(RttRound(boot_ms(), tuple(samples)))
+                timing = pb.Timing(measured_boot_ms=boot_ms())
+                self._context.report(pb.RttReport(timing=timing, peers=samples))
             self.worker.done()
             round_number += 1
             self._sleep(start_s + max(lease.interval_s, 1), lease)
@@ -222,10 +218,10 @@ class Ping:
                 lambda: self._lease is not lease, max(0.0, until_s - time.monotonic())
             )
 
-    def _round(self, lease: PingLease, round_number: int) -> list[RttSample]:
+    def _round(self, lease: PingLease, round_number: int) -> list[pb.Rtt]:
         if not self._has_icmp:
             replies = self._context.broker_rtts_ms()
-            return [summary(BROKER, RttMethod.MQTT, replies)] if replies else []
+            return [summary(BROKER, pb.Rtt.MQTT, replies)] if replies else []
         # Peers that time out may use up the round, so each round starts with another peer.
         first = round_number % len(lease.peers) if lease.peers else 0
         deadline_s = time.monotonic() + max(lease.interval_s, 1)
@@ -236,7 +232,7 @@ class Ping:
             replies = echoes(peer, lease.count, self._sequence, self._echo)
             self._sequence += lease.count
             if replies:
-                samples.append(summary(peer.node, RttMethod.ICMP, replies))
+                samples.append(summary(peer.node, pb.Rtt.ICMP, replies))
         return samples
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import Certificate
@@ -31,7 +32,7 @@ from leadline_agent.publish.connection import (
 )
 from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
 from leadline_agent.publish.identity import SessionLock, boot_id
-from leadline_agent.sample import BandwidthResult, Board, Lease, Report, RttRound, boot_ms
+from leadline_agent.sample import Lease, Report, Result, boot_ms
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -78,7 +79,7 @@ class Session:
         self,
         endpoint: Endpoint,
         cluster: str,
-        board: Board,
+        board: pb.Birth,
         node: str,
         state_dir: Path,
         buffer_max_bytes: int,
@@ -87,7 +88,7 @@ class Session:
     ) -> None:
         self._endpoint = endpoint
         self._node = node
-        self._board = board
+        self._board = board  # its address may be empty: then it is the one towards the broker
         self._post = post
         self._open_connection = connect
         self._lock = SessionLock(state_dir)
@@ -109,7 +110,7 @@ class Session:
         self._rtts_ms: deque[float] = deque(maxlen=32)
         self.address = board.address
 
-    def publish(self, sample: Report | RttRound | BandwidthResult) -> None:
+    def publish(self, sample: Report | Result) -> None:
         """Queue a measurement; it is sent as soon as there is a connection."""
         self._append(*self._encoder.sample(sample))
 
@@ -202,8 +203,13 @@ class Session:
         if self._connection:
             self._connection.publish(*self._encoder.status(online=True))
         if self._birth_number < self._buffer.first:
-            birth = self._encoder.birth(self._board, self.address, self._buffer.dropped, boot_ms())
-            self._birth_number = self._append(*birth)
+            birth = pb.Birth(
+                timing=pb.Timing(measured_boot_ms=boot_ms()),
+                address=self.address,
+                dropped_messages=self._buffer.dropped,
+            )
+            birth.MergeFrom(self._board)
+            self._birth_number = self._append(*self._encoder.sample(birth))
         self._send(self._connected_s)
 
     def _on_disconnected(self, event: Disconnected) -> None:

@@ -9,18 +9,12 @@ from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
 from leadline_agent.sample import (
     BandwidthLease,
-    BandwidthOutcome,
-    BandwidthResult,
-    Board,
     CollectorOutcome,
     CollectorRun,
     Peer,
     PingLease,
     Report,
     Role,
-    RttMethod,
-    RttRound,
-    RttSample,
 )
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -90,7 +84,8 @@ def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
 
 def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     writer = encoder()
-    round_ = RttRound(5, (RttSample("pi-2", RttMethod.ICMP, 5, 4, 1.5, 0.25),))
+    peers = [pb.Rtt(peer="pi-2", method=pb.Rtt.ICMP, sent=5, received=4, rtt_ms=1.5)]
+    round_ = pb.RttReport(timing=pb.Timing(measured_boot_ms=5), peers=peers)
     first, second = (decoded(*writer.sample(round_)) for _ in range(2))
     assert isinstance(first, pb.RttReport)
     assert isinstance(second, pb.RttReport)
@@ -101,23 +96,6 @@ def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     status = decoded(*writer.status(online=False))
     assert isinstance(status, pb.Status)
     assert (status.online, status.origin.sequence) == (False, 0)
-
-
-def test_a_bandwidth_result_keeps_its_detail() -> None:
-    result = BandwidthResult(9, "L1", "pi-2", BandwidthOutcome.REFUSED, detail="busy")
-    message = decoded(*encoder().sample(result))
-    assert isinstance(message, pb.BandwidthReport)
-    assert (message.outcome, message.detail) == (pb.BandwidthReport.REFUSED, "busy")
-    assert not message.HasField("bandwidth_mbps")
-
-
-def test_a_birth_describes_the_board() -> None:
-    board = Board("0.1.0", "Pi 5", "aarch64", "6.12", 4, 1 << 33, "", 10.0, ("icmp", "iperf3"))
-    message = decoded(*encoder().birth(board, "10.0.0.7", dropped=4, now_ms=77))
-    assert isinstance(message, pb.Birth)
-    assert (message.address, message.dropped_messages) == ("10.0.0.7", 4)
-    assert list(message.probes) == ["icmp", "iperf3"]
-    assert (message.interval_s, message.timing.measured_boot_ms) == (10, 77)
 
 
 def test_the_time_of_a_ping_lease_counts_from_its_receipt() -> None:

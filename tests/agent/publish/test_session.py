@@ -14,11 +14,11 @@ from leadline_agent.publish.connection import (
     MessageReceived,
 )
 from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
-from leadline_agent.sample import Board, Lease, PingLease, Report
+from leadline_agent.sample import Lease, PingLease, Report
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-BOARD = Board("0.1.0", "Pi", "aarch64", "6.12", 4, 1 << 32, "10.0.0.1", 10, ("icmp",))
+BOARD = pb.Birth(hardware_model="Pi", address="10.0.0.1", interval_s=10, probes=["icmp"])
 
 
 class FakeConnection:
@@ -111,6 +111,22 @@ def test_a_connection_begins_with_status_and_birth(
     birth = connection.sent[1][1]
     assert isinstance(birth, pb.Birth)
     assert birth.address == "10.0.0.1"  # the settings know better than the route
+    assert (birth.hardware_model, birth.interval_s, list(birth.probes)) == ("Pi", 10, ["icmp"])
+    assert birth.timing.measured_boot_ms > 0
+    close(session)
+
+
+def test_a_birth_says_how_many_messages_were_dropped(
+    open_session: Callable[[], Session], connection: FakeConnection
+) -> None:
+    session = open_session()
+    session._buffer.max_bytes = 150
+    for _ in range(5):
+        session.publish(report())
+    connect(session, connection)
+    birth = connection.sent[-1][1]
+    assert isinstance(birth, pb.Birth)
+    assert birth.dropped_messages > 0
     close(session)
 
 
