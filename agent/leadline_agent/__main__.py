@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_agent import __version__, config, loop
-from leadline_agent.publish.identity import StateError
-from leadline_agent.publish.session import ForgetError, forget
+from leadline_agent.publish.session import ForgetError, StateError, forget
 from leadline_agent.text import one_line
 
 SAMPLE_S = 1.0
@@ -78,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.command == "once":
             return _once(settings)
         if asked.command == "forget":
-            forget(loop.endpoint_of(settings.broker), settings.cluster, settings.node)
+            forget(settings)
             return 0
         return loop.run(settings, reload=lambda: config.load(asked.config, os.environ))
     except config.ConfigError as error:

@@ -18,13 +18,11 @@ from queue import Empty, SimpleQueue
 from leadline_agent import __version__
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
-from leadline_agent.config import Broker, ConfigError, Settings
+from leadline_agent.config import ConfigError, Settings
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
-from leadline_agent.publish import certificate
-from leadline_agent.publish.connection import Endpoint, Event, MessageReceived, tls_context
-from leadline_agent.publish.identity import StateError
-from leadline_agent.publish.session import Session
+from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
+from leadline_agent.publish.session import Session, StateError
 from leadline_agent.sample import CollectorOutcome, CollectorRun, Result
 from leadline_agent.text import one_line
 
@@ -76,18 +74,16 @@ class Agent:
         self._notify = notify
         self._collectors = Collectors()
         self._collectors.collect()  # the first rates count from here
-        limits = settings.probe
         context = ProbeContext(
-            max_ping_peers=limits.max_ping_peers,
-            max_bandwidth_bytes=limits.max_bandwidth_bytes,
-            max_bandwidth_duration_ms=limits.max_bandwidth_duration_ms,
+            limits=settings.probe,
             own_address=lambda: self._session.address,
             broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
             report=inbox.put,
         )
         self._probes = Probes(context)
         try:
-            self._session = self._open_session()
+            board = read_board(SYS_ROOT, __version__, settings, self._probes.capabilities)
+            self._session = Session(endpoint, settings, board, self._post)
         except Exception:
             self._probes.stop()
             raise
@@ -155,7 +151,7 @@ class Agent:
         """
         try:
             wanted = reload() if reload else self._settings
-            endpoint = endpoint_of(wanted.broker)
+            endpoint = Endpoint.of(wanted.broker)
         except Exception as error:  # noqa: BLE001 - any fault leaves the old settings in force
             _log_reload_failure(error)
             return self
@@ -208,25 +204,6 @@ class Agent:
             self._commands.append(message)  # a signal during the goodbye must not be lost
         return None if isinstance(message, Result | Command) else message
 
-    def _open_session(self) -> Session:
-        settings = self._settings
-        board = read_board(
-            SYS_ROOT,
-            __version__,
-            settings.probe.address,
-            settings.interval_s,
-            self._probes.capabilities,
-        )
-        return Session(
-            self._endpoint,
-            cluster=settings.cluster,
-            node=settings.node,
-            board=board,
-            state_dir=settings.state_dir,
-            buffer_max_bytes=settings.buffer_max_bytes,
-            post=self._post,
-        )
-
 
 def _log_failure(what: str, error: Exception) -> None:
     reason = one_line(f"{type(error).__name__}: {error}")
@@ -237,22 +214,6 @@ def _log_reload_failure(error: Exception) -> None:
     is_expected = isinstance(error, ConfigError | StateError)
     kind = "" if is_expected else f"{type(error).__name__}: "
     LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
-
-
-def endpoint_of(broker: Broker) -> Endpoint:
-    """The broker, with its TLS files loaded. Raises ConfigError when they do not match."""
-    if broker.tls is None:
-        return Endpoint(broker.host, broker.port, None)
-    files = broker.tls
-    try:
-        context = tls_context(files.ca_file, files.cert_file, files.key_file)
-        own_certificate = certificate.read(files.cert_file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
-            f"certificate: {error}"
-        ) from None
-    return Endpoint(broker.host, broker.port, context, own_certificate)
 
 
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
@@ -268,8 +229,7 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     ):
         signal.signal(number, lambda *_, command=command: inbox.put(command))
     notify = Notifier(os.environ)
-    endpoint = endpoint_of(settings.broker)
-    agent = Agent(settings, endpoint, inbox, notify)
+    agent = Agent(settings, Endpoint.of(settings.broker), inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
     while True:
         with suppress(Empty):

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer, endpoint_of
+from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
-from leadline_agent.publish.connection import MessageReceived
+from leadline_agent.publish.connection import Endpoint, MessageReceived
 from leadline_agent.publish.session import Session
 from leadline_agent.sample import CollectorOutcome, Report, Result
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -43,7 +43,7 @@ def tls(certificate: Certificate) -> Broker:
 
 
 def test_tls_checks_the_broker_and_shows_a_certificate(tmp_path: Path) -> None:
-    context = endpoint_of(tls(Authority(tmp_path).client("pi-1"))).tls
+    context = Endpoint.of(tls(Authority(tmp_path).client("pi-1"))).tls
     assert context is not None
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
@@ -60,7 +60,7 @@ def test_a_key_that_does_not_match_its_certificate_is_refused(tmp_path: Path, br
     else:
         Path(getattr(certificate, broken)).write_text("no PEM")
     with pytest.raises(ConfigError, match=r"broker\.tls: expected PEM files"):
-        endpoint_of(tls(certificate))
+        Endpoint.of(tls(certificate))
 
 
 class CountingNotifier(Notifier):
@@ -87,7 +87,7 @@ def systemd() -> CountingNotifier:
 
 @pytest.fixture
 def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
-    agent = Agent(settings, endpoint_of(settings.broker), SimpleQueue(), systemd)
+    agent = Agent(settings, Endpoint.of(settings.broker), SimpleQueue(), systemd)
     yield agent
     agent.close()
 
@@ -179,7 +179,7 @@ def test_a_probe_that_failed_is_in_the_next_report(
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:
     inbox: SimpleQueue[InboxItem] = SimpleQueue()
-    agent = Agent(settings, endpoint_of(settings.broker), inbox, Notifier({}))
+    agent = Agent(settings, Endpoint.of(settings.broker), inbox, Notifier({}))
     for _ in range(10 * MAX_WAITING):
         agent._post(MessageReceived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
     assert inbox.qsize() <= MAX_WAITING
@@ -211,7 +211,7 @@ def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
     (tmp_path / "file").write_text("")
     authority = Authority(tmp_path / "ca")
     certificate = authority.client("pi-1")
-    old = Agent(settings, endpoint_of(tls(certificate)), SimpleQueue(), Notifier({}))
+    old = Agent(settings, Endpoint.of(tls(certificate)), SimpleQueue(), Notifier({}))
     certificate.cert_file.unlink()  # what the old settings name is gone, too
     elsewhere = Settings(
         *("pi-1", "default", tmp_path / "file" / "state", 1, 1 << 20),

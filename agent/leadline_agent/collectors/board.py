@@ -6,17 +6,16 @@ from pathlib import Path
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.config import Settings
+
 # In order of preference: the device tree of a Pi, then the DMI tables of a PC.
 MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
 
 
 def read_board(
-    sys_root: Path, version: str, address: str, interval_s: float, probes: tuple[str, ...]
+    sys_root: Path, version: str, settings: Settings, probes: tuple[str, ...]
 ) -> pb.Birth:
-    """The birth message as far as it is constant while the agent runs.
-
-    `address` is where peers reach the board; empty: its address towards the broker.
-    """
+    """The birth message, as far as it is constant while the agent runs."""
     system = os.uname()
     return pb.Birth(
         agent_version=version,
@@ -25,8 +24,8 @@ def read_board(
         kernel=system.release,
         cores=psutil.cpu_count(),
         memory_bytes=psutil.virtual_memory().total,
-        address=address,
-        interval_s=round(interval_s),
+        address=settings.probe.address,
+        interval_s=round(settings.interval_s),
         probes=probes,
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from leadline_agent import config
 from leadline_agent.sample import Result
 from leadline_agent.worker import Worker
 
@@ -24,9 +25,7 @@ class ProbeContext:
     since its last call, None for one without an answer. `report` takes a result.
     """
 
-    max_ping_peers: int
-    max_bandwidth_bytes: int
-    max_bandwidth_duration_ms: int
+    limits: config.Probe
     own_address: Callable[[], str]
     broker_rtts_ms: Callable[[], Sequence[float | None]]
     report: Callable[[Result], None]

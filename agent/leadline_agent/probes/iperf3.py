@@ -55,7 +55,10 @@ def is_installed() -> bool:
 def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
     """Why this board refuses the lease, as a sentence; None if it accepts."""
     open_s = lease.expires_s - now_s
-    most_ms, most_bytes = context.max_bandwidth_duration_ms, context.max_bandwidth_bytes
+    most_ms, most_bytes = (
+        context.limits.max_bandwidth_duration_ms,
+        context.limits.max_bandwidth_bytes,
+    )
     reasons = {
         "the lease has expired": open_s <= 0,
         f"the lease is open for {open_s:.0f} s, over {MAX_TTL_S:g}": open_s > MAX_TTL_S,

@@ -163,7 +163,7 @@ class Ping:
         A lease over the board's limits is refused. A peer without a valid address is left out, so
         that the other peers are still measured.
         """
-        if reason := refusal(lease, self._context.max_ping_peers):
+        if reason := refusal(lease, self._context.limits.max_ping_peers):
             LOG.warning("ping: refused a lease: %s", reason)
             return
         for peer in lease.peers:

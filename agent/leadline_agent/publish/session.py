@@ -1,11 +1,14 @@
 """The MQTT session over many connections: order, flow control, acknowledgement, reconnecting.
 
 The loop's thread calls every method, so there are no locks. Messages are always sent in the order
-in which they were measured, because a receiver counts a gap in the sequence numbers as loss.
+in which they were measured, because a receiver counts a gap in the sequence numbers as loss. The
+session's number grows with each start; its file is also the lock of the state folder.
 """
 
+import fcntl
 import itertools
 import logging
+import os
 import random
 import time
 from collections import deque
@@ -14,10 +17,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from uuid import UUID
 
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.config import Settings
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
@@ -27,11 +32,9 @@ from leadline_agent.publish.connection import (
     Endpoint,
     Event,
     MessageReceived,
-    MqttConnection,
     PahoConnection,
 )
 from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
-from leadline_agent.publish.identity import SessionLock, boot_id
 from leadline_agent.sample import Lease, Report, Result, boot_ms
 from leadline_agent.text import one_line
 
@@ -43,7 +46,63 @@ STABLE_S = 30.0  # a connection that lasted longer resets the back-off
 # Shared by all sessions: after a reload, events of the old session may still arrive.
 _ATTEMPTS = itertools.count(1)
 FORGET_TIMEOUT_S = 15.0
+MAX_SESSION = 1 << 53
 MAX_UNACKNOWLEDGED_S = 15.0  # after this the broker may be gone, so messages go to disk
+
+
+class StateError(Exception):
+    """The state folder is unusable; str() says why and what to do."""
+
+
+def boot_id() -> bytes:
+    """The 16 random bytes that the kernel drew at boot."""
+    text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    return UUID(text.strip()).bytes
+
+
+class SessionLock:
+    """Locks the state folder; `session` is the number of this session."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Lock the folder and begin a session. Raises StateError."""
+        path = state_dir / "session"
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateError(
+                f"state_dir {state_dir}: {error.strerror}; the agent must be able to write there"
+            ) from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.session = next_session(os.pread(self._fd, 32, 0))
+            # One write within one sector; the number of digits never falls.
+            os.pwrite(self._fd, b"%d\n" % self.session, 0)
+            os.fsync(self._fd)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise StateError(f"state_dir {state_dir}: another agent is using it") from None
+        except OSError as error:
+            os.close(self._fd)
+            raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        os.close(self._fd)
+
+
+def next_session(text: bytes) -> int:
+    """The session after the one in the file; seconds of the wall clock if the file is damaged.
+
+    An empty file is a board's first start. The wall clock is larger than any number of starts.
+    """
+    if not text:
+        return 1
+    try:
+        session = int(text) + 1
+    except ValueError:
+        session = 0
+    return session if 0 < session < MAX_SESSION else int(time.time())
 
 
 def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> float:
@@ -78,25 +137,23 @@ class Session:
     def __init__(
         self,
         endpoint: Endpoint,
-        cluster: str,
+        settings: Settings,
         board: pb.Birth,
-        node: str,
-        state_dir: Path,
-        buffer_max_bytes: int,
         post: Callable[[Event], None],
-        connect: Callable[..., MqttConnection] = PahoConnection,
+        connect: Callable[..., PahoConnection] = PahoConnection,
     ) -> None:
+        """`board`: the birth; if its address is empty, it is the one towards the broker."""
         self._endpoint = endpoint
-        self._node = node
-        self._board = board  # its address may be empty: then it is the one towards the broker
+        self._node = settings.node
+        self._board = board
         self._post = post
         self._open_connection = connect
-        self._lock = SessionLock(state_dir)
+        self._lock = SessionLock(settings.state_dir)
         self._boot_id = boot_id()
-        self._encoder = Encoder(cluster, node, self._boot_id, self._lock.session)
-        self._client_id = f"leadline-{cluster}-{node}"
-        self._buffer = Buffer(state_dir / "buffer", buffer_max_bytes)
-        self._connection: MqttConnection | None = None
+        self._encoder = Encoder(settings.cluster, settings.node, self._boot_id, self._lock.session)
+        self._client_id = f"leadline-{settings.cluster}-{settings.node}"
+        self._buffer = Buffer(settings.state_dir / "buffer", settings.buffer_max_bytes)
+        self._connection: PahoConnection | None = None
         self._attempt = 0
         self._failures = 0
         self._is_connected = False
@@ -260,19 +317,18 @@ class ForgetError(Exception):
     """The broker could not be reached or would not forget; str() says why."""
 
 
-def forget(
-    endpoint: Endpoint, cluster: str, node: str, timeout_s: float = FORGET_TIMEOUT_S
-) -> None:
-    """Clear this node's retained messages (birth, status) at the broker. Raises ForgetError.
+def forget(settings: Settings) -> None:
+    """Clear this node's retained messages (birth, status) at the broker. Raises ForgetError, ConfigError.
 
     Only this node's own certificate may write them, so the board does it before it loses the
     certificate. The agent must not run, because it would publish them again.
     """
     retained = [kind for kind, how in topics.DELIVERY.items() if how.retain]
     inbox: SimpleQueue[Event] = SimpleQueue()
+    endpoint, cluster, node = Endpoint.of(settings.broker), settings.cluster, settings.node
     client_id = f"leadline-{cluster}-{node}-forget"
     connection = PahoConnection(0, endpoint, client_id, None, None, inbox.put)
-    until_s = time.monotonic() + timeout_s
+    until_s = time.monotonic() + FORGET_TIMEOUT_S
     try:
         _await(inbox, Connected, endpoint, node, until_s)
         for kind in retained:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from leadline_agent.config import Broker, Probe, Settings
 from leadline_agent.publish import session as session_module
 from leadline_agent.publish.connection import (
     Acknowledged,
@@ -12,6 +13,7 @@ from leadline_agent.publish.connection import (
     Endpoint,
     Event,
     MessageReceived,
+    PahoConnection,
 )
 from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
 from leadline_agent.sample import Lease, PingLease, Report
@@ -19,9 +21,10 @@ from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 BOARD = pb.Birth(hardware_model="Pi", address="10.0.0.1", interval_s=10, probes=["icmp"])
+BROKER = Broker("broker", 8883, None)
 
 
-class FakeConnection:
+class FakeConnection(PahoConnection):
     """Records what is sent; a test acknowledges it."""
 
     def __init__(self) -> None:
@@ -62,11 +65,8 @@ def open_session(tmp_path: Path, connection: FakeConnection) -> Callable[[], Ses
     def open_() -> Session:
         return Session(
             Endpoint("broker", 8883, None),
-            cluster="home",
+            Settings("pi-1", "home", tmp_path, 10, 1 << 20, BROKER, Probe("", 8, 1 << 28, 5000)),
             board=BOARD,
-            node="pi-1",
-            state_dir=tmp_path,
-            buffer_max_bytes=1 << 20,
             post=lambda _: None,
             connect=connection.connect,
         )
