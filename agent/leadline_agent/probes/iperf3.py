@@ -23,12 +23,17 @@ import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.probes import iperf3_child
-from leadline_agent.probes.base import IperfError, LeaseExceededError, ProbeContext
+from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
+from leadline_agent.probes.iperf3_server import (
+    ALLOWANCE_BYTES,
+    GRACE_S,
+    IperfError,
+    LeaseExceededError,
+    serve,
+)
 from leadline_agent.sample import BandwidthLease, Role, boot_ms, is_unicast
 from leadline_agent.text import one_line
-from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
@@ -55,10 +60,8 @@ def is_installed() -> bool:
 def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
     """Why this board refuses the lease, as a sentence; None if it accepts."""
     open_s = lease.expires_s - now_s
-    most_ms, most_bytes = (
-        context.limits.max_bandwidth_duration_ms,
-        context.limits.max_bandwidth_bytes,
-    )
+    most_ms = context.limits.max_bandwidth_duration_ms
+    most_bytes = context.limits.max_bandwidth_bytes
     reasons = {
         "the lease has expired": open_s <= 0,
         f"the lease is open for {open_s:.0f} s, over {MAX_TTL_S:g}": open_s > MAX_TTL_S,
@@ -133,21 +136,20 @@ def parse(text: str, lease: BandwidthLease) -> pb.BandwidthReport:
     )
 
 
-class Iperf3:
+class Iperf3(Probe):
     """Runs one lease at a time, as client or server.
 
     The client reports how the lease ended. The server reports only failures.
     """
 
     def __init__(self, context: ProbeContext) -> None:
+        super().__init__("bandwidth")
         self._context = context
         self._lease_id = ""
         self._lease: BandwidthLease | None = None
         self._changed = threading.Condition()
-        self._stopped = threading.Event()
         self._ended_s = float("-inf")
-        self.worker = Worker("bandwidth", self._run)
-        self.worker.start()
+        self.start()
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -177,7 +179,7 @@ class Iperf3:
         with self._changed:
             self._stopped.set()
             self._changed.notify()
-        self.worker.stop(GRACE_S)
+        self._end(GRACE_S)
 
     def _run(self) -> None:
         while True:
@@ -187,7 +189,7 @@ class Iperf3:
             if lease is None:
                 return
             # A test itself may take one GRACE_S to end.
-            self.worker.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
+            self.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
             failure: Exception | None = None
             try:
                 result = self._result(lease)
@@ -200,7 +202,7 @@ class Iperf3:
                 self._context.report(result)
             if failure:
                 raise failure
-            self.worker.done()
+            self.done()
 
     def _result(self, lease: BandwidthLease) -> pb.BandwidthReport | None:
         """The result; None where the other end reports it."""

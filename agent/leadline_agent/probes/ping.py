@@ -14,10 +14,9 @@ from dataclasses import replace
 import ping3
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.probes.base import ProbeContext
+from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.sample import BROKER, Peer, PingLease, boot_ms, is_unicast
 from leadline_agent.text import one_line
-from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_S = 1.0
@@ -127,7 +126,7 @@ def refusal(lease: PingLease, max_peers: int) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-class Ping:
+class Ping(Probe):
     """Runs one ping lease at a time; a newer one replaces it."""
 
     def __init__(
@@ -136,21 +135,20 @@ class Ping:
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
+        super().__init__("ping")
         self._context = context
         self._echo = echo
         self._sequence = 0
         self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
-        self._stopped = False
         self._has_icmp = permitted()
-        self.worker = Worker("ping", self._run)
         if not self._has_icmp:
             LOG.warning(
                 "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
                 "closed): measuring the round trip to the broker instead"
             )
-        self.worker.start()
+        self.start()
 
     @property
     def capabilities(self) -> tuple[str, ...]:
@@ -175,37 +173,34 @@ class Ping:
         lease = replace(lease, peers=tuple(p for p in lease.peers if is_unicast(p.address)))
         with self._changed:
             self._expires_s = lease.expires_s
-            if self._lease is None or _measured(lease) != _measured(self._lease):
+            if self._lease is None or lease != replace(self._lease, expires_s=lease.expires_s):
                 self._lease = lease
                 self._changed.notify()
-
-    def has_loaded_since(self, _: float) -> bool:
-        """False: a few echo requests are no load."""
-        return False
 
     def stop(self) -> None:
         """Stop; a running round ends after its current echo."""
         with self._changed:
-            self._stopped, self._lease = True, None
+            self._stopped.set()
+            self._lease = None
             self._changed.notify()
-        self.worker.stop(2 * TIMEOUT_S)
+        self._end(2 * TIMEOUT_S)
 
     def _run(self) -> None:
         round_number = 0
         while (lease := self._wait_for_lease()) is not None:
             start_s = time.monotonic()
             # A round ends after its interval, but its last peer may still use up its time-outs.
-            self.worker.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
+            self.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
             if samples := self._round(lease, round_number):
                 timing = pb.Timing(measured_boot_ms=boot_ms())
                 self._context.report(pb.RttReport(timing=timing, peers=samples))
-            self.worker.done()
+            self.done()
             round_number += 1
             self._sleep(start_s + max(lease.interval_s, 1), lease)
 
     def _wait_for_lease(self) -> PingLease | None:
         with self._changed:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 if self._lease and time.monotonic() < self._expires_s:
                     return self._lease
                 self._lease = None
@@ -234,7 +229,3 @@ class Ping:
             if replies:
                 samples.append(summary(peer.node, pb.Rtt.ICMP, replies))
         return samples
-
-
-def _measured(lease: PingLease) -> tuple[object, ...]:
-    return lease.peers, lease.interval_s, lease.count

@@ -318,10 +318,11 @@ class ForgetError(Exception):
 
 
 def forget(settings: Settings) -> None:
-    """Clear this node's retained messages (birth, status) at the broker. Raises ForgetError, ConfigError.
+    """Clear this node's retained messages (birth, status) at the broker.
 
     Only this node's own certificate may write them, so the board does it before it loses the
-    certificate. The agent must not run, because it would publish them again.
+    certificate. The agent must not run, because it would publish them again. Raises
+    ForgetError, ConfigError.
     """
     retained = [kind for kind, how in topics.DELIVERY.items() if how.retain]
     inbox: SimpleQueue[Event] = SimpleQueue()

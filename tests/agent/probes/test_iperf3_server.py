@@ -11,8 +11,14 @@ from typing import Any
 
 import pytest
 from leadline_agent.probes import iperf3_server
-from leadline_agent.probes.base import IperfError, LeaseExceededError
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, lease_violation, results, serve
+from leadline_agent.probes.iperf3_server import (
+    ALLOWANCE_BYTES,
+    IperfError,
+    LeaseExceededError,
+    lease_violation,
+    results,
+    serve,
+)
 from leadline_agent.sample import BandwidthLease, Peer, Role
 
 from tests.support.ports import free_port, wait_until

@@ -99,7 +99,7 @@ def test_an_exception_of_ping3_is_no_reply(
 def test_a_round_that_fails_is_tried_again(
     harness: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline_agent.worker.FIRST_BACK_OFF_S", 0.01)
+    monkeypatch.setattr("leadline_agent.probes.base.FIRST_BACK_OFF_S", 0.01)
     answers: list[Any] = [RuntimeError("a bug"), 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     def echo(address: str, sequence: int) -> float | None:
@@ -111,7 +111,7 @@ def test_a_round_that_fails_is_tried_again(
     probe = Ping(harness.context(), permitted=lambda: True, echo=echo)
     (round_,) = reports(harness, probe, ping_lease())
     assert [rtt.received for rtt in round_.peers] == [3, 3]
-    assert probe.worker.take_failed()
+    assert probe.take_failed()
     assert caplog.text.count("a bug") == 1
 
 
