@@ -135,17 +135,31 @@ def _once(settings: config.Settings) -> int:
     import dataclasses
     import json
 
+    from leadline_wire.v1 import telemetry_pb2 as pb
+
     from leadline_agent.collectors import Collectors
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     collectors = Collectors()
     collectors.collect()
     time.sleep(SAMPLE_S)
-    report = dataclasses.asdict(collectors.collect())
-    readings = report.pop("readings")
-    values = {run["name"]: readings.get(run["name"]) for run in report["collectors"]}
-    shown = {"node": settings.node, "cluster": settings.cluster, **report, **values}
-    print(json.dumps(shown, indent=2))  # noqa: T201 - its purpose
+    report, readings = collectors.collect()
+    runs = [
+        {
+            "name": run.name,
+            "outcome": pb.CollectorRun.Outcome.Name(run.outcome).lower(),
+            "duration_us": run.duration_us,
+        }
+        for run in report.collectors
+    ]
+    shown = {
+        "node": settings.node,
+        "cluster": settings.cluster,
+        "measured_boot_ms": report.timing.measured_boot_ms,
+        "collectors": runs,
+        **{run.name: readings.get(run.name) for run in report.collectors},
+    }
+    print(json.dumps(shown, indent=2, default=dataclasses.asdict))  # noqa: T201 - its purpose
     sys.stdout.flush()
     return 0
 

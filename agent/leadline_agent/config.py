@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_agent.sample import is_unicast
+from leadline_agent.lease import is_unicast
 from leadline_agent.text import one_line
 
 MAX_FILE_BYTES, MAX_LINE = 64 * 1024, 1000

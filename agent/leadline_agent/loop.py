@@ -11,19 +11,20 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from enum import Enum
 from queue import Empty, SimpleQueue
+
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent import __version__
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
 from leadline_agent.config import ConfigError, Settings
+from leadline_agent.lease import Result
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
 from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
 from leadline_agent.publish.session import Session, StateError
-from leadline_agent.sample import CollectorOutcome, CollectorRun, Result
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -165,18 +166,16 @@ class Agent:
         return agent
 
     def _publish_report(self, now_s: float) -> None:
-        report = self._collectors.collect()
-        readings = dict(report.readings)
+        report, _ = self._collectors.collect()
         if self._probes.has_loaded_since(self._collected_s):
             # The packets of our own test are not the load of this board's users.
-            readings.pop("network", None)
+            report.ClearField("network")
         self._collected_s = now_s
-        failed_probes = tuple(
-            CollectorRun(name, CollectorOutcome.FAILED, 0) for name in self._probes.take_failed()
-        )
-        runs = report.collectors + failed_probes
-        self._session.publish(replace(report, collectors=runs, readings=readings))
-        if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
+        has_progressed = any(run.outcome == pb.CollectorRun.OK for run in report.collectors)
+        for name in self._probes.take_failed():
+            report.collectors.add(name=name, outcome=pb.CollectorRun.FAILED)
+        self._session.publish(report)
+        if has_progressed:
             self._progress_s = now_s
             if not self._is_ready:
                 self._is_ready = True

@@ -7,12 +7,12 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
+from leadline_agent.lease import Result
 from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
 from leadline_agent.publish.connection import Endpoint, MessageReceived
 from leadline_agent.publish.session import Session
-from leadline_agent.sample import CollectorOutcome, Report, Result
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.certificates import Authority, Certificate
@@ -93,8 +93,8 @@ def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | Result]:
-    published: list[Report | Result] = []
+def published(monkeypatch: pytest.MonkeyPatch) -> list[pb.Report | Result]:
+    published: list[pb.Report | Result] = []
     monkeypatch.setattr(Session, "publish", lambda _, sample: published.append(sample))
     return published
 
@@ -161,7 +161,7 @@ def test_the_watchdog_is_not_fed_while_ticks_fail(
 
 def test_a_probe_that_failed_is_in_the_next_report(
     agent: Agent,
-    published: list[Report | Result],
+    published: list[pb.Report | Result],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failed = [["ping"], []]
@@ -169,10 +169,10 @@ def test_a_probe_that_failed_is_in_the_next_report(
     now_s = time.monotonic()
     agent.tick(now_s + 5)
     agent.tick(now_s + 10)
-    first, second = (sample for sample in published if isinstance(sample, Report))
+    first, second = (sample for sample in published if isinstance(sample, pb.Report))
     assert (first.collectors[-1].name, first.collectors[-1].outcome) == (
         "ping",
-        CollectorOutcome.FAILED,
+        pb.CollectorRun.FAILED,
     )
     assert len(second.collectors) == len(first.collectors) - 1
 

@@ -11,7 +11,6 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from threading import Event
 
-from leadline_agent import sample
 from leadline_agent.collectors.cpu import Cpu
 from leadline_agent.collectors.disk import Disk
 from leadline_agent.collectors.memory import Memory
@@ -33,27 +32,22 @@ RTT_EVERY_TURNS = 6
 _CONTEXT = get_context("spawn")
 
 
-def report(boot_ms: int) -> sample.Report:
+def report(boot_ms: int) -> pb.Report:
     """A report of an agent on a board with two interfaces."""
-    names = ("cpu", "memory", "disk", "network", "temperature")
-    return sample.Report(
-        measured_boot_ms=boot_ms,
-        collectors=tuple(
-            sample.CollectorRun(name, sample.CollectorOutcome.OK, 150) for name in names
-        ),
-        readings={
-            "cpu": Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False),
-            "memory": Memory(4_000_000_000, 2_500_000_000),
-            "disk": Disk(10_240.5, 20_480.7),
-            "network": Network(
-                (
-                    Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
-                    Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
-                )
-            ),
-            "temperature": Temperature(48.3),
-        },
-    )
+    report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms))
+    for name in ("cpu", "memory", "disk", "network", "temperature"):
+        report.collectors.add(name=name, outcome=pb.CollectorRun.OK, duration_us=150)
+    Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False).encode(report)
+    Memory(4_000_000_000, 2_500_000_000).encode(report)
+    Disk(10_240.5, 20_480.7).encode(report)
+    Network(
+        (
+            Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
+            Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
+        )
+    ).encode(report)
+    Temperature(48.3).encode(report)
+    return report
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from leadline_agent.collectors import COLLECTORS, SYS_ROOT, Collectors
 from leadline_agent.collectors.collector import AbsentError
-from leadline_agent.sample import CollectorOutcome
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 each = pytest.mark.parametrize("name", COLLECTORS)
@@ -36,17 +35,14 @@ def test_reads_finite_values_or_is_absent(name: str) -> None:
 @each
 def test_fills_the_field_of_the_report_that_has_its_name(name: str) -> None:
     assert name in pb.Report.DESCRIPTOR.fields_by_name
-    report = Collectors({name: COLLECTORS[name]}).collect()
+    report, _ = Collectors({name: COLLECTORS[name]}).collect()
     (run,) = report.collectors
     assert (run.name, run.duration_us >= 0) == (name, True)
-    message = pb.Report()
-    for reading in report.readings.values():
-        reading.encode(message)
-    filled = [field.name for field, _ in message.ListFields()]
-    assert filled == ([name] if run.outcome is CollectorOutcome.OK else [])
+    filled = {field.name for field, _ in report.ListFields()} - {"timing", "collectors"}
+    assert filled == ({name} if run.outcome == pb.CollectorRun.OK else set())
 
 
 @each
 def test_a_board_without_the_hardware_is_no_failure(name: str, tmp_path: Any) -> None:
-    report = Collectors({name: COLLECTORS[name]}, sys_root=tmp_path).collect()
-    assert report.collectors[0].outcome in (CollectorOutcome.OK, CollectorOutcome.ABSENT)
+    report, _ = Collectors({name: COLLECTORS[name]}, sys_root=tmp_path).collect()
+    assert report.collectors[0].outcome in (pb.CollectorRun.OK, pb.CollectorRun.ABSENT)

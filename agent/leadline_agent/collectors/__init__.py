@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory
-from leadline_agent.sample import CollectorOutcome, CollectorRun, Reading, Report, boot_ms
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_agent.clock import boot_ms
+from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory, Reading
 
 __all__ = ["COLLECTORS", "SYS_ROOT", "AbsentError", "Collectors", "import_collectors"]
 
@@ -39,21 +41,26 @@ class Collectors:
     ) -> None:
         self._collectors = {name: make(sys_root) for name, make in registry.items()}
 
-    def collect(self) -> Report:
-        """One report. Never raises; a collector that fails has a run and no reading."""
-        now_ms = boot_ms()
-        runs: list[CollectorRun] = []
+    def collect(self) -> tuple[pb.Report, dict[str, Reading]]:
+        """One report, and its readings by collector. Never raises.
+
+        A collector that fails has a run and no reading.
+        """
+        report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms()))
         readings: dict[str, Reading] = {}
         for name, collector in self._collectors.items():
             start_ns = time.perf_counter_ns()
-            outcome = CollectorOutcome.OK
+            outcome = pb.CollectorRun.OK
             try:
-                readings[name] = collector.collect()
+                reading = collector.collect()
+                reading.encode(report)
+                readings[name] = reading
             except AbsentError:
-                outcome = CollectorOutcome.ABSENT
+                outcome = pb.CollectorRun.ABSENT
             except Exception as error:  # noqa: BLE001 - a collector's fault must not stop the others
-                outcome = CollectorOutcome.FAILED
+                outcome = pb.CollectorRun.FAILED
                 LOG.warning("collector %s: failed, its values are unknown: %s", name, error)
             duration_us = (time.perf_counter_ns() - start_ns) // 1000
-            runs.append(CollectorRun(name, outcome, min(duration_us, MAX_DURATION_US)))
-        return Report(now_ms, tuple(runs), readings)
+            duration_us = min(duration_us, MAX_DURATION_US)
+            report.collectors.add(name=name, outcome=outcome, duration_us=duration_us)
+        return report, readings

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from leadline_agent.sample import Reading
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 class AbsentError(Exception):
@@ -13,6 +13,13 @@ class AbsentError(Exception):
 
 class TransientError(Exception):
     """The value could not be read this time; the next reading may succeed."""
+
+
+class Reading(Protocol):
+    """What one collector read: a dataclass, or a tuple of them. None is unknown, never zero."""
+
+    def encode(self, report: pb.Report, /) -> None:
+        """Set the collector's field of the report; a value that is None stays unset."""
 
 
 class Collector(Protocol):

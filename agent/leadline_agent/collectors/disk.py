@@ -8,8 +8,8 @@ from typing import NamedTuple
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
-from leadline_agent.sample import boot_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
-from leadline_agent.sample import boot_ms
 
 MAX_INTERFACES = 4
 # linux/sockios.h, linux/if.h
@@ -53,7 +53,7 @@ class Network(tuple[Interface, ...]):
 
     def encode(self, report: pb.Report) -> None:
         """Set the report's `network`."""
-        report.network.extend(pb.NetworkInterface(**asdict(each)) for each in self)
+        report.network.extend([pb.NetworkInterface(**asdict(each)) for each in self])
 
 
 class Counters(NamedTuple):

@@ -5,10 +5,10 @@ What only reads this machine belongs in collectors/.
 
 from collections.abc import Mapping
 
+from leadline_agent.lease import BandwidthLease, Lease, PingLease
 from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3 import Iperf3
 from leadline_agent.probes.ping import Ping
-from leadline_agent.sample import BandwidthLease, Lease, PingLease
 
 __all__ = ["PROBES", "ProbeContext", "Probes"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline_agent import config
-from leadline_agent.sample import Result
+from leadline_agent.lease import Result
 
 LOG = logging.getLogger(__name__)
 FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 1.0, 60.0

@@ -22,6 +22,8 @@ from typing import Any
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
+from leadline_agent.lease import BandwidthLease, Role, is_unicast
 from leadline_agent.probes import iperf3_child
 from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
@@ -32,7 +34,6 @@ from leadline_agent.probes.iperf3_server import (
     LeaseExceededError,
     serve,
 )
-from leadline_agent.sample import BandwidthLease, Role, boot_ms, is_unicast
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-from leadline_agent.sample import BandwidthLease
+from leadline_agent.lease import BandwidthLease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)

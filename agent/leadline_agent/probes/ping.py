@@ -14,11 +14,14 @@ from dataclasses import replace
 import ping3
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
+from leadline_agent.lease import Peer, PingLease, is_unicast
 from leadline_agent.probes.base import Probe, ProbeContext
-from leadline_agent.sample import BROKER, Peer, PingLease, boot_ms, is_unicast
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
+# The name of the peer when a board measured its round trip to the broker.
+BROKER = "@broker"
 TIMEOUT_S = 1.0
 HANG_S = 10.0  # a round that exceeds its time-outs by more than this hangs
 # After this many time-outs the round goes on with the next peer.

@@ -5,7 +5,7 @@ import re
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import BandwidthLease, Lease, Peer, PingLease, Report, Result, Role
+from leadline_agent.lease import BandwidthLease, Lease, Peer, PingLease, Result, Role
 
 LeaseError = codec.MessageError
 _LEASE_ID = re.compile(r"[!-~]{1,128}")
@@ -24,9 +24,8 @@ class Encoder:
         """This node's topic of one kind."""
         return topics.topic(self._cluster, self._node, kind)
 
-    def sample(self, sample: Report | Result | pb.Birth) -> tuple[str, bytes]:
+    def sample(self, message: pb.Report | Result | pb.Birth) -> tuple[str, bytes]:
         """(topic, payload) of a report, a probe's result or the birth, with the next number."""
-        message = _report(sample) if isinstance(sample, Report) else sample
         self._sequence += 1
         message.origin.CopyFrom(self._origin())
         message.origin.sequence = self._sequence
@@ -72,16 +71,3 @@ def decode_lease(topic: str, payload: bytes, schema: str | None, received_s: flo
 
 def _peer(message: pb.Peer) -> Peer:
     return Peer(topics.check_level(message.node, "peer"), message.address)
-
-
-def _report(report: Report) -> pb.Report:
-    message = pb.Report(
-        timing=pb.Timing(measured_boot_ms=report.measured_boot_ms),
-        collectors=[
-            pb.CollectorRun(name=run.name, outcome=run.outcome.name, duration_us=run.duration_us)
-            for run in report.collectors
-        ],
-    )
-    for reading in report.readings.values():
-        reading.encode(message)
-    return message

@@ -22,7 +22,9 @@ from uuid import UUID
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
 from leadline_agent.config import Settings
+from leadline_agent.lease import Lease, Result
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
@@ -35,7 +37,6 @@ from leadline_agent.publish.connection import (
     PahoConnection,
 )
 from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
-from leadline_agent.sample import Lease, Report, Result, boot_ms
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class Session:
         self._rtts_ms: deque[float] = deque(maxlen=32)
         self.address = board.address
 
-    def publish(self, sample: Report | Result) -> None:
+    def publish(self, sample: pb.Report | Result) -> None:
         """Queue a measurement; it is sent as soon as there is a connection."""
         self._append(*self._encoder.sample(sample))
 

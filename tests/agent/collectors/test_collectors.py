@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.board import hardware_model
-from leadline_agent.collectors.collector import AbsentError, CollectorFactory
+from leadline_agent.collectors.collector import AbsentError, CollectorFactory, Reading
 from leadline_agent.collectors.memory import Memory
-from leadline_agent.sample import CollectorOutcome, Reading
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 class Broken:
@@ -38,12 +38,13 @@ def test_a_failed_collector_does_not_stop_the_others(
         "memory": Works,
     }
     with caplog.at_level(logging.WARNING):
-        report = Collectors(registry, tmp_path).collect()
-    assert report.readings == {"memory": Memory(2, 1)}
+        report, readings = Collectors(registry, tmp_path).collect()
+    assert readings == {"memory": Memory(2, 1)}
+    assert report.memory == pb.Memory(total_bytes=2, available_bytes=1)
     assert {run.name: run.outcome for run in report.collectors} == {
-        "cpu": CollectorOutcome.FAILED,
-        "disk": CollectorOutcome.ABSENT,
-        "memory": CollectorOutcome.OK,
+        "cpu": pb.CollectorRun.FAILED,
+        "disk": pb.CollectorRun.ABSENT,
+        "memory": pb.CollectorRun.OK,
     }
     assert "collector cpu: failed" in caplog.text
     assert "disk" not in caplog.text  # hardware that is not there is no complaint

@@ -6,8 +6,8 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Probe
+from leadline_agent.lease import Result
 from leadline_agent.probes import ProbeContext
-from leadline_agent.sample import Result
 
 
 @dataclass

@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
+from leadline_agent.lease import BandwidthLease, Peer, Role
 from leadline_agent.probes import iperf3, iperf3_child
 from leadline_agent.probes.iperf3 import Iperf3, pace_bits_per_s, parse, refusal
 from leadline_agent.probes.iperf3_server import IperfError, LeaseExceededError
-from leadline_agent.sample import BandwidthLease, Peer, Role
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from leadline_agent.lease import BandwidthLease, Peer, Role
 from leadline_agent.probes import iperf3_server
 from leadline_agent.probes.iperf3_server import (
     ALLOWANCE_BYTES,
@@ -19,7 +20,6 @@ from leadline_agent.probes.iperf3_server import (
     results,
     serve,
 )
-from leadline_agent.sample import BandwidthLease, Peer, Role
 
 from tests.support.ports import free_port, wait_until
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_agent.lease import Peer, PingLease, is_unicast
 from leadline_agent.probes import ping
-from leadline_agent.probes.ping import ClockSetError, Ping, clock_was_set, echoes, summary
-from leadline_agent.sample import BROKER, Peer, PingLease, is_unicast
+from leadline_agent.probes.ping import BROKER, ClockSetError, Ping, clock_was_set, echoes, summary
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace

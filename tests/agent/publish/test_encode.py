@@ -1,25 +1,21 @@
 """Encoding of reports and results, decoding of leases, and the size of a report."""
 
+from collections.abc import Sequence
+
 import pytest
+from leadline_agent.collectors.collector import Reading
 from leadline_agent.collectors.cpu import Cpu
 from leadline_agent.collectors.disk import Disk
 from leadline_agent.collectors.memory import Memory
 from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
+from leadline_agent.lease import BandwidthLease, Peer, PingLease, Role
 from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
-from leadline_agent.sample import (
-    BandwidthLease,
-    CollectorOutcome,
-    CollectorRun,
-    Peer,
-    PingLease,
-    Report,
-    Role,
-)
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 BOOT = bytes(range(16))
+BOOT_MS = 5 * 365 * 86_400_000
 LEASES = "leadline/v1/home/pi-1/lease"
 
 
@@ -31,22 +27,25 @@ def encoder(node: str = "pi-1", session: int = 3) -> Encoder:
     return Encoder("home", node, BOOT, session)
 
 
-def worst_report() -> Report:
+def report_of(*readings: Reading, runs: Sequence[pb.CollectorRun] = ()) -> pb.Report:
+    report = pb.Report(timing=pb.Timing(measured_boot_ms=BOOT_MS), collectors=runs)
+    for reading in readings:
+        reading.encode(report)
+    return report
+
+
+def worst_report() -> pb.Report:
     """A big board under load: long names, big counters, four busy interfaces."""
     names = ("cpu", "memory", "disk", "network", "temperature")
-    return Report(
-        measured_boot_ms=5 * 365 * 86_400_000,
-        collectors=tuple(CollectorRun(n, CollectorOutcome.OK, 100_000) for n in names),
-        readings={
-            "cpu": Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
-            "memory": Memory(1 << 40, (1 << 40) - 1),
-            "disk": Disk(7e9, 7e9),
-            "network": Network(
-                Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10)
-                for i in range(4)
-            ),
-            "temperature": Temperature(99.9),
-        },
+    return report_of(
+        Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
+        Memory(1 << 40, (1 << 40) - 1),
+        Disk(7e9, 7e9),
+        Network(
+            Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10) for i in range(4)
+        ),
+        Temperature(99.9),
+        runs=[pb.CollectorRun(name=n, outcome="OK", duration_us=100_000) for n in names],
     )
 
 
@@ -54,7 +53,7 @@ def test_a_report_takes_at_most_400_bytes() -> None:
     writer = encoder(node="n" * 20, session=100_000)
     writer._sequence = 10_000_000
     topic, payload = writer.sample(worst_report())
-    sent = codec.stamp_sent(topics.Kind.REPORT, payload, 5 * 365 * 86_400_000)
+    sent = codec.stamp_sent(topics.Kind.REPORT, payload, BOOT_MS)
     assert len(sent) <= 400
     message = codec.decode(topics.parse(topic), sent, topics.SCHEMA)
     assert isinstance(message, pb.Report)
@@ -62,13 +61,10 @@ def test_a_report_takes_at_most_400_bytes() -> None:
 
 
 def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
-    report = Report(
-        measured_boot_ms=1000,
-        collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
-        readings={
-            "cpu": Cpu(busy_percent=0.0, throttled=False),
-            "network": Network([Interface("eth0", packets_sent_per_s=0.0)]),
-        },
+    report = report_of(
+        Cpu(busy_percent=0.0, throttled=False),
+        Network([Interface("eth0", packets_sent_per_s=0.0)]),
+        runs=[pb.CollectorRun(name="disk", outcome="ABSENT", duration_us=3)],
     )
     message = decoded(*encoder().sample(report))
     assert isinstance(message, pb.Report)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from leadline_agent.config import Broker, Probe, Settings
+from leadline_agent.lease import Lease, PingLease
 from leadline_agent.publish import session as session_module
 from leadline_agent.publish.connection import (
     Acknowledged,
@@ -16,7 +17,6 @@ from leadline_agent.publish.connection import (
     PahoConnection,
 )
 from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
-from leadline_agent.sample import Lease, PingLease, Report
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -74,8 +74,8 @@ def open_session(tmp_path: Path, connection: FakeConnection) -> Callable[[], Ses
     return open_
 
 
-def report(measured_boot_ms: int = 1) -> Report:
-    return Report(measured_boot_ms, ())
+def report(measured_boot_ms: int = 1) -> pb.Report:
+    return pb.Report(timing=pb.Timing(measured_boot_ms=measured_boot_ms))
 
 
 def confirm_all(session: Session, connection: FakeConnection) -> None:

@@ -1,61 +1,12 @@
-"""Reports and leases, with the unit in each name, so that no room imports another for them.
-
-None is unknown, never zero. Probes report the wire's own messages.
-"""
+"""Leases as the probes receive them. Their results are the wire's own messages."""
 
 import ipaddress
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-# The name of the peer when a board measured its round trip to the broker.
-BROKER = "@broker"
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
-
-
-def boot_ms() -> int:
-    """Milliseconds since boot, suspended time included. This clock is never set."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-
-
-class CollectorOutcome(StrEnum):
-    """How one run of a collector ended."""
-
-    OK = "ok"
-    ABSENT = "absent"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorRun:
-    """One run of one collector, as node_exporter exports success and duration."""
-
-    name: str
-    outcome: CollectorOutcome
-    duration_us: int
-
-
-class Reading(Protocol):
-    """What one collector read: a dataclass, or a tuple of them, in the collector's file."""
-
-    def encode(self, report: Any, /) -> None:
-        """Set the collector's field of the wire's Report; a value that is None stays unset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the board was doing at `measured_boot_ms`; the readings by collector.
-
-    A collector that failed or found nothing has no reading.
-    """
-
-    measured_boot_ms: int
-    collectors: tuple[CollectorRun, ...]
-    readings: Mapping[str, Reading] = field(default_factory=dict)
 
 
 def is_unicast(address: str) -> bool:
