@@ -16,7 +16,7 @@ from leadline_agent.collectors.disk import Disk
 from leadline_agent.collectors.memory import Memory
 from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
-from leadline_agent.publish.encode import Encoder
+from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTv5

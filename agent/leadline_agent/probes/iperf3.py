@@ -23,7 +23,7 @@ import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
-from leadline_agent.lease import BandwidthLease, Role, is_unicast
+from leadline_agent.lease import BandwidthLease, is_unicast
 from leadline_agent.probes import iperf3_child
 from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
@@ -208,7 +208,7 @@ class Iperf3(Probe):
     def _result(self, lease: BandwidthLease) -> pb.BandwidthReport | None:
         """The result; None where the other end reports it."""
         try:
-            if lease.role is Role.SERVER:
+            if lease.role == pb.BandwidthLease.SERVER:
                 serve(lease, self._context.own_address(), self._stopped)
                 return None
             result = unmeasured(lease, pb.BandwidthReport.DONE)

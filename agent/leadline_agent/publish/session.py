@@ -24,7 +24,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
 from leadline_agent.config import Settings
-from leadline_agent.lease import Lease, Result
+from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
 from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
@@ -36,7 +36,6 @@ from leadline_agent.publish.connection import (
     MessageReceived,
     PahoConnection,
 )
-from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -104,6 +103,34 @@ def next_session(text: bytes) -> int:
     except ValueError:
         session = 0
     return session if 0 < session < MAX_SESSION else int(time.time())
+
+
+class Encoder:
+    """Encodes the messages of one session, with sequence numbers from 1."""
+
+    def __init__(self, cluster: str, node: str, boot_id: bytes, session: int) -> None:
+        self._cluster, self._node = cluster, node
+        self._boot_id, self._session = boot_id, session
+        self._sequence = 0
+
+    def topic(self, kind: topics.Kind) -> str:
+        """This node's topic of one kind."""
+        return topics.topic(self._cluster, self._node, kind)
+
+    def sample(self, message: pb.Report | Result | pb.Birth) -> tuple[str, bytes]:
+        """(topic, payload) of a report, a probe's result or the birth, with the next number."""
+        self._sequence += 1
+        message.origin.CopyFrom(self._origin())
+        message.origin.sequence = self._sequence
+        return self.topic(codec.kind_of(message)), codec.encode(message)
+
+    def status(self, *, online: bool) -> tuple[str, bytes]:
+        """(topic, payload) of the session's status, which has no sequence number."""
+        message = pb.Status(origin=self._origin(), online=online)
+        return self.topic(topics.Kind.STATUS), codec.encode(message)
+
+    def _origin(self) -> pb.Origin:
+        return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
 
 
 def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> float:
@@ -208,7 +235,7 @@ class Session:
             case MessageReceived():
                 try:
                     return decode_lease(event.topic, event.payload, event.schema, event.at_s)
-                except (LeaseError, topics.TopicError) as error:
+                except (codec.MessageError, topics.TopicError) as error:
                     LOG.warning("lease: refused: %s", one_line(str(error)))
             case _ if event.attempt != self._attempt or self._connection is None:
                 pass  # an event of an earlier connection

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from leadline_agent import collectors
 from leadline_agent.collectors import collector
-from leadline_agent.publish.encode import Encoder
+from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from leadline_agent.lease import BandwidthLease, Peer, Role
+from leadline_agent.lease import BandwidthLease, Peer
 from leadline_agent.probes import iperf3, iperf3_child
 from leadline_agent.probes.iperf3 import Iperf3, pace_bits_per_s, parse, refusal
 from leadline_agent.probes.iperf3_server import IperfError, LeaseExceededError
@@ -21,9 +21,11 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from tests.support.namespaces import linked_namespace
 from tests.support.ports import free_port, wait_until
 
+SERVER, CLIENT = pb.BandwidthLease.SERVER, pb.BandwidthLease.CLIENT
+
 
 def bandwidth_lease(
-    role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0
+    role: pb.BandwidthLease.Role = CLIENT, port: int = 5201, ttl_s: float = 10.0
 ) -> BandwidthLease:
     return BandwidthLease(
         lease_id="L1",
@@ -174,7 +176,9 @@ def pair(
 def test_a_real_test_stays_within_its_limits(make_harness: Callable[[], Any]) -> None:
     port = free_port()
     result = pair(
-        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+        make_harness,
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
     )
     assert (result.outcome, result.detail) == (pb.BandwidthReport.DONE, "")
     assert result.HasField("bandwidth_mbps")
@@ -189,16 +193,18 @@ def test_a_client_waits_for_a_server_that_starts_later(make_harness: Callable[[]
     port = free_port()
     result = pair(
         make_harness,
-        bandwidth_lease(Role.SERVER, port),
-        bandwidth_lease(Role.CLIENT, port),
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
         wait_s=1.0,
     )
     assert result.outcome == pb.BandwidthReport.DONE
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("role", Role)
-def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role: Role) -> None:
+@pytest.mark.parametrize("role", [SERVER, CLIENT])
+def test_an_end_without_its_peer_fails_when_the_lease_expires(
+    harness: Any, role: pb.BandwidthLease.Role
+) -> None:
     probe = Iperf3(harness.context())
     probe.start_lease(bandwidth_lease(role, free_port(), ttl_s=1.5))
     result = harness.results.get(timeout=30)
@@ -213,7 +219,7 @@ def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role
 def test_one_lease_runs_at_a_time_and_a_duplicate_is_ignored(harness: Any) -> None:
     probe = Iperf3(harness.context())
     try:
-        lease = bandwidth_lease(Role.SERVER, free_port())
+        lease = bandwidth_lease(SERVER, free_port())
         probe.start_lease(lease)
         probe.start_lease(lease)
         probe.start_lease(replace(lease, lease_id="L2"))
@@ -252,7 +258,9 @@ def test_the_program_serves_where_the_library_is_missing(
     monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
     port = free_port()
     result = pair(
-        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+        make_harness,
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
     )
     assert result.outcome == pb.BandwidthReport.DONE
 

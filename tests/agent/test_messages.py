@@ -9,8 +9,8 @@ from leadline_agent.collectors.disk import Disk
 from leadline_agent.collectors.memory import Memory
 from leadline_agent.collectors.network import Interface, Network
 from leadline_agent.collectors.temperature import Temperature
-from leadline_agent.lease import BandwidthLease, Peer, PingLease, Role
-from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
+from leadline_agent.lease import BandwidthLease, Peer, PingLease, decode_lease
+from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
@@ -115,7 +115,13 @@ def test_a_bandwidth_lease_is_decoded() -> None:
     )
     payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
     assert decode_lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
-        "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
+        "L1",
+        pb.BandwidthLease.CLIENT,
+        Peer("pi-2", "10.0.0.2"),
+        5201,
+        2000,
+        1 << 20,
+        expires_s=11.5,
     )
 
 
@@ -141,7 +147,7 @@ def test_a_bandwidth_lease_is_decoded() -> None:
     ],
 )
 def test_an_invalid_lease_is_refused(payload: bytes, schema: str | None) -> None:
-    with pytest.raises(LeaseError):
+    with pytest.raises(codec.MessageError):
         decode_lease(LEASES, payload, schema, received_s=0.0)
 
 
@@ -153,7 +159,7 @@ def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
         peer=pb.Peer(node="pi-2", address="10.0.0.2"),
     )
     payload = codec.encode(pb.Lease(node="pi-1", bandwidth=bandwidth))
-    with pytest.raises(LeaseError, match="lease_id"):
+    with pytest.raises(codec.MessageError, match="lease_id"):
         decode_lease(LEASES, payload, topics.SCHEMA, 0.0)
 
 
