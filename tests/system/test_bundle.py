@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from leadline_bundle.build import PARTS, fingerprint, is_bundle
-from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock
 from leadline_bundle.targets import TARGETS, Target
+from leadline_bundle.tools import sha256
 
 from tests.ansible.plugins import load
 from tests.system.daemons import clean_environ

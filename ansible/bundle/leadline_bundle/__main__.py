@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leadline_bundle.build import build
-from leadline_bundle.errors import BundleError
-from leadline_bundle.tools import Cache
+from leadline_bundle.tools import BundleError, Cache
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
