@@ -166,7 +166,7 @@ class Agent:
         return agent
 
     def _publish_report(self, now_s: float) -> None:
-        report, _ = self._collectors.collect()
+        report = self._collectors.collect()
         if self._probes.has_loaded_since(self._collected_s):
             # The packets of our own test are not the load of this board's users.
             report.ClearField("network")

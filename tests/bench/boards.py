@@ -11,11 +11,6 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from threading import Event
 
-from leadline_agent.collectors.cpu import Cpu
-from leadline_agent.collectors.disk import Disk
-from leadline_agent.collectors.memory import Memory
-from leadline_agent.collectors.network import Interface, Network
-from leadline_agent.collectors.temperature import Temperature
 from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -37,16 +32,32 @@ def report(boot_ms: int) -> pb.Report:
     report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms))
     for name in ("cpu", "memory", "disk", "network", "temperature"):
         report.collectors.add(name=name, outcome=pb.CollectorRun.OK, duration_us=150)
-    Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False).encode(report)
-    Memory(4_000_000_000, 2_500_000_000).encode(report)
-    Disk(10_240.5, 20_480.7).encode(report)
-    Network(
-        (
-            Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
-            Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
+    cpu = pb.Cpu(
+        busy_percent=12.5,
+        load_1m=0.52,
+        cores=4,
+        frequency_mhz=1500.0,
+        throttled=False,
+        under_voltage=False,
+    )
+    memory = pb.Memory(total_bytes=4_000_000_000, available_bytes=2_500_000_000)
+    disk = pb.Disk(read_bytes_per_s=10_240.5, written_bytes_per_s=20_480.7)
+    network = [
+        pb.NetworkInterface(
+            name=name,
+            packets_sent_per_s=packets_sent,
+            packets_received_per_s=packets_received,
+            bytes_sent_per_s=bytes_sent,
+            bytes_received_per_s=bytes_received,
         )
-    ).encode(report)
-    Temperature(48.3).encode(report)
+        for name, packets_sent, packets_received, bytes_sent, bytes_received in (
+            ("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
+            ("wlan0", 1.5, 2.5, 300.1, 400.2),
+        )
+    ]
+    temperature = pb.Temperature(cpu_celsius=48.3)
+    values = pb.Report(cpu=cpu, memory=memory, disk=disk, network=network, temperature=temperature)
+    report.MergeFrom(values)
     return report
 
 

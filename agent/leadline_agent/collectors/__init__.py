@@ -1,6 +1,6 @@
 """Collectors read this machine and nothing else. Probes, which load the network, are in probes/.
 
-One file each: it registers the collector, reads, and encodes the reading for the wire.
+One file each: it registers the collector, reads, and sets its field of the report.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
-from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory, Reading
+from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory
 
 __all__ = ["COLLECTORS", "SYS_ROOT", "AbsentError", "Collectors", "import_collectors"]
 
@@ -41,20 +41,14 @@ class Collectors:
     ) -> None:
         self._collectors = {name: make(sys_root) for name, make in registry.items()}
 
-    def collect(self) -> tuple[pb.Report, dict[str, Reading]]:
-        """One report, and its readings by collector. Never raises.
-
-        A collector that fails has a run and no reading.
-        """
+    def collect(self) -> pb.Report:
+        """One report. Never raises; a collector that fails has a run, and its field is unset."""
         report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms()))
-        readings: dict[str, Reading] = {}
         for name, collector in self._collectors.items():
             start_ns = time.perf_counter_ns()
             outcome = pb.CollectorRun.OK
             try:
-                reading = collector.collect()
-                reading.encode(report)
-                readings[name] = reading
+                report.MergeFrom(collector.collect())
             except AbsentError:
                 outcome = pb.CollectorRun.ABSENT
             except Exception as error:  # noqa: BLE001 - a collector's fault must not stop the others
@@ -63,4 +57,4 @@ class Collectors:
             duration_us = (time.perf_counter_ns() - start_ns) // 1000
             duration_us = min(duration_us, MAX_DURATION_US)
             report.collectors.add(name=name, outcome=outcome, duration_us=duration_us)
-        return report, readings
+        return report

@@ -15,21 +15,17 @@ class TransientError(Exception):
     """The value could not be read this time; the next reading may succeed."""
 
 
-class Reading(Protocol):
-    """What one collector read: a dataclass, or a tuple of them. None is unknown, never zero."""
-
-    def encode(self, report: pb.Report, /) -> None:
-        """Set the collector's field of the report; a value that is None stays unset."""
-
-
 class Collector(Protocol):
     """Reads one aspect of the board.
 
     Rates are since the previous call; the first call has none.
     """
 
-    def collect(self) -> Reading:
-        """One reading. Raises AbsentError; any other exception is a failure of this run."""
+    def collect(self) -> pb.Report:
+        """A report with this collector's field, in which what is unknown is unset, never zero.
+
+        Raises AbsentError; any other exception is a failure of this run.
+        """
 
 
 CollectorFactory = Callable[[Path], Collector]

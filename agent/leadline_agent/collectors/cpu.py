@@ -4,7 +4,6 @@ A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmo
 """
 
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
@@ -15,22 +14,6 @@ from leadline_agent.collectors.collector import register
 # `get_throttled` of the Raspberry Pi firmware; the higher bits are the history since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
-
-
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """Busy is the share of all cores since the last report, 0 to 100."""
-
-    busy_percent: float | None = None
-    load_1m: float | None = None
-    cores: int | None = None
-    frequency_mhz: float | None = None
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `cpu`."""
-        report.cpu.CopyFrom(pb.Cpu(**asdict(self)))
 
 
 @register("cpu")
@@ -45,12 +28,12 @@ class CpuCollector:
         )
         self._before: tuple[float, float] | None = None
 
-    def collect(self) -> Cpu:
-        """One reading; the busy share is since the previous one. Raises OSError."""
+    def collect(self) -> pb.Report:
+        """The busy share is since the previous one. Raises OSError."""
         before, self._before = self._before, times(psutil.cpu_times())
         flags = _text(self._flags)
         alarm = _text(self._alarm) if self._alarm else None
-        return Cpu(
+        cpu = pb.Cpu(
             busy_percent=busy_percent(before, self._before),
             load_1m=os.getloadavg()[0],
             cores=psutil.cpu_count(),
@@ -58,6 +41,7 @@ class CpuCollector:
             throttled=throttled(flags),
             under_voltage=under_voltage(flags, alarm),
         )
+        return pb.Report(cpu=cpu)
 
 
 def times(raw: object) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """Disk I/O of whole disks, which includes that of their partitions and mapped devices."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,18 +9,6 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """All whole disks together, since the last report."""
-
-    read_bytes_per_s: float | None = None
-    written_bytes_per_s: float | None = None
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `disk`."""
-        report.disk.CopyFrom(pb.Disk(**asdict(self)))
 
 
 class Counters(NamedTuple):
@@ -40,7 +27,7 @@ class DiskCollector:
         self._before: Mapping[str, Counters] = {}
         self._before_ms = 0
 
-    def collect(self) -> Disk:
+    def collect(self) -> pb.Report:
         """Rates since the previous reading. Raises AbsentError on a board without a disk."""
         now_ms = boot_ms()
         after = {
@@ -50,16 +37,18 @@ class DiskCollector:
         }
         if not after:
             raise AbsentError("no disk")
-        reading = rates(self._before, after, now_ms - self._before_ms)
+        disk = rates(self._before, after, now_ms - self._before_ms)
         self._before, self._before_ms = after, now_ms
-        return reading
+        return pb.Report(disk=disk)
 
     def _is_whole(self, name: str) -> bool:
         # A partition has no entry here; loop, ram, zram, dm and md have no device.
         return (self._block / name.replace("/", "!") / "device").exists()
 
 
-def rates(before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int) -> Disk:
+def rates(
+    before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int
+) -> pb.Disk:
     """The sum over the disks in both; unknown if there is none, or if a counter was reset."""
     disks = before.keys() & after.keys()
 
@@ -68,4 +57,4 @@ def rates(before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known and len(known) == len(rates) else None
 
-    return Disk(*(total(counter) for counter in range(len(Counters._fields))))
+    return pb.Disk(read_bytes_per_s=total(0), written_bytes_per_s=total(1))

@@ -7,7 +7,6 @@ Reporting them would count packets twice, and the report would grow with the num
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from fcntl import ioctl
 from pathlib import Path
 from typing import NamedTuple
@@ -35,27 +34,6 @@ VIRTUAL_PREFIXES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One network interface, since the last report."""
-
-    name: str
-    packets_sent_per_s: float | None = None
-    packets_received_per_s: float | None = None
-    bytes_sent_per_s: float | None = None
-    bytes_received_per_s: float | None = None
-
-
-class Network(tuple[Interface, ...]):
-    """The interfaces of a board."""
-
-    __slots__ = ()
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `network`."""
-        report.network.extend([pb.NetworkInterface(**asdict(each)) for each in self])
-
-
 class Counters(NamedTuple):
     """An interface's counters since it came up."""
 
@@ -74,7 +52,7 @@ class NetworkCollector:
         self._before: Mapping[str, Counters] = {}
         self._before_ms = 0
 
-    def collect(self) -> Network:
+    def collect(self) -> pb.Report:
         """Rates since the previous reading. Raises AbsentError where only loopback is up."""
         now_ms = boot_ms()
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
@@ -88,9 +66,9 @@ class NetworkCollector:
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
-        reading = Network(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
+        network = [rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items()]
         self._before, self._before_ms = after, now_ms
-        return reading
+        return pb.Report(network=network)
 
 
 def is_up(name: str) -> bool:
@@ -112,9 +90,20 @@ def choose(up: list[str], physical: set[str]) -> list[str]:
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
 
 
-def rates(name: str, before: Counters | None, after: Counters, elapsed_ms: int) -> Interface:
+def rates(
+    name: str, before: Counters | None, after: Counters, elapsed_ms: int
+) -> pb.NetworkInterface:
     """One interface's rates; each is unknown at the first reading and after a reset."""
     if before is None:
-        return Interface(name)
-    counters = zip(before, after, strict=True)  # in the order of Interface's fields
-    return Interface(name, *(per_second(was, now, elapsed_ms) for was, now in counters))
+        return pb.NetworkInterface(name=name)
+    counters = zip(before, after, strict=True)
+    sent, received, bytes_sent, bytes_received = (
+        per_second(was, now, elapsed_ms) for was, now in counters
+    )
+    return pb.NetworkInterface(
+        name=name,
+        packets_sent_per_s=sent,
+        packets_received_per_s=received,
+        bytes_sent_per_s=bytes_sent,
+        bytes_received_per_s=bytes_received,
+    )

@@ -5,7 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 from leadline_agent.collectors.collector import AbsentError
-from leadline_agent.collectors.disk import Counters, Disk, DiskCollector, rates
+from leadline_agent.collectors.disk import Counters, DiskCollector, rates
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 # A Pi's card with two partitions, its boot area, a loop, swap in memory and a mapped device.
 DISKSTATS = """\
@@ -38,9 +39,11 @@ def test_only_whole_disks_count_and_sectors_are_512_bytes(
     monkeypatch.setattr("leadline_agent.collectors.disk.boot_ms", lambda: next(clock_ms))
     collector = DiskCollector(board / "sys")
     diskstats(board, read=80_000, written=40_000)
-    assert collector.collect() == Disk(None, None)
+    assert collector.collect() == pb.Report(disk=pb.Disk())
     diskstats(board, read=80_200, written=40_100)
-    assert collector.collect() == Disk(200 * 512 / 2, 100 * 512 / 2)
+    assert collector.collect().disk == pb.Disk(
+        read_bytes_per_s=200 * 512 / 2, written_bytes_per_s=100 * 512 / 2
+    )
 
 
 def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
@@ -52,10 +55,10 @@ def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
 def test_a_new_disk_counts_from_its_second_sample() -> None:
     before = {"sda": Counters(100, 100)}
     after = {"sda": Counters(300, 200), "sdb": Counters(9_999_999, 9_999_999)}
-    assert rates(before, after, 1000) == Disk(200.0, 100.0)
+    assert rates(before, after, 1000) == pb.Disk(read_bytes_per_s=200.0, written_bytes_per_s=100.0)
 
 
 def test_a_counter_that_was_reset_makes_the_sum_unknown() -> None:
     before = {"sda": Counters(100, 100), "sdb": Counters(500, 100)}
     after = {"sda": Counters(200, 200), "sdb": Counters(3, 300)}
-    assert rates(before, after, 1000) == Disk(None, 300.0)
+    assert rates(before, after, 1000) == pb.Disk(written_bytes_per_s=300.0)

@@ -30,7 +30,7 @@ def test_the_value_of_a_new_collector_is_in_the_message_that_is_sent(
     sensor = tmp_path / "bus/iio/devices/iio:device0/in_humidityrelative_input"
     sensor.parent.mkdir(parents=True)
     sensor.write_text("41500\n")
-    report, _ = collectors.Collectors(registry, tmp_path).collect()
+    report = collectors.Collectors(registry, tmp_path).collect()
     topic, payload = Encoder("home", "pi-1", bytes(16), 1).sample(report)
     message = codec.decode(topics.parse(topic), payload, topics.SCHEMA)
     assert isinstance(message, pb.Report)
@@ -40,5 +40,6 @@ def test_the_value_of_a_new_collector_is_in_the_message_that_is_sent(
 def test_a_board_without_its_sensor_says_so(
     registry: dict[str, collector.CollectorFactory], tmp_path: Path
 ) -> None:
-    report, readings = collectors.Collectors({"humidity": registry["humidity"]}, tmp_path).collect()
-    assert (report.collectors[0].outcome, readings) == (pb.CollectorRun.ABSENT, {})
+    report = collectors.Collectors({"humidity": registry["humidity"]}, tmp_path).collect()
+    assert report.collectors[0].outcome == pb.CollectorRun.ABSENT
+    assert not humidity_of(report).percent
