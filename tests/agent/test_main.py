@@ -37,9 +37,8 @@ def test_once_prints_a_report_with_rates_and_needs_no_broker(config: Path) -> No
     assert report["node"] == "pi-1"
     assert 0 <= report["cpu"]["busy_percent"] <= 100
     assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
-    assert list(report["cpu"]) == [
-        field.name for field in pb.Cpu.DESCRIPTOR.fields
-    ]  # unknown ones are null
+    # An unknown value is null.
+    assert list(report["cpu"]) == [field.name for field in pb.Cpu.DESCRIPTOR.fields]
     assert {run["outcome"] for run in report["collectors"]} <= {"ok", "absent"}
     assert [run["name"] for run in report["collectors"]] == list(COLLECTORS)
     assert not (config.parent / "state").exists()

@@ -138,8 +138,7 @@ def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_the_rollout_finds_what_a_board_needs(bundle: Path, part: str, target: Target) -> None:
-    platform = delivery.Platform(f"{target.python}.2", target.machine)
-    packed = delivery.Bundle(bundle, part).files(platform)
+    packed = delivery.Bundle(bundle, part, f"{target.python}.2", target.machine).files()
     wheels = sorted(
         name_and_version(path) for name, path in packed.items() if name.startswith("wheels/")
     )

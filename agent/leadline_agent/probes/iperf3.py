@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -91,30 +90,19 @@ def pace_bits_per_s(lease: BandwidthLease) -> int:
     return (lease.max_bytes - BLOCK_BYTES) * 8 // duration_s(lease)
 
 
-def parse_json(text: str) -> dict[str, Any]:
-    """iperf3's output. Raises IperfError if it is not valid JSON or reports an error."""
-    try:
-        output = json.loads(text)
-    except (ValueError, RecursionError):
-        raise IperfError(UNREADABLE) from None
-    if not isinstance(output, dict):
-        raise IperfError(UNREADABLE)
-    if "error" in output:
-        raise IperfError(one_line(f"iperf3: {output['error']}"))
-    return output
-
-
 def parse(text: str, lease: BandwidthLease) -> pb.BandwidthReport:
     """What was measured, from a client's output. Raises IperfError.
 
     They are the other end's claims, so they are checked against the lease.
     """
-    output = parse_json(text)
     try:
+        output = json.loads(text)
+        if "error" in output:
+            raise IperfError(one_line(f"iperf3: {output['error']}"))
         received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
         bits_per_s, seconds = float(received["bits_per_second"]), float(received["seconds"])
         transferred_bytes, sent_bytes = int(received["bytes"]), int(sent["bytes"])
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise IperfError(UNREADABLE) from None
     if transferred_bytes <= 0 or not 0 < bits_per_s < math.inf:
         raise IperfError("nothing arrived at the other end")

@@ -26,7 +26,6 @@ from leadline_agent.clock import boot_ms
 from leadline_agent.config import Settings
 from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
-from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
     Acknowledged,
     Connected,
@@ -138,15 +137,11 @@ def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> floa
     return draw() * min(MAX_BACK_OFF_S, FIRST_BACK_OFF_S * float(2 ** min(failures, 10)))
 
 
-def explain_failure(
-    event: Disconnected | Acknowledged, certificate: Certificate | None, node: str
-) -> str:
+def explain_failure(event: Disconnected | Acknowledged, endpoint: Endpoint, node: str) -> str:
     """The broker's reason; for a refusal also what is wrong with this node's certificate."""
-    why, is_refusal = (
-        (event.reason, event.is_refusal)
-        if isinstance(event, Disconnected)
-        else (event.refusal, True)
-    )
+    why = event.reason if isinstance(event, Disconnected) else event.refusal
+    is_refusal = isinstance(event, Acknowledged) or event.is_refusal
+    certificate = endpoint.certificate
     if not (is_refusal and certificate):
         return why
     return f"{why} ({certificate.fault(node, datetime.now(UTC)) or certificate.identity})"
@@ -321,7 +316,7 @@ class Session:
         self._send(time.monotonic())
 
     def _explain(self, event: Disconnected | Acknowledged) -> str:
-        return explain_failure(event, self._endpoint.certificate, self._node)
+        return explain_failure(event, self._endpoint, self._node)
 
     def _next_to_send(self) -> BufferedMessage | None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -358,31 +353,20 @@ def forget(settings: Settings) -> None:
     client_id = f"leadline-{cluster}-{node}-forget"
     connection = PahoConnection(0, endpoint, client_id, None, None, inbox.put)
     until_s = time.monotonic() + FORGET_TIMEOUT_S
+    unconfirmed = len(retained)
     try:
-        _await(inbox, Connected, endpoint, node, until_s)
-        for kind in retained:
-            connection.publish(topics.topic(cluster, node, kind), b"")
-        for _ in retained:
-            _await(inbox, Acknowledged, endpoint, node, until_s)
+        while unconfirmed:
+            event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
+            match event:
+                case Connected():
+                    for kind in retained:
+                        connection.publish(topics.topic(cluster, node, kind), b"")
+                case Acknowledged(refusal=""):
+                    unconfirmed -= 1
+                case Disconnected() | Acknowledged():
+                    why = explain_failure(event, endpoint, node)
+                    raise ForgetError(f"broker {endpoint}: {why}")
+    except Empty:
+        raise ForgetError(f"broker {endpoint}: no answer in time; try again") from None
     finally:
         connection.close()
-
-
-def _await(
-    inbox: SimpleQueue[Event],
-    wanted: type[Connected | Acknowledged],
-    endpoint: Endpoint,
-    node: str,
-    until_s: float,
-) -> None:
-    while True:
-        try:
-            event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
-        except Empty:
-            raise ForgetError(f"broker {endpoint}: no answer in time; try again") from None
-        if isinstance(event, Disconnected) or (isinstance(event, Acknowledged) and event.refusal):
-            raise ForgetError(
-                f"broker {endpoint}: {explain_failure(event, endpoint.certificate, node)}"
-            )
-        if isinstance(event, wanted):
-            return

@@ -39,13 +39,10 @@ def run(command: Sequence[str | Path], environ: Mapping[str, str], what: str) ->
     except subprocess.TimeoutExpired:
         raise BundleError(f"{what}: no end after {_TIMEOUT_S} s; is the network slow?") from None
     if done.returncode:
-        raise BundleError(f"{what}: {_complaint(done.stderr or done.stdout)}")
-
-
-def _complaint(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error:", "caused by:"))]
-    return " | ".join((errors or lines)[-3:]) or "it failed and did not say why"
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines()]
+        errors = [line for line in lines if line.lower().startswith(("error:", "caused by:"))]
+        last = (errors or [line for line in lines if line])[-3:]
+        raise BundleError(f"{what}: {' | '.join(last) or 'it failed and did not say why'}")
 
 
 def sha256(file: Path) -> str:
