@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -11,27 +11,20 @@ from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
 
 
-class Counters(NamedTuple):
-    """A disk's counters since boot."""
-
-    read_bytes: int
-    written_bytes: int
-
-
 @register("disk")
 class DiskCollector:
     """Reads /proc/diskstats through psutil; sysfs shows which entries are disks."""
 
     def __init__(self, sys_root: Path) -> None:
         self._block = sys_root / "block"
-        self._before: Mapping[str, Counters] = {}
+        self._before: Mapping[str, Any] = {}
         self._before_ms = 0
 
     def collect(self) -> pb.Report:
         """Rates since the previous reading. Raises AbsentError on a board without a disk."""
         now_ms = boot_ms()
         after = {
-            name: Counters(raw.read_bytes, raw.write_bytes)
+            name: raw
             for name, raw in psutil.disk_io_counters(perdisk=True, nowrap=False).items()
             if self._is_whole(name)
         }
@@ -46,15 +39,19 @@ class DiskCollector:
         return (self._block / name.replace("/", "!") / "device").exists()
 
 
-def rates(
-    before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int
-) -> pb.Disk:
-    """The sum over the disks in both; unknown if there is none, or if a counter was reset."""
+def rates(before: Mapping[str, Any], after: Mapping[str, Any], elapsed_ms: int) -> pb.Disk:
+    """The sum over the disks in both; unknown if there is none, or if a counter was reset.
+
+    before, after: psutil's counters by disk.
+    """
     disks = before.keys() & after.keys()
 
-    def total(counter: int) -> float | None:
-        rates = [per_second(before[d][counter], after[d][counter], elapsed_ms) for d in disks]
+    def total(counter: str) -> float | None:
+        rates = [
+            per_second(getattr(before[disk], counter), getattr(after[disk], counter), elapsed_ms)
+            for disk in disks
+        ]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known and len(known) == len(rates) else None
 
-    return pb.Disk(read_bytes_per_s=total(0), written_bytes_per_s=total(1))
+    return pb.Disk(read_bytes_per_s=total("read_bytes"), written_bytes_per_s=total("write_bytes"))

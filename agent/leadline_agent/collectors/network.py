@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from fcntl import ioctl
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -34,13 +34,13 @@ VIRTUAL_PREFIXES = (
 )
 
 
-class Counters(NamedTuple):
-    """An interface's counters since it came up."""
-
-    packets_sent: int
-    packets_received: int
-    bytes_sent: int
-    bytes_received: int
+# The field of the report for each of psutil's counters.
+RATES = {
+    "packets_sent": "packets_sent_per_s",
+    "packets_recv": "packets_received_per_s",
+    "bytes_sent": "bytes_sent_per_s",
+    "bytes_recv": "bytes_received_per_s",
+}
 
 
 @register("network")
@@ -49,7 +49,7 @@ class NetworkCollector:
 
     def __init__(self, sys_root: Path) -> None:
         self._net = sys_root / "class/net"
-        self._before: Mapping[str, Counters] = {}
+        self._before: Mapping[str, Any] = {}
         self._before_ms = 0
 
     def collect(self) -> pb.Report:
@@ -58,11 +58,7 @@ class NetworkCollector:
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         up = [name for name in counters if is_up(name)]
         physical = {name for name in up if (self._net / name / "device").exists()}
-        chosen = {name: counters[name] for name in choose(up, physical)}
-        after = {
-            name: Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
-            for name, raw in chosen.items()
-        }
+        after = {name: counters[name] for name in choose(up, physical)}
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
@@ -90,20 +86,14 @@ def choose(up: list[str], physical: set[str]) -> list[str]:
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
 
 
-def rates(
-    name: str, before: Counters | None, after: Counters, elapsed_ms: int
-) -> pb.NetworkInterface:
-    """One interface's rates; each is unknown at the first reading and after a reset."""
-    if before is None:
-        return pb.NetworkInterface(name=name)
-    counters = zip(before, after, strict=True)
-    sent, received, bytes_sent, bytes_received = (
-        per_second(was, now, elapsed_ms) for was, now in counters
-    )
-    return pb.NetworkInterface(
-        name=name,
-        packets_sent_per_s=sent,
-        packets_received_per_s=received,
-        bytes_sent_per_s=bytes_sent,
-        bytes_received_per_s=bytes_received,
-    )
+def rates(name: str, before: Any, after: Any, elapsed_ms: int) -> pb.NetworkInterface:
+    """One interface's rates; each is unknown at the first reading and after a reset.
+
+    before, after: psutil's counters, None before the first reading.
+    """
+    interface = pb.NetworkInterface(name=name)
+    for counter, field in RATES.items() if before else ():
+        rate = per_second(getattr(before, counter), getattr(after, counter), elapsed_ms)
+        if rate is not None:
+            setattr(interface, field, rate)
+    return interface

@@ -1,6 +1,5 @@
 """The temperature of the processor."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -40,7 +39,10 @@ def find(sys_class: Path) -> list[Path]:
         (HWMON, "hwmon/*/name", "temp*_input"),
         (ZONES, "thermal/thermal_zone*/type", "temp"),
     ):
-        present = {name: files for name, files in _present(sys_class, pattern, inputs) if files}
+        present = {}
+        for path in sorted(sys_class.glob(pattern)):
+            if files := sorted(path.parent.glob(inputs)):
+                present[path.read_text(encoding="ascii").strip()] = files
         for name in wanted:
             if name in present:
                 return present[name]
@@ -54,8 +56,3 @@ def hottest(texts: list[str]) -> float:
     if not credible:
         raise TransientError(f"the sensor reads {degrees}")
     return max(credible)
-
-
-def _present(sys_class: Path, pattern: str, inputs: str) -> Iterator[tuple[str, list[Path]]]:
-    for path in sorted(sys_class.glob(pattern)):
-        yield path.read_text(encoding="ascii").strip(), sorted(path.parent.glob(inputs))

@@ -42,19 +42,17 @@ class Probe(ABC):
     and `done` after it.
     """
 
-    def __init__(self, name: str) -> None:
-        """The thread does not run before `start`."""
-        self.name = name
+    def __init__(self, name: str, capabilities: tuple[str, ...] = ()) -> None:
+        """The thread does not run before `start`.
+
+        capabilities: what it can measure on this board, for the birth message.
+        """
+        self.name, self.capabilities = name, capabilities
         self._failures = 0  # in a row
         self._has_failed = False  # since the last `take_failed`
         self._due_s = float("inf")  # `done` must come before this, on the monotonic clock
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._supervise, name=name, daemon=True)
-
-    @property
-    @abstractmethod
-    def capabilities(self) -> tuple[str, ...]:
-        """What it can measure on this board, for the birth message."""
 
     @abstractmethod
     def start_lease(self, lease: Any) -> None:

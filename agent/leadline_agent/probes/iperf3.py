@@ -132,18 +132,13 @@ class Iperf3(Probe):
     """
 
     def __init__(self, context: ProbeContext) -> None:
-        super().__init__("bandwidth")
+        super().__init__("bandwidth", ("iperf3",) if is_installed() else ())
         self._context = context
         self._lease_id = ""
         self._lease: BandwidthLease | None = None
         self._changed = threading.Condition()
         self._ended_s = float("-inf")
         self.start()
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """Empty where iperf3 is not installed."""
-        return ("iperf3",) if is_installed() else ()
 
     def start_lease(self, lease: BandwidthLease) -> None:
         """Start the lease, or report why not. A lease that is delivered twice runs once."""

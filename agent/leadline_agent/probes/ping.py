@@ -138,25 +138,20 @@ class Ping(Probe):
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
-        super().__init__("ping")
+        self._has_icmp = permitted()
+        super().__init__("ping", ("icmp" if self._has_icmp else "mqtt",))
         self._context = context
         self._echo = echo
         self._sequence = 0
         self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
-        self._has_icmp = permitted()
         if not self._has_icmp:
             LOG.warning(
                 "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
                 "closed): measuring the round trip to the broker instead"
             )
         self.start()
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """The method of measurement on this board."""
-        return ("icmp" if self._has_icmp else "mqtt",)
 
     def start_lease(self, lease: PingLease) -> None:
         """Start the lease at once; one that equals the current lease only extends it.

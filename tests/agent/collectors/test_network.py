@@ -1,13 +1,13 @@
 """The network collector: which interfaces matter, and their rates."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from leadline_agent.collectors import network
 from leadline_agent.collectors.collector import AbsentError
 from leadline_agent.collectors.network import (
-    Counters,
     NetworkCollector,
     choose,
     is_up,
@@ -95,5 +95,8 @@ def test_hardware_comes_first_and_virtual_interfaces_only_alone(
 
 
 def test_a_counter_that_was_reset_is_unknown_and_not_negative() -> None:
-    before, after = Counters(10, 10, 4_000_000_000, 10), Counters(20, 20, 7, 20)
+    before = SimpleNamespace(
+        packets_sent=10, packets_recv=10, bytes_sent=4_000_000_000, bytes_recv=10
+    )
+    after = SimpleNamespace(packets_sent=20, packets_recv=20, bytes_sent=7, bytes_recv=20)
     assert rates("eth0", before, after, 1000) == interface(10.0, 10.0, None, 10.0)

@@ -13,8 +13,6 @@ from tests.support.ports import wait_until
 class Task(Probe):
     """Fails `failures` times and then waits until `stop`; with `ends` it does nothing at all."""
 
-    capabilities = ()
-
     def __init__(self, failures: int = 0, ends: bool = False) -> None:
         super().__init__("task")
         self.failures, self.ends, self.runs = failures, ends, 0
