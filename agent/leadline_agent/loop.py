@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from enum import Enum
 from queue import Empty, SimpleQueue
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -35,14 +34,8 @@ MAX_WAITING = 256  # messages in the inbox; further leases are dropped
 RETRY_S = 1.0
 
 
-class Command(Enum):
-    """What a signal tells the loop to do."""
-
-    STOP = "stop"
-    RELOAD = "reload"
-
-
-InboxItem = Event | Result | Command
+# A signal stops the loop or, if it is SIGHUP, reloads the settings.
+InboxItem = Event | Result | signal.Signals
 
 
 class PeriodicTimer:
@@ -98,7 +91,7 @@ class Agent:
         self._is_ready = False
         self._has_failed = False  # the last tick
         self._retry_s = now_s
-        self._commands: list[Command] = []
+        self._signals: list[signal.Signals] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
@@ -142,8 +135,8 @@ class Agent:
             self._session.close(self._next_event, DISCONNECT_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - a failed goodbye must not keep the agent up
             _log_failure("the goodbye", error)
-        for command in self._commands:
-            self._inbox.put(command)
+        for number in self._signals:
+            self._inbox.put(number)
 
     def with_new_settings(self, reload: Callable[[], Settings] | None) -> "Agent":
         """An agent with new settings, or with the old ones if the new ones are invalid.
@@ -199,9 +192,9 @@ class Agent:
             message = self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
-        if isinstance(message, Command):
-            self._commands.append(message)  # a signal during the goodbye must not be lost
-        return None if isinstance(message, Result | Command) else message
+        if isinstance(message, signal.Signals):
+            self._signals.append(message)  # a signal during the goodbye must not be lost
+        return None if isinstance(message, Result | signal.Signals) else message
 
 
 def _log_failure(what: str, error: Exception) -> None:
@@ -221,26 +214,22 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     Returns the exit code. Raises ConfigError or StateError before it starts to measure.
     """
     inbox: SimpleQueue[InboxItem] = SimpleQueue()
-    for number, command in (
-        (signal.SIGTERM, Command.STOP),
-        (signal.SIGINT, Command.STOP),
-        (signal.SIGHUP, Command.RELOAD),
-    ):
-        signal.signal(number, lambda *_, command=command: inbox.put(command))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: inbox.put(signal.Signals(number)))
     notify = Notifier(os.environ)
     agent = Agent(settings, Endpoint.of(settings.broker), inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
     while True:
         with suppress(Empty):
             message = inbox.get(timeout=max(0.0, agent.due_s() - time.monotonic()))
-            if message is Command.STOP:
-                break
-            if message is Command.RELOAD:
+            if not isinstance(message, signal.Signals):
+                agent.handle(message)
+            elif message is signal.SIGHUP:
                 notify.reloading()
                 agent = agent.with_new_settings(reload)
                 notify.ready()
             else:
-                agent.handle(message)
+                break
         agent.tick(time.monotonic())
     notify.stopping()
     agent.close()
