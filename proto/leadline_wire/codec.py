@@ -62,19 +62,10 @@ class MessageError(ValueError):
 
 TelemetryMessage = pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport | pb.Status | pb.Lease
 
-_TYPES: dict[topics.Kind, type[TelemetryMessage]] = {
-    topics.Kind.BIRTH: pb.Birth,
-    topics.Kind.REPORT: pb.Report,
-    topics.Kind.RTT: pb.RttReport,
-    topics.Kind.BANDWIDTH: pb.BandwidthReport,
-    topics.Kind.STATUS: pb.Status,
-    topics.Kind.LEASE: pb.Lease,
-}
-
 
 def kind_of(message: TelemetryMessage) -> topics.Kind:
     """The kind of the topic to which a message is published."""
-    return next(kind for kind, type_ in _TYPES.items() if isinstance(message, type_))
+    return next(kind for kind, (type_, _) in _KINDS.items() if isinstance(message, type_))
 
 
 def encode(message: TelemetryMessage) -> bytes:
@@ -105,12 +96,13 @@ def decode(topic: topics.Topic, payload: bytes, schema: str | None) -> Telemetry
         raise MessageError(
             Fault.UNKNOWN_SCHEMA, f"schema {str(schema)[:40]!r}, expected {topics.SCHEMA!r}"
         )
-    message = _TYPES[topic.kind]()
+    message_type, checks = _KINDS[topic.kind]
+    message = message_type()
     try:
         message.ParseFromString(payload)
     except DecodeError:
-        raise MessageError(Fault.BROKEN, f"no {type(message).__name__} in this payload") from None
-    for check in _CHECKS[topic.kind]:
+        raise MessageError(Fault.BROKEN, f"no {message_type.__name__} in this payload") from None
+    for check in checks:
         check(message, topic)
     return message
 
@@ -268,11 +260,15 @@ def _check_count(what: str, items: Sized, most: int) -> None:
         raise MessageError(Fault.TOO_LONG, f"{what} has more than {most} entries")
 
 
-_CHECKS: Mapping[topics.Kind, tuple[Callable[[Any, topics.Topic], None], ...]] = {
-    topics.Kind.BIRTH: (_check_origin, _check_numbered, _check_birth),
-    topics.Kind.REPORT: (_check_origin, _check_numbered, _check_report),
-    topics.Kind.RTT: (_check_origin, _check_numbered, _check_rtt),
-    topics.Kind.BANDWIDTH: (_check_origin, _check_numbered, _check_bandwidth),
-    topics.Kind.STATUS: (_check_origin,),
-    topics.Kind.LEASE: (_check_lease,),
+_Check = Callable[[Any, topics.Topic], None]
+_KINDS: Mapping[topics.Kind, tuple[type[TelemetryMessage], tuple[_Check, ...]]] = {
+    topics.Kind.BIRTH: (pb.Birth, (_check_origin, _check_numbered, _check_birth)),
+    topics.Kind.REPORT: (pb.Report, (_check_origin, _check_numbered, _check_report)),
+    topics.Kind.RTT: (pb.RttReport, (_check_origin, _check_numbered, _check_rtt)),
+    topics.Kind.BANDWIDTH: (
+        pb.BandwidthReport,
+        (_check_origin, _check_numbered, _check_bandwidth),
+    ),
+    topics.Kind.STATUS: (pb.Status, (_check_origin,)),
+    topics.Kind.LEASE: (pb.Lease, (_check_lease,)),
 }
