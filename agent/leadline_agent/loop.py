@@ -32,8 +32,6 @@ FIRST_REPORT_S = (1.0, 10.0)  # drawn at random: boards that start together must
 DISCONNECT_TIMEOUT_S = 2.0
 MAX_WAITING = 256  # messages in the inbox; further leases are dropped
 RETRY_S = 1.0
-
-
 # A signal stops the loop or, if it is SIGHUP, reloads the settings.
 InboxItem = Event | Result | signal.Signals
 

@@ -5,6 +5,7 @@ A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmo
 
 import os
 from pathlib import Path
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -44,13 +45,10 @@ class CpuCollector:
         return pb.Report(cpu=cpu)
 
 
-def times(raw: object) -> tuple[float, float]:
+def times(raw: Any) -> tuple[float, float]:
     """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
-    busy = sum(getattr(raw, name, 0.0) for name in _BUSY)
-    return busy, sum(getattr(raw, name, 0.0) for name in ("idle", "iowait"))
-
-
-_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq + raw.steal
+    return busy, raw.idle + raw.iowait
 
 
 def busy_percent(before: tuple[float, float] | None, after: tuple[float, float]) -> float | None:

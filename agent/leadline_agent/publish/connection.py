@@ -209,9 +209,14 @@ class PahoConnection:
             self._client.connect(
                 self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
             )
+        except ssl.SSLCertVerificationError as error:
+            reason = f"the broker's certificate is not valid: {error.verify_message}"
+            self._post(Disconnected(self._attempt, reason))
+            return
         except (OSError, ValueError) as error:
             alert = _refusal_in_alert(str(error))
-            self._post(Disconnected(self._attempt, alert or _reason(error), bool(alert)))
+            reason = alert or getattr(error, "strerror", None) or str(error)
+            self._post(Disconnected(self._attempt, reason, bool(alert)))
             return
         except Exception as error:  # noqa: BLE001 - a thread must not end silently
             self._on_failure(error)
@@ -292,12 +297,6 @@ def _properties(packet: int, how: topics.Delivery) -> Any:
     if how.expiry_s is not None:
         properties.MessageExpiryInterval = how.expiry_s
     return properties
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the broker's certificate is not valid: {error.verify_message}"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _refusal_on_reconnect(endpoint: Endpoint) -> str:
