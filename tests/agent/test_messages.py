@@ -61,6 +61,34 @@ def test_a_report_takes_at_most_400_bytes() -> None:
     assert len(message.network) == 4
 
 
+def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
+    report = pb.Report(
+        cpu=pb.Cpu(busy_percent=0.0, load_1m=None, throttled=False),
+        network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=0.0)],
+        collectors=[pb.CollectorRun(name="disk", outcome="ABSENT", duration_us=3)],
+    )
+    message = decoded(*encoder().sample(report))
+    assert isinstance(message, pb.Report)
+    assert message.cpu.HasField("busy_percent")
+    assert message.cpu.HasField("throttled")
+    assert not message.cpu.HasField("load_1m")
+    assert not message.HasField("memory")
+    assert not message.HasField("disk")
+    assert message.network[0].HasField("packets_sent_per_s")
+    assert not message.network[0].HasField("bytes_sent_per_s")
+    assert message.collectors[0].outcome == pb.CollectorRun.ABSENT
+
+
+def test_a_bandwidth_result_keeps_its_detail() -> None:
+    result = pb.BandwidthReport(
+        lease_id="L1", peer="pi-2", outcome=pb.BandwidthReport.REFUSED, detail="busy"
+    )
+    message = decoded(*encoder().sample(result))
+    assert isinstance(message, pb.BandwidthReport)
+    assert (message.outcome, message.detail) == (pb.BandwidthReport.REFUSED, "busy")
+    assert not message.HasField("bandwidth_mbps")
+
+
 def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     writer = encoder()
     peers = [pb.Rtt(peer="pi-2", method=pb.Rtt.ICMP, sent=5, received=4, rtt_ms=1.5)]

@@ -54,7 +54,6 @@ class Collectors:
             except Exception as error:  # noqa: BLE001 - a collector's fault must not stop the others
                 outcome = pb.CollectorRun.FAILED
                 LOG.warning("collector %s: failed, its values are unknown: %s", name, error)
-            duration_us = (time.perf_counter_ns() - start_ns) // 1000
-            duration_us = min(duration_us, MAX_DURATION_US)
+            duration_us = min((time.perf_counter_ns() - start_ns) // 1000, MAX_DURATION_US)
             report.collectors.add(name=name, outcome=outcome, duration_us=duration_us)
         return report

@@ -113,6 +113,7 @@ def test_a_connection_begins_with_status_and_birth(
     assert birth.address == "10.0.0.1"  # the settings know better than the route
     assert (birth.hardware_model, birth.interval_s, list(birth.probes)) == ("Pi", 10, ["icmp"])
     assert birth.timing.measured_boot_ms > 0
+    assert BOARD.origin.sequence == 0  # the birth is a copy
     close(session)
 
 
