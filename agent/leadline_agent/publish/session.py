@@ -299,14 +299,16 @@ class Session:
         self._connection, self._is_connected = None, False
         self._in_flight.clear()
         self._buffer.spill()
+        why = explain_failure(event, self._endpoint, self._node)
         LOG.warning(
             "broker %s: %s; keeping up to %d bytes of messages and trying again",
-            *(self._endpoint, self._explain(event), self._buffer.max_bytes),
+            *(self._endpoint, why, self._buffer.max_bytes),
         )
 
     def _on_acknowledged(self, event: Acknowledged) -> None:
         if event.refusal:
-            LOG.warning("broker %s: refused a message: %s", self._endpoint, self._explain(event))
+            why = explain_failure(event, self._endpoint, self._node)
+            LOG.warning("broker %s: refused a message: %s", self._endpoint, why)
         sent = self._in_flight.pop(event.message_id, None)
         if sent is None:
             return
@@ -314,9 +316,6 @@ class Session:
         if sent.was_only_one:
             self._rtts_ms.append((event.at_s - sent.at_s) * 1000)
         self._send(time.monotonic())
-
-    def _explain(self, event: Disconnected | Acknowledged) -> str:
-        return explain_failure(event, self._endpoint, self._node)
 
     def _next_to_send(self) -> BufferedMessage | None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
