@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from leadline_agent.publish.encode import Encoder
+from leadline_agent.publish.session import Encoder
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive

@@ -10,8 +10,7 @@ import pytest
 from leadline_bundle import __main__ as command
 from leadline_bundle import build as build_module
 from leadline_bundle.build import build, fingerprint, is_bundle
-from leadline_bundle.errors import BundleError, run
-from leadline_bundle.tools import Cache
+from leadline_bundle.tools import BundleError, Cache, run
 
 
 @pytest.fixture

@@ -1,31 +1,13 @@
 """Encoding of reports and results, decoding of leases, and the size of a report."""
 
 import pytest
-from leadline_agent.collectors.cpu import Cpu
-from leadline_agent.collectors.disk import Disk
-from leadline_agent.collectors.memory import Memory
-from leadline_agent.collectors.network import Interface, Network
-from leadline_agent.collectors.temperature import Temperature
-from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
-from leadline_agent.sample import (
-    BandwidthLease,
-    BandwidthOutcome,
-    BandwidthResult,
-    Board,
-    CollectorOutcome,
-    CollectorRun,
-    Peer,
-    PingLease,
-    Report,
-    Role,
-    RttMethod,
-    RttRound,
-    RttSample,
-)
+from leadline_agent.lease import BandwidthLease, Peer, PingLease, decode_lease
+from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 BOOT = bytes(range(16))
+BOOT_MS = 5 * 365 * 86_400_000
 LEASES = "leadline/v1/home/pi-1/lease"
 
 
@@ -37,22 +19,34 @@ def encoder(node: str = "pi-1", session: int = 3) -> Encoder:
     return Encoder("home", node, BOOT, session)
 
 
-def worst_report() -> Report:
+def worst_report() -> pb.Report:
     """A big board under load: long names, big counters, four busy interfaces."""
     names = ("cpu", "memory", "disk", "network", "temperature")
-    return Report(
-        measured_boot_ms=5 * 365 * 86_400_000,
-        collectors=tuple(CollectorRun(n, CollectorOutcome.OK, 100_000) for n in names),
-        readings={
-            "cpu": Cpu(99.9, 123.4, 128, 5800.0, throttled=True, under_voltage=True),
-            "memory": Memory(1 << 40, (1 << 40) - 1),
-            "disk": Disk(7e9, 7e9),
-            "network": Network(
-                Interface(f"enp{i}s0f0np0d12345"[:15], 1.4e7, 1.4e7, 1.2e10, 1.2e10)
-                for i in range(4)
-            ),
-            "temperature": Temperature(99.9),
-        },
+    interfaces = [
+        pb.NetworkInterface(
+            name=f"enp{i}s0f0np0d12345"[:15],
+            packets_sent_per_s=1.4e7,
+            packets_received_per_s=1.4e7,
+            bytes_sent_per_s=1.2e10,
+            bytes_received_per_s=1.2e10,
+        )
+        for i in range(4)
+    ]
+    return pb.Report(
+        timing=pb.Timing(measured_boot_ms=BOOT_MS),
+        collectors=[pb.CollectorRun(name=n, outcome="OK", duration_us=100_000) for n in names],
+        cpu=pb.Cpu(
+            busy_percent=99.9,
+            load_1m=123.4,
+            cores=128,
+            frequency_mhz=5800.0,
+            throttled=True,
+            under_voltage=True,
+        ),
+        memory=pb.Memory(total_bytes=1 << 40, available_bytes=(1 << 40) - 1),
+        disk=pb.Disk(read_bytes_per_s=7e9, written_bytes_per_s=7e9),
+        network=interfaces,
+        temperature=pb.Temperature(cpu_celsius=99.9),
     )
 
 
@@ -60,7 +54,7 @@ def test_a_report_takes_at_most_400_bytes() -> None:
     writer = encoder(node="n" * 20, session=100_000)
     writer._sequence = 10_000_000
     topic, payload = writer.sample(worst_report())
-    sent = codec.stamp_sent(topics.Kind.REPORT, payload, 5 * 365 * 86_400_000)
+    sent = codec.stamp_sent(topics.Kind.REPORT, payload, BOOT_MS)
     assert len(sent) <= 400
     message = codec.decode(topics.parse(topic), sent, topics.SCHEMA)
     assert isinstance(message, pb.Report)
@@ -68,13 +62,10 @@ def test_a_report_takes_at_most_400_bytes() -> None:
 
 
 def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
-    report = Report(
-        measured_boot_ms=1000,
-        collectors=(CollectorRun("disk", CollectorOutcome.ABSENT, 3),),
-        readings={
-            "cpu": Cpu(busy_percent=0.0, throttled=False),
-            "network": Network([Interface("eth0", packets_sent_per_s=0.0)]),
-        },
+    report = pb.Report(
+        cpu=pb.Cpu(busy_percent=0.0, load_1m=None, throttled=False),
+        network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=0.0)],
+        collectors=[pb.CollectorRun(name="disk", outcome="ABSENT", duration_us=3)],
     )
     message = decoded(*encoder().sample(report))
     assert isinstance(message, pb.Report)
@@ -88,9 +79,20 @@ def test_an_unknown_value_is_unset_and_a_zero_is_set() -> None:
     assert message.collectors[0].outcome == pb.CollectorRun.ABSENT
 
 
+def test_a_bandwidth_result_keeps_its_detail() -> None:
+    result = pb.BandwidthReport(
+        lease_id="L1", peer="pi-2", outcome=pb.BandwidthReport.REFUSED, detail="busy"
+    )
+    message = decoded(*encoder().sample(result))
+    assert isinstance(message, pb.BandwidthReport)
+    assert (message.outcome, message.detail) == (pb.BandwidthReport.REFUSED, "busy")
+    assert not message.HasField("bandwidth_mbps")
+
+
 def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     writer = encoder()
-    round_ = RttRound(5, (RttSample("pi-2", RttMethod.ICMP, 5, 4, 1.5, 0.25),))
+    peers = [pb.Rtt(peer="pi-2", method=pb.Rtt.ICMP, sent=5, received=4, rtt_ms=1.5)]
+    round_ = pb.RttReport(timing=pb.Timing(measured_boot_ms=5), peers=peers)
     first, second = (decoded(*writer.sample(round_)) for _ in range(2))
     assert isinstance(first, pb.RttReport)
     assert isinstance(second, pb.RttReport)
@@ -101,23 +103,6 @@ def test_messages_are_numbered_from_one_and_a_status_is_not() -> None:
     status = decoded(*writer.status(online=False))
     assert isinstance(status, pb.Status)
     assert (status.online, status.origin.sequence) == (False, 0)
-
-
-def test_a_bandwidth_result_keeps_its_detail() -> None:
-    result = BandwidthResult(9, "L1", "pi-2", BandwidthOutcome.REFUSED, detail="busy")
-    message = decoded(*encoder().sample(result))
-    assert isinstance(message, pb.BandwidthReport)
-    assert (message.outcome, message.detail) == (pb.BandwidthReport.REFUSED, "busy")
-    assert not message.HasField("bandwidth_mbps")
-
-
-def test_a_birth_describes_the_board() -> None:
-    board = Board("0.1.0", "Pi 5", "aarch64", "6.12", 4, 1 << 33, "", 10.0, ("icmp", "iperf3"))
-    message = decoded(*encoder().birth(board, "10.0.0.7", dropped=4, now_ms=77))
-    assert isinstance(message, pb.Birth)
-    assert (message.address, message.dropped_messages) == ("10.0.0.7", 4)
-    assert list(message.probes) == ["icmp", "iperf3"]
-    assert (message.interval_s, message.timing.measured_boot_ms) == (10, 77)
 
 
 def test_the_time_of_a_ping_lease_counts_from_its_receipt() -> None:
@@ -141,7 +126,13 @@ def test_a_bandwidth_lease_is_decoded() -> None:
     )
     payload = pb.Lease(node="pi-1", bandwidth=bandwidth).SerializeToString()
     assert decode_lease(LEASES, payload, topics.SCHEMA, received_s=10.0) == BandwidthLease(
-        "L1", Role.CLIENT, Peer("pi-2", "10.0.0.2"), 5201, 2000, 1 << 20, expires_s=11.5
+        "L1",
+        pb.BandwidthLease.CLIENT,
+        Peer("pi-2", "10.0.0.2"),
+        5201,
+        2000,
+        1 << 20,
+        expires_s=11.5,
     )
 
 
@@ -167,7 +158,7 @@ def test_a_bandwidth_lease_is_decoded() -> None:
     ],
 )
 def test_an_invalid_lease_is_refused(payload: bytes, schema: str | None) -> None:
-    with pytest.raises(LeaseError):
+    with pytest.raises(codec.MessageError):
         decode_lease(LEASES, payload, schema, received_s=0.0)
 
 
@@ -179,7 +170,7 @@ def test_a_lease_id_is_short_and_printable(lease_id: str) -> None:
         peer=pb.Peer(node="pi-2", address="10.0.0.2"),
     )
     payload = codec.encode(pb.Lease(node="pi-1", bandwidth=bandwidth))
-    with pytest.raises(LeaseError, match="lease_id"):
+    with pytest.raises(codec.MessageError, match="lease_id"):
         decode_lease(LEASES, payload, topics.SCHEMA, 0.0)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from leadline_agent.publish.identity import SessionLock, StateError, boot_id, next_session
+from leadline_agent.publish.session import SessionLock, StateError, boot_id, next_session
 
 
 def started(folder: Path) -> int:
