@@ -19,7 +19,7 @@ from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.api.api_harness import FakeLeadership
-from tests.controller.api.test_extender import post
+from tests.controller.api.extender_server import post
 from tests.controller.probing import test_scheduler as probing
 from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
 

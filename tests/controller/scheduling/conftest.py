@@ -1,13 +1,10 @@
-"""An extender service that three nodes are known to."""
+"""An extender service that knows three nodes."""
 
 import pytest
 
-from tests.controller.scheduling.extender_harness import ExtenderHarness, nodes_with_mbps
+from tests.controller.scheduling.extender_harness import ExtenderHarness, listed
 
 
 @pytest.fixture
 def harness() -> ExtenderHarness:
-    """Three nodes, the third with the widest link and so the best for much data."""
-    made = ExtenderHarness(nodes_with_mbps(10, 100, 1000))
-    made.list()
-    return made
+    return listed()

@@ -129,3 +129,10 @@ class ExtenderHarness:
 def pending(pod: Object) -> Pod:
     """The pod as the watch shows it."""
     return extender_args(pod, []).pod
+
+
+def listed() -> ExtenderHarness:
+    """Three nodes, the third with the widest link and so the best for much data."""
+    harness = ExtenderHarness(nodes_with_mbps(10, 100, 1000))
+    harness.list()
+    return harness

@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.decisions.log import PENDING
-from leadline_controller.framework.ports import (
-    NodeChanged,
-)
+from leadline_controller.framework.ports import NodeChanged
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
 from leadline_controller.scheduling.extender_service import ExtenderError

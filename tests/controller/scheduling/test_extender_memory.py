@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from leadline_controller.framework.ports import (
-    PodChanged,
-)
+from leadline_controller.framework.ports import PodChanged
 from leadline_controller.scheduling import extender_service
 
 from tests.controller.scheduling.extender_harness import (

@@ -3,11 +3,7 @@
 from dataclasses import replace
 
 from leadline_controller.decisions.log import BOUND
-from leadline_controller.framework.ports import (
-    PodChanged,
-    Relisted,
-    UnavailableError,
-)
+from leadline_controller.framework.ports import PodChanged, Relisted, UnavailableError
 
 from tests.controller.scheduling.extender_harness import (
     NAMES,
