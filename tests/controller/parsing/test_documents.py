@@ -76,7 +76,7 @@ def test_numbers_are_parsed_as_in_yaml_1_1(pieces: list[str]) -> None:
         assert repr(parse_document(text)) == repr(expected)
 
 
-@pytest.mark.parametrize(("name", "text"), list(texts(400_000)), ids=lambda each: each[:40])
+@pytest.mark.parametrize(("name", "text"), list(texts(100_000)), ids=lambda each: each[:40])
 def test_hostile_text_is_parsed_or_rejected_in_one_line(name: str, text: str) -> None:
     refusal = ""
     try:
