@@ -144,7 +144,7 @@ def watches(scene: Scene, count: int) -> Iterator[Check]:
 
 
 def calls(count: int) -> dict[str, object]:
-    """So many, on connections of 20."""
+    """`count` calls, 20 on each connection."""
     return {"count": count, "per_connection": 20, "hold_s": HOLD_S}
 
 

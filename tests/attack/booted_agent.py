@@ -17,7 +17,7 @@ LEASED_BYTES, LEASED_MS, LEASE_TTL_MS = 30_000_000, 2000, 5000
 ASKED = "1600M"
 # What is under way in buffers when the server's end cuts off, and what headers add.
 TOLERANCE = 2
-# Of somebody else nothing but what it takes to turn it away.
+# For strangers only the work of refusing them.
 STRANGER_BYTES = 1_000_000
 LISTENS_S = 10.0
 TEST_S = 60.0

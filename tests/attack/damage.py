@@ -178,7 +178,7 @@ def _interior(child: int) -> bytes:
 
 
 def starts(cases: Iterable[Case], patience_s: float = PATIENCE_S) -> Iterator[tuple[Case, str]]:
-    """Start with each of them; what came of it: USED, ASIDE, ALONE, HUNG, FORGETS or an error."""
+    """Start with each file; the outcome is USED, ASIDE, ALONE, HUNG, FORGETS or an error."""
     watched: tuple[BaseProcess, Connection] | None = None
     with tempfile.TemporaryDirectory(prefix="leadline-damage-", dir=_in_memory()) as folder:
         for number, case in enumerate(cases):
@@ -237,7 +237,7 @@ def _start(make: Make, folder: Path) -> str:
 
 
 async def _through(path: Path) -> bool:
-    """Whether a decision that is made now is told of."""
+    """Whether a new decision is recorded."""
     recorder = Recorder(HistorySettings(path, 1))
     log = DecisionLog(sink=recorder)
     recorder.start()

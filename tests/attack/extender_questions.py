@@ -73,7 +73,7 @@ def pi_node(number: int, images: int = 15) -> Object:
 
 
 def whole_question(nodes: int, images: int = 15) -> bytes:
-    """A question of so many boards, sent whole (nodeCacheCapable: false)."""
+    """A request with this many whole nodes (nodeCacheCapable: false)."""
     return args(pod_manifest("whole"), nodes=[pi_node(i, images) for i in range(nodes)])
 
 

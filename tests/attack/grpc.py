@@ -46,7 +46,7 @@ START_S = 120.0
 
 @contextmanager
 def silent(address: Address, count: int) -> Iterator[None]:
-    """So many TCP connections that send nothing; one that is closed is opened again at once."""
+    """`count` TCP connections that send nothing; a closed one is opened again at once."""
     done = Event()
 
     def keep_open() -> None:
@@ -68,7 +68,7 @@ def silent(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def unread(address: Address, count: int) -> Iterator[None]:
-    """So many calls whose answers nobody takes: the windows of their streams are 0 bytes."""
+    """`count` calls whose answers are not read: the windows of their streams are 0 bytes."""
     asked = [INSPECTION + name for name in (b"GetMatrix", b"ListNodes", b"GetVersion")]
 
     def begin(connected: socket.socket, number: int) -> None:
@@ -80,7 +80,7 @@ def unread(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def unfinished(address: Address, count: int) -> Iterator[None]:
-    """So many calls that never send their request."""
+    """`count` calls that never send their request."""
 
     def begin(connected: socket.socket, number: int) -> None:
         connected.sendall(http2.headers(2 * number + 1, INSPECTION + b"GetVersion"))
@@ -91,7 +91,7 @@ def unfinished(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def health_watches(address: Address, count: int) -> Iterator[None]:
-    """So many watches of the server's health."""
+    """`count` watches of the server's health."""
 
     def begin(connected: socket.socket, number: int) -> None:
         connected.sendall(http2.call(2 * number + 1, HEALTH_WATCH))
@@ -101,7 +101,7 @@ def health_watches(address: Address, count: int) -> Iterator[None]:
 
 
 def malformed(address: Address, count: int, seed: int = 1) -> None:
-    """Send so many requests that are wrong in one way or another, as fast as they are taken."""
+    """Send `count` malformed requests, as fast as they are read."""
     random = Random(seed)
     for _ in range(-(-count // CALLS_A_CONNECTION)):
         with suppress(OSError), http2.connection(address) as connected:
@@ -150,7 +150,7 @@ def _held(
     begin: Callable[[socket.socket, int], None],
     initial_window: int = 65_535,
 ) -> Iterator[None]:
-    """So many calls, a few a connection, begun again where the connection is closed."""
+    """`count` calls, a few on each connection, begun again when a connection is closed."""
     done = Event()
 
     def hold() -> None:
@@ -267,7 +267,7 @@ def _place() -> Iterator[Place]:
 
 @contextmanager
 def _victim(place: Place, files: int, *, tls: bool) -> Iterator[Victim]:
-    """A controller that may open so many files."""
+    """A controller with a limit on open files."""
     port = free_port()
     folder = Path(tempfile.mkdtemp(dir=place.folder))
     config = folder / "controller.toml"

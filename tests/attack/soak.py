@@ -138,7 +138,7 @@ class Soak:
 
 @contextmanager
 def soaking(folder: Path, nodes: Sequence[str]) -> Iterator[Soak]:
-    """A controller at work on so many boards."""
+    """A running controller with these boards."""
     with ExitStack() as cleanup:
         broker = RestartableBroker(None)
         cleanup.callback(broker.kill)

@@ -1,4 +1,4 @@
-"""What a board, or whoever reaches the broker, can do to a controller by what it publishes."""
+"""Attacks on a controller by the messages of a board or of another client of the broker."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def controller(broker: Broker, nodes: Mapping[str, str], **limits: object) -> It
 
 
 def boards(count: int, prefix: str = "pi", net: int = 10) -> dict[str, str]:
-    """So many nodes, each with an address."""
+    """Nodes, each with an address."""
     return {
         f"{prefix}-{i}": f"{net}.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"
         for i in range(1, count + 1)
@@ -172,7 +172,7 @@ def lies(count: int) -> list[Check]:
         connected(broker) as client,
     ):
         client.listen_to_all(CLUSTER)
-        for name in ("pi-3", "pi-4"):  # so that there is somebody to lie of; without iperf3
+        for name in ("pi-3", "pi-4"):  # the attacker lies about them; without iperf3
             client.send(
                 BoardMessages(name, CLUSTER),
                 BoardMessages(name, CLUSTER).birth(nodes[name], ["icmp"]),
@@ -393,7 +393,7 @@ def _steal(broker: Broker, own: Certificate, client_id: str, stop: threading.Eve
 
 
 def phantoms(count: int, honest: int, timeout_s: float = 60.0) -> list[Check]:
-    """So many births of invented names are kept by the broker; then the honest boards come."""
+    """The broker retains births of invented names; then the honest boards connect."""
     nodes, invented = boards(honest), boards(count, "phantom", 11)
     with mosquitto() as broker, controller(broker, nodes) as attacked:
         before = attacked.told()

@@ -155,7 +155,7 @@ def growth(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def rss_after(cycles: int, listener: Listener, pid: int) -> float:
-    """Resident MB when so many reports have arrived."""
+    """Resident MB after this many reports."""
     wait_until(lambda: len(listener.heard) >= cycles, f"{cycles} reports", timeout_s=300)
     return psutil.Process(pid).memory_info().rss / 2**20
 

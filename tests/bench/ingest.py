@@ -54,7 +54,7 @@ class Rate:
 
 
 def reports(nodes: list[str], each: int) -> Iterator[tuple[str, bytes]]:
-    """(topic, payload) of so many reports of each node, in turn."""
+    """(topic, payload) of the reports of each node, in turn."""
     encoders = [Encoder(CLUSTER, node, os.urandom(16), 3) for node in nodes]
     for turn in range(each):
         boot_ms = 86_400_000 + 10_000 * turn
@@ -198,7 +198,7 @@ def _started(target: Callable[..., None], *arguments: Any) -> Iterator[None]:
 
 
 def measure(receiver: Receiver, each: int) -> Rate:
-    """Flood a receiver with so many reports of every board."""
+    """Flood a receiver with reports of every board."""
     nodes = [f"rpi-kitchen-{number:02}" for number in range(BOARDS)]
     go = _CONTEXT.Event()
     ours, theirs = _CONTEXT.Pipe()
@@ -227,7 +227,7 @@ def _told(ours: Connection) -> object:
 
 
 def fold_alone(each: int) -> Rate:
-    """What of it all is decoding, checking and folding."""
+    """The share of decoding, checking and folding."""
     state = TelemetryState(TimesToLive())
     folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     messages = list(reports([f"rpi-kitchen-{number:02}" for number in range(BOARDS)], each))

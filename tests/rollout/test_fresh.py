@@ -1,4 +1,4 @@
-"""Bare boards: a look at them changes nothing, and a wrong argument is told before anything is."""
+"""Bare boards: check mode changes nothing, and a wrong argument is refused before any change."""
 
 from __future__ import annotations
 

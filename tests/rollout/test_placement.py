@@ -37,7 +37,7 @@ def bound(server: Machine, manifest: Object) -> str:
 
 
 def explained(server: Machine, name: str) -> dict[str, Any]:
-    """What `leadline explain` tells of a pod."""
+    """What `leadline explain` prints about a pod."""
     answer: dict[str, Any] = json.loads(
         server.wait_for(f"leadline explain {name} -o json", BOUND_S).stdout
     )

@@ -1,4 +1,4 @@
-"""A board that is rebooted, or whose power is cut, comes back by itself."""
+"""A board that is rebooted, or whose power is cut, recovers without help."""
 
 from __future__ import annotations
 

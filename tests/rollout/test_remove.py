@@ -1,4 +1,4 @@
-"""Taken off again: what is left on a machine, and at a broker that stays, is nothing."""
+"""After a removal nothing is left on a machine, or at a broker that stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rollout.test_site import report
 
 
 def lines_of(listing: Mapping[str, str]) -> str:
-    """A listing as a file: a path and what is there, a line each."""
+    """A listing as a file: a line with each path and its content."""
     return "\n".join(f"{path} {what}" for path, what in sorted(listing.items()))
 
 

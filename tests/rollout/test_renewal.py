@@ -60,7 +60,7 @@ def test_the_days_that_are_left_are_counted(tmp_path: Path) -> None:
 def test_site_renews_what_ends_soon_and_changes_nothing_else(
     deployed: NspawnTestbed, evidence: Evidence, tmp_path: Path, with_check: bool
 ) -> None:
-    """In check mode first, where all that is told of is what then happens."""
+    """First in check mode, which reports exactly what then happens."""
     if with_check:
         make_old(deployed, "agent", "pi-2", AGENT, tmp_path)
         make_old(deployed, "broker", "server", BROKER, tmp_path)

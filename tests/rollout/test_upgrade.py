@@ -19,7 +19,7 @@ THIRD = "0.1.2"
 
 
 def releases(testbed: NspawnTestbed, link: str) -> dict[str, str]:
-    """Which release `current` or `previous` is on each board; "" where there is none."""
+    """The release that `current` or `previous` links to on each board, or ""."""
     shown = f"readlink /opt/leadline/agent/{link} || true"
     return {
         name: board.run(shown).stdout.strip().removeprefix("releases/")

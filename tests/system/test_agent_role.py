@@ -17,7 +17,7 @@ OF_THE_ROLE = {"node", "cluster", "interval_s", "broker.host", "broker.port", "p
 
 
 def fields(folder: Path) -> set[str]:
-    """Every setting of the agent, as it tells somebody who names one that there is not."""
+    """Every setting of the agent, from its error about an unknown one."""
     wrong = folder / "wrong.toml"
     wrong.write_text("nothing = 1\n")
     with pytest.raises(ConfigError) as told:

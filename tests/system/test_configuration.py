@@ -1,4 +1,4 @@
-"""The page on configuration names what the daemons accept, and wrong settings are told well."""
+"""The configuration page names what the daemons accept, and wrong settings get clear errors."""
 
 from __future__ import annotations
 

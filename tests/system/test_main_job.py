@@ -21,7 +21,7 @@ from tests.system.harness import BOARDS, NODES, PODS, LeadlineSystem, leadline_s
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
-CONNECTED = "connected"  # how agents and controller begin to tell of a session with the broker
+CONNECTED = "connected"  # in the log line of agent and controller about a session with the broker
 
 
 @pytest.fixture(scope="module")

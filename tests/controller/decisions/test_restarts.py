@@ -235,7 +235,7 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
 
 
 def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path) -> None:
-    """However many were decided after it, and whoever bound or deleted it meanwhile."""
+    """After any number of later decisions, and whether it was bound or deleted meanwhile."""
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
     names = ("here", "elsewhere", "deleted", "waiting")
 

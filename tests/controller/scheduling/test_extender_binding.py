@@ -43,7 +43,7 @@ async def test_bind_binds_exactly_this_pod(harness: ExtenderHarness) -> None:
 
 
 async def test_bind_waits_a_moment_for_the_watch() -> None:
-    """The filters look at the pod as the API server has it, not as anybody says that it is."""
+    """The filters look at the pod as the API server has it, not as the caller sent it."""
     harness = ExtenderHarness(nodes_with_mbps(10), uncertain_s=PATIENCE_S)
     harness.list()
     pod = harness.cluster.put_pod(pending(pod_manifest("new")))
@@ -180,7 +180,7 @@ async def test_bind_runs_leadlines_own_filters_again(harness: ExtenderHarness) -
     harness.extender_service.prioritize(extender_args(pod_manifest("a", 60), ["n2", "n3"]))
     harness.extender_service.prioritize(
         extender_args(pod_manifest("b", 60), ["n2"])
-    )  # where b is expected is no matter
+    )  # the node that b is expected on does not count
     await harness.extender_service.bind(binding(first, "n2"))
     assert harness.free_mbps()["n2"] == -20
     with pytest.raises(ExtenderError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):

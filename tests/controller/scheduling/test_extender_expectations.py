@@ -49,7 +49,7 @@ async def test_a_burst_does_not_pile_up_on_one_link(harness: ExtenderHarness) ->
 async def waiting_for_bandwidth(
     harness: ExtenderHarness, arguments: ExtenderArgs
 ) -> AsyncIterator["asyncio.Task[None]"]:
-    """Somebody who waits to learn where the pods before this one went."""
+    """A call that waits until the nodes of the pods before it are known."""
     waiting = asyncio.create_task(harness.extender_service.wait_for_bandwidth(arguments))
     try:
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def waiting_for_bandwidth(
 async def test_no_link_is_promised_twice_where_kube_scheduler_chose_otherwise(
     bound_by_us: bool,
 ) -> None:
-    """It goes on to the next pod before anybody can know which node it took."""
+    """kube-scheduler asks about the next pod before the watch shows which node it took."""
     harness = ExtenderHarness(nodes_with_mbps(100, 1000), uncertain_s=PATIENCE_S)
     harness.list()
     first, _ = harness.put("a", 60), harness.put("b", 60)
