@@ -11,6 +11,7 @@ from leadline_controller.parsing.documents import MAX_BYTES, parse_document, rea
 from leadline_controller.parsing.fields import FieldError
 
 from tests.attack.hostile_texts import texts
+from tests.support.examples import examples
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join(f'*{before}' for _ in range(9))}]\n"
@@ -173,6 +174,7 @@ plain = st.recursive(
 )
 
 
+@examples(40)
 @given(st.dictionaries(st.text(), plain))
 def test_json_round_trips(data: object) -> None:
     assert parse_document(json.dumps(data)) == data
