@@ -61,7 +61,7 @@ async def test_over_tls_only_clients_with_a_certificate_are_answered(
     "sent", [HEAD, b"\x16\x03\x01\x02\x00" + b"\xff" * 600, b"\x16\x03\x01\x02\x00\x01", b""]
 )
 async def test_bytes_that_are_no_handshake_are_cut_off(authority: Authority, sent: bytes) -> None:
-    limits = replace(SHORT, head_s=0.2)
+    limits = replace(SHORT, head_s=0.1)
     async with answering(listed(), limits, files(authority.server("127.0.0.1"))) as address:
         host, port = address.split(":")
         for _ in range(2 * limits.connections):  # none of them takes a place
