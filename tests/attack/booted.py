@@ -75,9 +75,9 @@ def attacked(
             end_s = time.monotonic()
             time.sleep(AFTER_S)
         shown = ", ".join(f"{found[name]} {name}" for name in ("opened", "kept") if name in found)
-        told = answers()
+        clients = answers()
         for service in services:
-            each = told[service]
+            each = clients[service]
             during = [good for put_s, good in each if begin_s <= put_s < end_s]
             after = [good for put_s, good in each if put_s >= end_s]
             yield Check(
@@ -108,10 +108,10 @@ def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bo
         cwd=REPOSITORY,
         text=True,
     ) as process:
-        told: list[str] = []
+        output: list[str] = []
         try:
-            yield lambda: json.loads(told[0])
-            told.append(process.communicate("", timeout=120)[0])
+            yield lambda: json.loads(output[0])
+            output.append(process.communicate("", timeout=120)[0])
         finally:
             process.kill()
 

@@ -99,8 +99,8 @@ def endless_number(scene: Scene) -> Iterator[Check]:
         finally:
             unit.machine.run(f"mv {SETTINGS}.good {SETTINGS}")
         refused = [line for line in unit.lines_since(before) if SETTINGS in line]
-        told = refused[0][:120] if refused else "nothing"
-        yield Check(attack, "a line names the file", told, bool(refused))
+        shown = refused[0][:120] if refused else "nothing"
+        yield Check(attack, "a line names the file", shown, bool(refused))
         yield reports_on(scene, attack)
         yield within(attack, limits)
 

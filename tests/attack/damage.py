@@ -215,10 +215,10 @@ def _serve(connection: Connection) -> None:
     while (task := connection.recv()) is not None:
         make, folder = task
         try:
-            told = _start(make, Path(folder))
+            outcome = _start(make, Path(folder))
         except BaseException as error:  # noqa: BLE001  # that is what is looked for
-            told = f"raised {error!r:.120}"
-        connection.send(told)
+            outcome = f"raised {error!r:.120}"
+        connection.send(outcome)
 
 
 def _start(make: Make, folder: Path) -> str:
@@ -226,8 +226,8 @@ def _start(make: Make, folder: Path) -> str:
     path = folder / "d.db"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    told = asyncio.run(_through(path))
-    if not told:
+    explained = asyncio.run(_through(path))
+    if not explained:
         return FORGETS
     if path.with_name("d.db.corrupt").exists():
         return ASIDE
@@ -245,8 +245,8 @@ async def _through(path: Path) -> bool:
         log.restore(await recorder.restored())
         made = Decision(Pod("default", "new", "u"), "n1", "it fits", "dacs", "lower")
         log.add(made, 0.0, PENDING, {})
-        told = await recorder.about("default/new")
+        records = await recorder.about("default/new")
         await recorder.since(None)
     finally:
         await recorder.stop()
-    return [each.node for each in told] == ["n1"]
+    return [each.node for each in records] == ["n1"]

@@ -52,11 +52,11 @@ def pi_node(number: int, images: int = 15) -> Object:
         "finalizers": ["wrangler.cattle.io/node"],
     }
     moment = {"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00"}
-    told = {**moment, "reason": "KubeletHasNoPressure", "message": "kubelet has no such pressure"}
+    common = {**moment, "reason": "KubeletHasNoPressure", "message": "kubelet has no such pressure"}
     made["status"] |= {
         "conditions": [
-            *({"type": kind, "status": "False", **told} for kind in CONDITIONS),
-            {"type": "Ready", "status": "True", **told},
+            *({"type": kind, "status": "False", **common} for kind in CONDITIONS),
+            {"type": "Ready", "status": "True", **common},
         ],
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},

@@ -312,22 +312,22 @@ def _attacked(place: Place, victim: Victim, name: str, attack: Attack) -> Iterat
         descriptors, rss_mib = victim.descriptors(), victim.rss_mib()
     during = sum(map(_fine, answers))
     refusals = {each.stderr.strip()[:90] for each in answers if not _fine(each)}
-    told = f"{during} of 8 answered {refusals or ''}"
-    yield Check(name, "`leadline nodes` is answered during it, 7 of 8", told, during >= 7)
+    found = f"{during} of 8 answered {refusals or ''}"
+    yield Check(name, "`leadline nodes` is answered during it, 7 of 8", found, during >= 7)
     slowest_s = max(placed_s)
-    told = "not bound" if slowest_s > PLACED_WITHIN_S else f"{slowest_s:.1f} s at most"
-    yield Check(name, "pods are bound during it", told, slowest_s <= PLACED_WITHIN_S)
-    told = f"{descriptors} descriptors, {rss_mib:.0f} MiB"
+    found = "not bound" if slowest_s > PLACED_WITHIN_S else f"{slowest_s:.1f} s at most"
+    yield Check(name, "pods are bound during it", found, slowest_s <= PLACED_WITHIN_S)
+    found = f"{descriptors} descriptors, {rss_mib:.0f} MiB"
     fits = descriptors < SYSTEMD_DEFAULT_FILES / 2 and rss_mib < 256
-    yield Check(name, "less than 512 descriptors, 256 MiB", told, fits)
+    yield Check(name, "less than 512 descriptors, 256 MiB", found, fits)
     after = leadline("nodes", *victim.options)
-    told = "answered" if _fine(after) else after.stderr.strip()
-    yield Check(name, "`leadline nodes` is answered after it", told, _fine(after))
+    found = "answered" if _fine(after) else after.stderr.strip()
+    yield Check(name, "`leadline nodes` is answered after it", found, _fine(after))
     log = victim.daemon.lines()[lines:]
     traces = sum("Traceback" in line for line in log)
-    told = f"{len(log)} lines, {traces} tracebacks"
+    found = f"{len(log)} lines, {traces} tracebacks"
     held = len(log) < LOG_LINES and not traces
-    yield Check(name, f"less than {LOG_LINES} log lines, no traceback", told, held)
+    yield Check(name, f"less than {LOG_LINES} log lines, no traceback", found, held)
 
 
 def _fine(answer: object) -> bool:

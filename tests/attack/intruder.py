@@ -186,19 +186,19 @@ def taken(
 def questions(asked: dict[str, Any]) -> dict[str, Any]:
     """`count` questions at once to the extender's `path`, each of `bytes` bytes at most: `kind`
     objects is a pod of empty objects, nodes is a cluster of nodes of `node_bytes` bytes each."""
-    told: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     # Made first, because the server gives a request little time to arrive.
     body, items = question(asked)
     print(f"open {asked['count']}", flush=True)
     threads = [
-        threading.Thread(target=lambda: told.append(answered(asked, body, items)))
+        threading.Thread(target=lambda: answers.append(answered(asked, body, items)))
         for _ in range(asked["count"])
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return {"answers": told}
+    return {"answers": answers}
 
 
 def answered(asked: dict[str, Any], body: bytes, items: int) -> dict[str, Any]:
@@ -220,13 +220,13 @@ def answered(asked: dict[str, Any], body: bytes, items: int) -> dict[str, Any]:
         with suppress(OSError):  # cut off in the middle: there may be an answer all the same
             connection.send(body)
         answer = connection.getresponse()
-        told = json.loads(answer.read())
+        parsed = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
         return {"status": 0, "error": f"{type(error).__name__}: {error}"}
     finally:
         connection.close()
-    passed = len((told.get("Nodes") or {}).get("items") or [])
-    return {"status": answer.status, "passed": passed, "asked": items, "error": told["Error"]}
+    passed = len((parsed.get("Nodes") or {}).get("items") or [])
+    return {"status": answer.status, "passed": passed, "asked": items, "error": parsed["Error"]}
 
 
 def question(asked: dict[str, Any]) -> tuple[bytes, int]:

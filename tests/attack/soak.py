@@ -163,7 +163,7 @@ def soaking(folder: Path, nodes: Sequence[str]) -> Iterator[Soak]:
         controller = Daemon("leadline_controller", config, log)
         cleanup.callback(controller.stop)
         controller.start()
-        # What a board sends before that, the controller is not told.
+        # The controller does not get what a board sends before that.
         eventually(lambda: controller.said(CONNECTED), bool, CONNECTED, START_S)
         time.sleep(1)
         pace = Pace(REPORT_S, BOARD_LIFE_S, BOARD_AWAY_S)
@@ -230,9 +230,11 @@ def broker_away(found: Soak, away_s: float) -> str:
         "every board is heard again",
         SETTLED_S,
     )
-    told = f"the broker was away for {away_s:.0f} s: {found.client.lost - found.lost_before} lost"
+    finding = (
+        f"the broker was away for {away_s:.0f} s: {found.client.lost - found.lost_before} lost"
+    )
     found.lost_before = found.client.lost
-    return told
+    return finding
 
 
 def api_away(found: Soak, away_s: float) -> str:

@@ -49,7 +49,7 @@ class Controller:
         self._process = process
         self.stub = control_pb2_grpc.InspectionStub(grpc.insecure_channel(address))
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Stalls since the last call, memory, refusals."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
@@ -127,12 +127,12 @@ def many_boards(count: int, leases: int) -> Check:
         controller(broker, nodes, interval_s=1.0, ttl_ms=100, duration_ms=1000) as attacked,
         connected(broker) as client,
     ):
-        before = attacked.told()
+        before = attacked.status()
         client.listen_to_all(CLUSTER)
         pour(broker, births(CLUSTER, nodes), "boards")
         with suppress(TimeoutError):
             wait_until(lambda: len(_tests(client)) >= leases, "tests are planned", 90)
-        given, after = len(_tests(client)), attacked.told()
+        given, after = len(_tests(client)), attacked.status()
     grown = after["most_mb"] - before["rss_mb"]
     return Check(
         f"{count:,} boards are born, {leases} bandwidth tests are planned",
@@ -142,11 +142,11 @@ def many_boards(count: int, leases: int) -> Check:
     )
 
 
-def _stalls(told: Mapping[str, float]) -> str:
+def _stalls(status: Mapping[str, float]) -> str:
     """Standing still counts what other processes take of the processor; being busy does not."""
     return (
-        f"the event loop was busy for {told['busy_s']:.2f} s at most and stood still for "
-        f"{told['stall_s']:.2f} s"
+        f"the event loop was busy for {status['busy_s']:.2f} s at most and stood still for "
+        f"{status['stall_s']:.2f} s"
     )
 
 
@@ -181,7 +181,7 @@ def lies(count: int) -> list[Check]:
             mbps = (1e30, 1e9, 900.0, 90.0)[number % 4]
             client.send(liar, liar.bandwidth("pi-3", mbps, lease_id=f"x-{number}"))
             client.send(liar, liar.rtt(("pi-3", 0.001), ("pi-4", 0.001), ("@broker", 0.001)))
-        wait_until(lambda: attacked.told()["accepted"] + _refused(attacked) >= 2 * count, "taken")
+        wait_until(lambda: attacked.status()["accepted"] + _refused(attacked) >= 2 * count, "taken")
         unleased = [link for link in attacked.links() if "pi-1" in (link.a, link.b)]
         for board in (liar, honest):
             client.send(board, board.status(online=True))
@@ -242,7 +242,7 @@ def lies(count: int) -> list[Check]:
 
 
 def _refused(attacked: Controller) -> int:
-    return sum(attacked.told()["refused"].values())
+    return sum(attacked.status()["refused"].values())
 
 
 def third_party(within_s: float) -> Check:
@@ -396,15 +396,15 @@ def phantoms(count: int, honest: int, timeout_s: float = 60.0) -> list[Check]:
     """The broker retains births of invented names; then the honest boards connect."""
     nodes, invented = boards(honest), boards(count, "phantom", 11)
     with mosquitto() as broker, controller(broker, nodes) as attacked:
-        before = attacked.told()
+        before = attacked.status()
         pour(broker, births(CLUSTER, invented), "inventor")
         _quiet(attacked)
         with honest_boards(broker, CLUSTER, nodes):
             with suppress(TimeoutError):
                 wait_until(lambda: _heard(attacked, nodes) == honest, "all are heard", timeout_s)
-            attacked.told()
+            attacked.status()
             time.sleep(3)
-            after, listed = attacked.told(), attacked.nodes()
+            after, listed = attacked.status(), attacked.nodes()
             heard = _heard(attacked, nodes)
     strange = len(listed.keys() - nodes.keys())
     grown = after["most_mb"] - before["rss_mb"]
@@ -432,7 +432,7 @@ def _heard(attacked: Controller, nodes: Mapping[str, str]) -> int:
 def _quiet(attacked: Controller) -> None:
     """Wait until the controller has taken in what was sent."""
     seen = -1
-    while seen != (seen := (told := attacked.told())["accepted"] + sum(told["refused"].values())):
+    while seen != (seen := (now := attacked.status())["accepted"] + sum(now["refused"].values())):
         time.sleep(0.5)
 
 

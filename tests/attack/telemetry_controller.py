@@ -43,9 +43,9 @@ class Stalls:
 
     def take(self) -> dict[str, float]:
         """Both since the last call."""
-        told = {"stall_s": self._late_s, "busy_s": self._busy_s}
+        stalls = {"stall_s": self._late_s, "busy_s": self._busy_s}
         self._late_s = self._busy_s = 0.0
-        return told
+        return stalls
 
 
 async def main() -> None:
@@ -81,14 +81,14 @@ async def main() -> None:
     async with controller.measuring(), controller.serving("attacked"):
         print(json.dumps({"ready": True}), flush=True)
         while await reader.readline():
-            told = {
+            status = {
                 **stalls.take(),
                 "rss_mb": psutil.Process().memory_info().rss / 1e6,
                 "most_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
                 "refused": dict(controller.telemetry.refused),
                 "accepted": controller.telemetry.accepted,
             }
-            print(json.dumps(told), flush=True)
+            print(json.dumps(status), flush=True)
     for task in (following, watching):
         task.cancel()
     await asyncio.gather(following, watching, return_exceptions=True)

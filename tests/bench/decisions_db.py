@@ -95,8 +95,8 @@ def added_time(folder: Path) -> None:
         with recording(folder / f"{size}.db") as recorder:
             with_ = paced(size, DecisionLog(sink=recorder))
         columns = (without[0], with_[0], without[1], with_[1])
-        told = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
-        print(f"{size:<8,}{told}{thread_ms(size):12.3f}", flush=True)
+        columns_text = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
+        print(f"{size:<8,}{columns_text}{thread_ms(size):12.3f}", flush=True)
 
 
 def thread_ms(size: int) -> float:

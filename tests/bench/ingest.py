@@ -115,19 +115,19 @@ def _text(text: str) -> bytes:
 # The receivers.
 
 
-def into_state(broker: Broker, expected: int, told: Connection) -> None:
+def into_state(broker: Broker, expected: int, parent: Connection) -> None:
     """The controller's own way: session, folder, state."""
     state = TelemetryState(TimesToLive())
     folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     session = BrokerSession(BrokerSettings(broker.host, broker.port, CLUSTER, "ingest"), folder)
     session.start()
-    _measure(lambda: state.accepted, expected, told)
+    _measure(lambda: state.accepted, expected, parent)
     session.stop()
     if state.refused:
         print(f"refused: {dict(state.refused)}")
 
 
-def into_nothing(broker: Broker, expected: int, told: Connection, qos: int) -> None:
+def into_nothing(broker: Broker, expected: int, parent: Connection, qos: int) -> None:
     """paho alone: it counts."""
     seen = [0]
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
@@ -139,30 +139,30 @@ def into_nothing(broker: Broker, expected: int, told: Connection, qos: int) -> N
     client.connect(broker.host, broker.port)
     client.subscribe(topics.subscription(CLUSTER, topics.Kind.REPORT), qos)
     client.loop_start()
-    _measure(lambda: seen[0], expected, told)
+    _measure(lambda: seen[0], expected, parent)
     client.disconnect()
     client.loop_stop()
 
 
-def paho_qos_0(broker: Broker, expected: int, told: Connection) -> None:
+def paho_qos_0(broker: Broker, expected: int, parent: Connection) -> None:
     """The subscription that the controller has."""
-    into_nothing(broker, expected, told, 0)
+    into_nothing(broker, expected, parent, 0)
 
 
-def paho_qos_1(broker: Broker, expected: int, told: Connection) -> None:
+def paho_qos_1(broker: Broker, expected: int, parent: Connection) -> None:
     """The subscription that it had."""
-    into_nothing(broker, expected, told, 1)
+    into_nothing(broker, expected, parent, 1)
 
 
 Receiver = Callable[[Broker, int, Connection], None]
 
 
-def _measure(count: Callable[[], int], expected: int, told: Connection) -> None:
+def _measure(count: Callable[[], int], expected: int, parent: Connection) -> None:
     """Say that reports arrive; then measure from the first of the flood to the last."""
     _stay_on(_cores()[0])
     while not count():
         time.sleep(0.02)
-    told.send("listening")
+    parent.send("listening")
     time.sleep(0.4)
     early = count()
     while count() == early:
@@ -173,7 +173,7 @@ def _measure(count: Callable[[], int], expected: int, told: Connection) -> None:
         time.sleep(0.01)
         if count() > seen:
             seen, seen_s, seen_cpu_s = count(), time.monotonic(), time.process_time()
-    told.send(Rate(seen - early, seen_s - begin_s, seen_cpu_s - begin_cpu_s))
+    parent.send(Rate(seen - early, seen_s - begin_s, seen_cpu_s - begin_cpu_s))
 
 
 def _cores() -> tuple[set[int], set[int]]:

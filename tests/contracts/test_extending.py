@@ -119,7 +119,7 @@ def test_a_strategy_is_one_line_in_the_registry(
     registry = {"last": f"{__name__}:Last", **STRATEGIES.built_in}
     monkeypatch.setattr(STRATEGIES, "built_in", registry)
     assert run(["strategies"]) == 0
-    told = capsys.readouterr().out
-    assert all(text in told for text in ("last", "step", "from one node to the next", "points"))
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("last", "step", "from one node to the next", "points"))
     settings = Settings(strategy="last", options={"step": 3})
     assert placing(settings).strategy == Last(step=3.0)

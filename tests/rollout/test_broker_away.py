@@ -46,8 +46,8 @@ def test_no_report_of_an_outage_is_lost(
     evidence.say("broker-away.txt", "\n".join(lines))
     assert {key: gaps(of) for key, of in came.items() if gaps(of)} == {}
     # The witness never restarted: what it said last before is followed by all that it measured.
-    told = [session for name, session in came if name == outage.witness]
-    assert len(told) == 1
+    sessions = [session for name, session in came if name == outage.witness]
+    assert len(sessions) == 1
     settings = deployed.boards[outage.witness].run("cat /etc/leadline/agent.toml").stdout
     interval_s = tomllib.loads(settings).get("interval_s", 10)
     assert reports[outage.witness] >= AWAY_S / interval_s

@@ -111,10 +111,10 @@ def test_the_daemons_are_nobody_and_may_do_nothing(
         status = machine.run(
             f"cat /proc/$(systemctl show --property MainPID --value {unit})/status"
         ).stdout
-        told = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        assert int(told["Uid"].split()[0]) in DYNAMIC_UIDS
-        assert {int(told[f"Cap{each}"], 16) for each in ("Eff", "Prm", "Bnd", "Amb")} == {0}
-        assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert int(fields["Uid"].split()[0]) in DYNAMIC_UIDS
+        assert {int(fields[f"Cap{each}"], 16) for each in ("Eff", "Prm", "Bnd", "Amb")} == {0}
+        assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
         judged = machine.run(f"systemd-analyze security --threshold={MOST_EXPOSED[unit]} {unit}")
         lines.append(f"{machine.name}: {judged.stdout.strip().splitlines()[-1]}")
     evidence.say(f"security-{unit}.txt", "\n".join(lines))

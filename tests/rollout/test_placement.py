@@ -88,15 +88,15 @@ def test_a_pod_goes_where_the_boards_reports_say(
     wait_for_round_trips(server, set(deployed.boards))
     manifest = pod("near-pi-1", "100m", annotations={"leadline.dev/user-node": "pi-1"})
     node = bound(server, manifest)
-    told = explained(server, "near-pi-1")
+    answer = explained(server, "near-pi-1")
     evidence.keep("explain.txt", server.run("leadline explain near-pi-1").stdout)
-    assert (told["node"], told["outcome"]) == (node, "bound")
-    totals = {name: score["total"] for name, score in told["scores"].items()}
+    assert (answer["node"], answer["outcome"]) == (node, "bound")
+    totals = {name: score["total"] for name, score in answer["scores"].items()}
     assert set(totals) == set(deployed.machines)
     # DACS takes the roomiest of those that are as good as the best.
-    assert totals[node] <= min(totals.values()) + told["options"]["lambda"]
+    assert totals[node] <= min(totals.values()) + answer["options"]["lambda"]
     for board in deployed.boards.keys() - {"pi-1"}:
-        age_s = told["scores"][board]["ages_s"]["rtt"]
+        age_s = answer["scores"][board]["ages_s"]["rtt"]
         assert 0 <= age_s < FORGOTTEN_S["rtt"]
     server.run("kubectl delete pod near-pi-1 --grace-period=0 --force")
 
@@ -105,18 +105,18 @@ def test_a_link_that_became_slow_is_measured_and_counts(
     deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     server = deployed.server
-    read = "import json, sys; told = json.load(sys.stdin)['metrics']['bandwidth_mbps']['value']"
-    measured = f'leadline node pi-2 -o json | python3 -c "{read}; sys.exit(told > {2 * SLOW_MBPS})"'
+    read = "import json, sys; mbps = json.load(sys.stdin)['metrics']['bandwidth_mbps']['value']"
+    measured = f'leadline node pi-2 -o json | python3 -c "{read}; sys.exit(mbps > {2 * SLOW_MBPS})"'
     with slow_link(deployed, "pi-2"):
         server.wait_for(measured, MEASURED_S)
         near_pi_1 = {"leadline.dev/user-node": "pi-1", "leadline.dev/data-mb": "100"}
         node = bound(server, pod("much-data", "100m", annotations=near_pi_1))
-    told = explained(server, "much-data")
+    answer = explained(server, "much-data")
     evidence.keep("explain-slow-link.txt", server.run("leadline explain much-data").stdout)
-    network_s = {name: score["parts"]["network_s"] for name, score in told["scores"].items()}
+    network_s = {name: score["parts"]["network_s"] for name, score in answer["scores"].items()}
     assert network_s["pi-2"] > 100 * 8 / (2 * SLOW_MBPS)
-    totals = {name: score["total"] for name, score in told["scores"].items()}
-    assert totals[node] <= totals["pi-2"] + told["options"]["lambda"]
+    totals = {name: score["total"] for name, score in answer["scores"].items()}
+    assert totals[node] <= totals["pi-2"] + answer["options"]["lambda"]
     server.run("kubectl delete pod much-data --grace-period=0 --force")
 
 
@@ -147,9 +147,9 @@ def test_kube_scheduler_is_advised(as_extender: NspawnTestbed) -> None:
     node = bound(server, pod("advised", "100m", scheduler="default-scheduler"))
     events = server.wait_for("kubectl get events | grep Advised | grep pod/advised", BOUND_S)
     assert node in events.stdout
-    told = explained(server, "advised")
-    assert told["node"] == node
-    assert set(told["scores"]) == set(as_extender.machines)
+    answer = explained(server, "advised")
+    assert answer["node"] == node
+    assert set(answer["scores"]) == set(as_extender.machines)
 
 
 def test_k3s_is_not_restarted_for_nothing(as_extender: NspawnTestbed) -> None:

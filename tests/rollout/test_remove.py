@@ -42,8 +42,8 @@ def test_remove_leaves_every_machine_as_it_was(deployed: NspawnTestbed, evidence
         left[name] = difference(before, after)
         evidence.keep(f"listing-{name}-before-site.txt", lines_of(before))
         evidence.keep(f"listing-{name}-after-remove.txt", lines_of(after))
-        told = "\n".join(left[name]) or "no difference"
-        evidence.say(f"remove-{name}-difference.txt", f"{len(before)}, {len(after)}: {told}")
+        lines = "\n".join(left[name]) or "no difference"
+        evidence.say(f"remove-{name}-difference.txt", f"{len(before)}, {len(after)}: {lines}")
     assert not any(left.values()), left
     for machine in deployed.machines.values():
         machine.run("! ls -d /run/leadline* /run/mosquitto* /run/credentials/leadline* 2>/dev/null")

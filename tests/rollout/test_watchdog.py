@@ -48,8 +48,8 @@ class Run:
 
     def said(self) -> list[str]:
         """What systemd said of it."""
-        told = self.machine.run(f"journalctl --output cat INVOCATION_ID={self.invocation}")
-        return told.stdout.splitlines()
+        journal = self.machine.run(f"journalctl --output cat INVOCATION_ID={self.invocation}")
+        return journal.stdout.splitlines()
 
 
 def present(machine: Machine, unit: str) -> Run:

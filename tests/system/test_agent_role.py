@@ -20,9 +20,9 @@ def fields(folder: Path) -> set[str]:
     """Every setting of the agent, from its error about an unknown one."""
     wrong = folder / "wrong.toml"
     wrong.write_text("nothing = 1\n")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         load(wrong, {})
-    return set(str(told.value).partition("one of ")[2].split(", "))
+    return set(str(raised.value).partition("one of ")[2].split(", "))
 
 
 def test_a_setting_that_the_agent_does_not_know_is_refused(tmp_path: Path) -> None:

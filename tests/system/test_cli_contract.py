@@ -43,8 +43,8 @@ def called(*arguments: str) -> Outcome:
 def told_in_one_line(outcome: Outcome) -> bool:
     """Whether it failed as a person and a script can use: one sentence, and nothing else."""
     lines = outcome.err.splitlines()
-    told = len(lines) == 1 and lines[0].startswith("leadline: ") and not outcome.out
-    return told and "internal error" not in outcome.err
+    is_one_line = len(lines) == 1 and lines[0].startswith("leadline: ") and not outcome.out
+    return is_one_line and "internal error" not in outcome.err
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

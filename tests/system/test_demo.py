@@ -181,10 +181,10 @@ def test_nobody_without_icmp_and_iperf3_is_told_what_stays_unknown(
 ) -> None:
     run = start(as_nobody_without_icmp_and_iperf3(RUN, tmp_path))
     assert run.wait() == 0, run.err
-    told = run.err.splitlines()
-    assert told[0].startswith("without a lab, as the lab needs root")
-    assert any(line.startswith("iperf3 is not here: bandwidth stays unknown") for line in told)
-    assert any(line.startswith("ICMP is not permitted here") for line in told)
+    lines = run.err.splitlines()
+    assert lines[0].startswith("without a lab, as the lab needs root")
+    assert any(line.startswith("iperf3 is not here: bandwidth stays unknown") for line in lines)
+    assert any(line.startswith("ICMP is not permitted here") for line in lines)
     measured = bandwidth_mbps(run.out)
     assert set(measured) == {"board-1", "board-2", "board-3", "board-4", "server"}
     assert set(measured.values()) == {None}
