@@ -1,4 +1,4 @@
-"""The agent under systemd: a bandwidth test far beyond its lease, and settings that cannot be."""
+"""The agent under systemd: a bandwidth test far beyond its lease, and impossible settings."""
 
 from __future__ import annotations
 

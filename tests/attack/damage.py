@@ -1,4 +1,4 @@
-"""Files of decisions that something happened to, and what a start with each of them comes to.
+"""Damaged files of decisions, and the outcome of a start with each of them.
 
 Each start is that of the history as the controller uses it, in a process that is watched: it
 restores what was decided, notes a new decision, answers for it and stops.

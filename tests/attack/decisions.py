@@ -1,4 +1,4 @@
-"""Damaged files of decisions, thousands of pods that wait for nodes, and texts that are none."""
+"""Damaged files of decisions, thousands of pods that wait for nodes, and invalid texts."""
 
 import asyncio
 import gc

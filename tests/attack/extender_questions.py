@@ -1,4 +1,4 @@
-"""What kube-scheduler sends of a cluster of Raspberry Pis, and what nobody should send."""
+"""Requests of kube-scheduler for a cluster of Raspberry Pis, and excessive ones."""
 
 from __future__ import annotations
 

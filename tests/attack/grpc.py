@@ -1,4 +1,4 @@
-"""Whoever reaches the inspection API's port: silent connections, unread answers, endless watches
+"""Attacks on the inspection API's port: silent connections, unread answers, endless watches
 and malformed requests, while pods wait to be placed and a user asks for the nodes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pods as large as the API server takes them, 1.5 MB: what one of them costs the event loop."""
+"""Pods of 1.5 MB, the API server's limit: the time that one of them takes in the event loop."""
 
 import json
 import time

@@ -145,7 +145,7 @@ def within(attack: str, limits: Limits) -> Check:
 
 @contextmanager
 def restarted(unit: Unit, ready: str = "true") -> Iterator[Limits]:
-    """The unit started anew and held to its limits; `ready` succeeds when it serves."""
+    """The unit restarted and held to its limits; `ready` succeeds when it serves."""
     limits = Limits(unit)
     unit.machine.run(f"systemctl stop {unit.name}", timeout_s=120)
     with limits.enforced():

@@ -145,7 +145,7 @@ def soaking(folder: Path, nodes: Sequence[str]) -> Iterator[Soak]:
         broker.start()
         (folder / "plane").mkdir()
         plane = cleanup.enter_context(control_plane(folder / "plane"))
-        # The plane writes its own file anew at each start.
+        # The plane writes its own file again at each start.
         admins = Path(shutil.copy(plane.kubeconfig, folder / "admin"))
         admin = Api(admins)
         cleanup.enter_context(applied(admin))

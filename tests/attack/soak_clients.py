@@ -1,4 +1,4 @@
-"""Those who use a controller while it soaks: pods that come and go, and an inspection client."""
+"""Users of a controller during the soak: pods that come and go, and an inspection client."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Controller:
         return self.line()
 
     def line(self) -> dict[str, Any]:
-        """The next that it says."""
+        """Its next line of output."""
         assert self._process.stdout is not None
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer

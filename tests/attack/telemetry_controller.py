@@ -1,4 +1,4 @@
-"""A controller's measuring in a process of its own, for attacks on the telemetry.
+"""A controller's telemetry in a process of its own, for attacks on it.
 
 It joins the real rooms over a simulated cluster. The first line on its standard input is JSON that
 says what to run. Each line after it is answered with one JSON line: the longest time that the event

@@ -1,4 +1,4 @@
-"""A bundle is there whole or not at all, and its id is made of its bytes."""
+"""A bundle is complete or absent, and its id is a hash of its bytes."""
 
 from __future__ import annotations
 

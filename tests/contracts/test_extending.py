@@ -1,4 +1,4 @@
-"""One file and one line: a filter and a strategy that are registered, and then simply work."""
+"""A new filter or strategy needs one file and one line in the registry, and nothing else."""
 
 from __future__ import annotations
 

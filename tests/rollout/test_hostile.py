@@ -1,4 +1,4 @@
-"""What one socket or one bad disk can do to the controller's unit: pods are placed all the same.
+"""One socket or one bad disk against the controller's unit: pods are still placed.
 `make attack` does more of it, with the limits of both units."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""However a run of these tests ends, nothing of the testbed is left on this machine."""
+"""The testbed leaves nothing on this machine, even when a run is killed."""
 
 from __future__ import annotations
 

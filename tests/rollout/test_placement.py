@@ -1,5 +1,5 @@
-"""What it is all for: pods are placed by what the boards report, in both ways that docs/k3s.md
-tells, and the controller may do in Kubernetes no more than that."""
+"""The purpose of the suite: pods are placed by the reports of the boards, in both ways that
+docs/k3s.md describes, and the controller has no other rights in Kubernetes."""
 
 from __future__ import annotations
 

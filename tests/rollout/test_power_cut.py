@@ -1,4 +1,4 @@
-"""The plug of a board is pulled while a release is installed on it."""
+"""The power of a board fails while a release is installed on it."""
 
 from __future__ import annotations
 

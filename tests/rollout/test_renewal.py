@@ -1,4 +1,4 @@
-"""A certificate that is near its end is made anew by `site`, and nothing else changes."""
+"""`site` renews a certificate that is about to expire, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Back to the release before, and forward again."""
+"""A rollback to the release before, and an upgrade after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From bare boards to a running suite, and that to do it again does nothing."""
+"""`site` installs the suite on bare boards, and changes nothing the second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new release: the gap in a board's reports, and what a release that cannot start does not do."""
+"""A new release: the gap in a board's reports, and a release that cannot start does no harm."""
 
 from __future__ import annotations
 

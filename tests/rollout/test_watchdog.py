@@ -1,4 +1,4 @@
-"""What stands still is ended and started again by systemd, also while the broker is away."""
+"""systemd restarts a daemon that hangs, also during an outage of the broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Run:
     invocation: str
 
     def is_replaced(self) -> str:
-        """A command that succeeds when systemd has started the unit anew and it is ready."""
+        """A command that succeeds when systemd has restarted the unit and it is ready."""
         return (
             f"systemctl is-active {self.unit} && test {self.invocation} != "
             f"$(systemctl show --property InvocationID --value {self.unit})"

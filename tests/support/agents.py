@@ -1,4 +1,4 @@
-"""Real agents as processes, and a listener that hears all that they say."""
+"""Real agents as processes, and a listener that receives all their messages."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The role agent keeps up with the agent: the settings that it lets through."""
+"""The role `agent` accepts the settings of the agent."""
 
 from __future__ import annotations
 

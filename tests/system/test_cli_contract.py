@@ -1,4 +1,4 @@
-"""What scripts rely on: exit codes, one line for what went wrong, never a traceback."""
+"""What scripts rely on: exit codes, errors of one line, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The role controller keeps up with the controller: its rights, its strategy, its settings."""
+"""The role `controller` has the rights, the strategies and the settings of the controller."""
 
 from __future__ import annotations
 

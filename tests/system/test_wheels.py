@@ -1,4 +1,4 @@
-"""The wheels as a board and a controller get them: what comes along, and that it works alone."""
+"""The wheels as a board and a controller install them: their dependencies, and that they work."""
 
 from __future__ import annotations
 
