@@ -17,7 +17,11 @@ BUILD_S = 600
 EXPERIMENT_S = 1200
 
 # The same examples in every run, and none of them timed: a slow machine fails no test.
-settings.register_profile("leadline", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "leadline", max_examples=100, derandomize=True, deadline=None, print_blob=True
+)
+# `make test-examples` tries more.
+settings.register_profile("many", settings.get_profile("leadline"), max_examples=400)
 settings.load_profile("leadline")
 
 

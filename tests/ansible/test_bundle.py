@@ -1,4 +1,4 @@
-"""What of a bundle travels to a board, and what is said when it is not all there."""
+"""The part of a bundle that is copied to a board, and the errors about an incomplete one."""
 
 import hashlib
 import zipfile

@@ -75,9 +75,9 @@ def attacked(
             end_s = time.monotonic()
             time.sleep(AFTER_S)
         shown = ", ".join(f"{found[name]} {name}" for name in ("opened", "kept") if name in found)
-        told = answers()
+        clients = answers()
         for service in services:
-            each = told[service]
+            each = clients[service]
             during = [good for put_s, good in each if begin_s <= put_s < end_s]
             after = [good for put_s, good in each if put_s >= end_s]
             yield Check(
@@ -110,10 +110,10 @@ def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bo
         cwd=REPOSITORY,
         text=True,
     ) as process:
-        told: list[str] = []
+        output: list[str] = []
         try:
-            yield lambda: json.loads(told[0])
-            told.append(process.communicate("", timeout=120)[0])
+            yield lambda: json.loads(output[0])
+            output.append(process.communicate("", timeout=120)[0])
         finally:
             process.kill()
 
@@ -146,7 +146,7 @@ def watches(scene: Scene, count: int) -> Iterator[Check]:
 
 
 def calls(count: int) -> dict[str, object]:
-    """So many, on connections of 20."""
+    """`count` calls, 20 on each connection."""
     return {"count": count, "per_connection": 20, "hold_s": HOLD_S}
 
 

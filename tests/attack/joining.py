@@ -166,5 +166,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="leadline-joining-") as folder:
         count, joining, every_s, disk_s = sys.argv[1:]
         path = Path(folder) / "d.db"
-        told = asyncio.run(work(path, int(count), int(joining), float(every_s), float(disk_s)))
-    print(json.dumps(asdict(told)), flush=True)
+        measured = asyncio.run(work(path, int(count), int(joining), float(every_s), float(disk_s)))
+    print(json.dumps(asdict(measured)), flush=True)

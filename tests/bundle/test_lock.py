@@ -1,4 +1,4 @@
-"""Locks are read as they are and never guessed at."""
+"""Lock files are read exactly, and unknown lines are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file and one line: a filter and a strategy that are registered, and then simply work."""
+"""A new filter or strategy needs one file and one line in the registry, and nothing else."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_strategy_is_one_line_in_the_registry(
     registry = {"last": f"{__name__}:Last", **STRATEGIES.built_in}
     monkeypatch.setattr(STRATEGIES, "built_in", registry)
     assert run(["strategies"]) == 0
-    told = capsys.readouterr().out
-    assert all(text in told for text in ("last", "step", "from one node to the next", "points"))
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("last", "step", "from one node to the next", "points"))
     settings = Settings(strategy="last", options={"step": 3})
     assert placing(settings).strategy == Last(step=3.0)

@@ -17,7 +17,7 @@ from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, Pin
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 
 from tests.controller.api.api_harness import FakeLeadership
-from tests.controller.api.test_extender import post
+from tests.controller.api.extender_server import post
 from tests.controller.probing import test_scheduler as probing
 from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
 from tests.support.manual_clock import ManualClock

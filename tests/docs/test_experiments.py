@@ -1,4 +1,4 @@
-"""docs/experiments.md and its figures say what the experiments find today."""
+"""docs/experiments.md and its figures agree with the results of the experiments."""
 
 from __future__ import annotations
 

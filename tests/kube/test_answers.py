@@ -254,6 +254,7 @@ TROUBLE = {
 }
 
 
+@pytest.mark.usefixtures("quick_backoff")
 @pytest.mark.parametrize("path", [NODES, RESOURCES["StorageClass"]])
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
 async def test_a_failed_list_is_retried(
@@ -272,6 +273,7 @@ async def test_a_failed_list_is_retried(
     assert len(wire.queries(path)) == (1 if refused else 2) or trouble is NO_ANSWER
 
 
+@pytest.mark.usefixtures("quick_backoff")
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
 async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: Answer) -> None:
     wire = SchedulerHarness().wire

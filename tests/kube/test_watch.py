@@ -199,7 +199,7 @@ async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -
 
 
 @pytest.fixture
-def wire() -> FakeServer:
+def wire(quick_backoff: None) -> FakeServer:
     """A server with one node and one pod at version 5, and silent watches."""
     wire = FakeServer()
     wire.answer(NODES, listing(node("n"), version="5"))

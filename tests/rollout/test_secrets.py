@@ -1,4 +1,4 @@
-"""Nobody else can read a key or a token.
+"""No other user can read a key or a token.
 
 The tests search for the key material on the disk of every machine and in the output of systemd, the
 journal, the processes and Ansible. The files that must have it show that the search works.

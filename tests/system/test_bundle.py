@@ -170,8 +170,8 @@ def test_a_part_of_another_version_is_refused(tmp_path: Path) -> None:
     project.write_text(project.read_text().replace(f'"{VERSION}"', '"9.8.7"'))
     done = run(command(source))
     assert (done.returncode, done.stdout) == (1, "")
-    told = f"bundle: {source / 'agent'}: leadline-agent is 9.8.7, the release {VERSION}"
-    assert done.stderr.splitlines()[-1] == told
+    message = f"bundle: {source / 'agent'}: leadline-agent is 9.8.7, the release {VERSION}"
+    assert done.stderr.splitlines()[-1] == message
 
 
 def test_nothing_is_for_another_machine_than_the_targets(bundle: Path) -> None:

@@ -1,4 +1,4 @@
-"""The role controller keeps up with the controller: its rights, its strategy, its settings."""
+"""The role `controller` has the rights, the strategies and the settings of the controller."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def read(part: str) -> Any:
 
 @pytest.fixture(scope="module")
 def specs() -> dict[str, Any]:
-    told = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
-    return dict(told["argument_specs"])
+    parsed = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
+    return dict(parsed["argument_specs"])
 
 
 def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
@@ -32,10 +32,10 @@ def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
 
 
 def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
-    told = read("vars")
+    variables = read("vars")
     lease = ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system")
-    made = {named(each) for each in [*manifests(), told["controller_token"]]}
-    assert {named(each) for each in told["controller_objects"]} == made | {lease}
+    made = {named(each) for each in [*manifests(), variables["controller_token"]]}
+    assert {named(each) for each in variables["controller_objects"]} == made | {lease}
 
 
 def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:

@@ -51,7 +51,7 @@ async def work(path: Path, address: str, name: str) -> None:
     how = SchedulingProfile(KubeDefault(), FILTERS, Random(1))
     async with controller.remembering(), controller.serving("kube-default"):
         scheduling = asyncio.create_task(controller.scheduler(how).run())
-        while not controller.state.listed:  # noqa: ASYNC110  # nothing tells of it
+        while not controller.state.listed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.01)
         print("answering", flush=True)
         made = 0
