@@ -151,13 +151,10 @@ class ExtenderService:
         names = view.table.names
         passing = {names[i] for i in np.flatnonzero(passes)}
         refused = results[KUBE_SCHEDULER].passes & ~passes
+        unknown = [name for name in args.names if name not in view.table.index]
         failed = {
+            **dict.fromkeys(unknown, "Leadline does not know this node"),
             **args.unreadable,
-            **{
-                name: "Leadline does not know this node"
-                for name in args.names
-                if name not in view.table.index and name not in args.unreadable
-            },
             **{names[i]: reason for i, reason in _reasons(refused, results)},
         }
         return [name for name in args.names if name in passing], failed
@@ -267,17 +264,16 @@ class ExtenderService:
 
     def _filter(self, args: ExtenderArgs, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
         """Run the filters. kube-scheduler's own come first: it left out what they refuse."""
-        left = FilterResult(
-            _left_nodes(args, view), lambda _: "not among the nodes that it asked about"
-        )
-        return {KUBE_SCHEDULER: left, **self._step.filter(view, pod)}
+        index = view.table.index
+        # The view has an unreadable node as the watch last showed it.
+        left = np.zeros(len(view), dtype=np.bool_)
+        left[[index[name] for name in args.names if name in index]] = True
+        left[[index[name] for name in args.unreadable if name in index]] = False
+        theirs = FilterResult(left, lambda _: "not among the nodes that it asked about")
+        return {KUBE_SCHEDULER: theirs, **self._step.filter(view, pod)}
 
     def _decide(
-        self,
-        args: ExtenderArgs,
-        view: ClusterView,
-        pod: Pod,
-        results: Mapping[str, FilterResult],
+        self, args: ExtenderArgs, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult]
     ) -> Decision:
         """Decide, record the decision, and expect the pod on the chosen node."""
         decision = self._step.decide(view, pod, results)
@@ -297,7 +293,10 @@ class ExtenderService:
             known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
             if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
-        if self._unknown_node_bytes(args) > _MAX_UNKNOWN_NODE_BYTES:
+        # Of the given nodes, only those that differ from the watch's take memory.
+        given, shown = args.nodes or {}, self._state.nodes()
+        unknown = (name for name in given if given[name] is not shown.get(name))
+        if sum(len(args.raw(name)) for name in unknown) > _MAX_UNKNOWN_NODE_BYTES:
             decision = decision.without_basis()
         decision = replace(decision, pod=known)
         self._step.record(decision)
@@ -308,11 +307,6 @@ class ExtenderService:
             self._pending[uid] = self._pending[uid].without_basis()
         while len(self._pending) > _MAX_PENDING:
             self._pending.popitem(last=False)
-
-    def _unknown_node_bytes(self, args: ExtenderArgs) -> int:
-        """The length of those given nodes that differ from the watch's."""
-        given, known = args.nodes or {}, self._state.nodes()
-        return sum(len(args.raw(name)) for name in given if given[name] is not known.get(name))
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
@@ -347,16 +341,6 @@ class ExtenderService:
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
         self._events.put(pod, PodEvent("Normal", "Advised", message))
         self._events.write()
-
-
-def _left_nodes(args: ExtenderArgs, view: ClusterView) -> Bools:
-    """Where the arguments name a node that could be read, shape (n,)."""
-    left = np.zeros(len(view), dtype=np.bool_)
-    index = view.table.index
-    left[[at for name in args.names if (at := index.get(name)) is not None]] = True
-    # The view has an unreadable node as the watch last showed it.
-    left[[at for name in args.unreadable if (at := index.get(name)) is not None]] = False
-    return left
 
 
 def _reasons(refused: Bools, results: Mapping[str, FilterResult]) -> Iterator[tuple[int, str]]:

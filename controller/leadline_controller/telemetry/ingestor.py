@@ -114,7 +114,6 @@ class TelemetryIngestor:
             hardware_model=_printable(message.hardware_model),
             address=_printable(message.address),
             probes=tuple(_printable(probe) for probe in message.probes[:16]),
-            interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
         if self._state.birth(agent, stamp):

@@ -47,7 +47,6 @@ class Agent:
     hardware_model: str = ""
     address: str = ""
     probes: tuple[str, ...] = ()
-    interval_s: int = 0
     dropped_messages: int = 0
 
 
@@ -210,13 +209,7 @@ class TelemetryState:
             return True
 
     def bandwidth(
-        self,
-        node: str,
-        stamp: Stamp,
-        peer: str,
-        mbps: float | None,
-        *,
-        lower_bound: bool = False,
+        self, node: str, stamp: Stamp, peer: str, mbps: float | None, *, lower_bound: bool = False
     ) -> bool:
         """Store the result of a bandwidth test, Mbit/s; None: it measured nothing. False when it
         is not current."""
