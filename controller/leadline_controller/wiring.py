@@ -27,8 +27,7 @@ from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
-from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings

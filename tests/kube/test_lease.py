@@ -20,8 +20,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.kube.client import ApiServer, ExpiredError, ReachabilityLog
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.lease import KubeLease
-from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.leaderelection.lease import LeaseTiming
+from leadline_controller.leaderelection.elector import LeaderElector, LeaseTiming
 
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.wire import (

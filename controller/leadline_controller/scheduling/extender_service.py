@@ -34,7 +34,6 @@ from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.expected_pods import ExpectedPods
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.telemetry.state import TelemetryState
 
 KUBE_SCHEDULER = "kube-scheduler"
@@ -56,6 +55,40 @@ _MAX_DETAILED_REASONS = 16
 
 class ExtenderError(Exception):
     """There is no answer for this pod now; str() is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderArgs:
+    """The arguments of a call, as in k8s.io/kube-scheduler/extender/v1: a pod, and the nodes that
+    passed so far.
+
+    names: in the caller's order. nodes: by name, if the caller sent whole nodes
+    (nodeCacheCapable: false). unreadable: name -> the error in a whole node. pod.problem: a demand
+    that Leadline does not model; never an annotation. pod_bytes: the length of the pod's JSON.
+    """
+
+    pod: Pod
+    names: tuple[str, ...]
+    nodes: Mapping[str, Node] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    pod_bytes: int = 0
+    _body: bytes | bytearray = field(default=b"", repr=False)
+    _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def raw(self, name: str) -> memoryview:
+        """The JSON of a whole node, without a copy."""
+        start, end = self._spans[name]
+        return memoryview(self._body)[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderBindingArgs:
+    """A pod to bind, and its node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

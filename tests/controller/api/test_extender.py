@@ -22,7 +22,7 @@ from leadline_controller.api.settings import ExtenderSettings, ServeError, TlsFi
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.scheduling.extender_service import ExtenderArgs
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.extender import KINDS, all_at_once, crowd, mutations, passing

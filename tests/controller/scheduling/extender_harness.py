@@ -12,8 +12,11 @@ from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.scheduling.extender_args import ExtenderArgs
-from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.extender_service import (
+    ExtenderArgs,
+    ExtenderProfile,
+    ExtenderService,
+)
 from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs

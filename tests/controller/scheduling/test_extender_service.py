@@ -19,8 +19,11 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.scheduling import extender_service
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
-from leadline_controller.scheduling.extender_service import ExtenderError
+from leadline_controller.scheduling.extender_service import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderError,
+)
 from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.scheduling.extender_harness import (
