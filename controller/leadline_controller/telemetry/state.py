@@ -145,10 +145,11 @@ class TelemetryState:
 
     # Writing: called by the MQTT thread.
 
-    def count_refusal(self, kind: str) -> None:
-        """Count a rejected message."""
+    def count_refusal(self, kind: str) -> int:
+        """Count a rejected message. Returns how many there are of its kind."""
         with self._lock:
             self.refused[kind] += 1
+            return self.refused[kind]
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
         """Store an agent's birth. False when it is not current."""
