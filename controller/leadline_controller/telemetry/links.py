@@ -171,6 +171,8 @@ class LinkState:
                 del self._bandwidths[pair]
                 for end in pair:
                     self._tested[end].discard(pair)
+                    if not self._tested[end]:
+                        del self._tested[end]
         kept = np.flatnonzero(self._has_rtt(now_s))
         if len(self._rows) - len(kept) <= max(len(kept), _FEW_LINKS):
             return
