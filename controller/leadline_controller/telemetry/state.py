@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
-from leadline_controller.telemetry.collectors import COLUMNS, BoardReading
+from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.links import LinkReading, LinkState
 from leadline_controller.telemetry.sequence import SequenceStatus, SequenceTracker, Stamp
 
@@ -79,12 +79,13 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
-        self._columns = {name: at for at, name in enumerate(COLUMNS)}
-        self._values = np.full((64, len(COLUMNS)), np.nan)
-        self._at_s = np.full((64, len(COLUMNS)), -np.inf)
+        names = dict.fromkeys((*METRICS, *columns()))
+        self._columns = {name: at for at, name in enumerate(names)}
+        self._values = np.full((64, len(names)), np.nan)
+        self._at_s = np.full((64, len(names)), -np.inf)
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
-        self._ttl_s = np.full(len(COLUMNS), ttl.report_s)
+        self._ttl_s = np.full(len(names), ttl.report_s)
         self._ttl_s[_BANDWIDTH] = ttl.bandwidth_s
         self._slots: tuple[object, NDArray[np.int64]] = (None, np.zeros(0, int))
         self._population = 0  # grows whenever a record is added or removed
