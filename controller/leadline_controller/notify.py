@@ -27,19 +27,8 @@ class Notifier:
         usec = environ.get("WATCHDOG_USEC", "")
         self.watchdog_s = int(usec) / 1e6 if is_ours and usec.isdigit() else None
 
-    def ready(self) -> None:
-        """The controller is ready."""
-        self._send("READY=1")
-
-    def stopping(self) -> None:
-        """The controller is stopping."""
-        self._send("STOPPING=1")
-
-    def progress(self) -> None:
-        """Feed the watchdog."""
-        self._send("WATCHDOG=1")
-
-    def _send(self, state: str) -> None:
+    def send(self, state: str) -> None:
+        """Send a state of sd_notify(3), as READY=1."""
         if not self._path:
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
@@ -78,7 +67,7 @@ async def feed(notifier: Notifier, heartbeats: Heartbeats) -> None:
     while notifier.watchdog_s:
         late = heartbeats.late()
         if not late:
-            notifier.progress()
+            notifier.send("WATCHDOG=1")
         elif late != logged:
             log.error("stuck for %g s: %s; the watchdog is not fed", LATE_S, ", ".join(late))
         logged = late

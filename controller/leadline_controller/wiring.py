@@ -27,11 +27,10 @@ from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
-from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -126,9 +125,10 @@ class Controller:
     async def measuring(self) -> AsyncIterator[None]:
         """Ingest reports, and send leases while this controller leads, during the context."""
         settings = self.settings
-        sender = LeaseSender(settings.cluster, lambda *message: session.publish(*message))
         probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
-        probe_scheduler = ProbeScheduler(self.telemetry, sender, probing, self._nodes)
+        probe_scheduler = ProbeScheduler(
+            self.telemetry, lambda lease: session.send(lease), probing, self._nodes
+        )
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(
             BrokerSettings(
@@ -281,7 +281,7 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
     notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
-    async with KubeCluster(settings.kubeconfig) as cluster:
+    async with KubeCluster.connect(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         beat = rounds.part("the election")
         elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
@@ -302,10 +302,10 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
             running(stop.wait()) as stopping,
         ):
             started.set()
-            notifier.ready()
+            notifier.send("READY=1")
             ends = (electing, scheduling, stopping)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            notifier.stopping()
+            notifier.send("STOPPING=1")
 
 
 @asynccontextmanager

@@ -78,7 +78,7 @@ async def bindings(plane: ControlPlane) -> AsyncIterator["asyncio.Queue[tuple[st
                 elif isinstance(change, PodChanged) and change.pod.node_name:
                     seen.put_nowait((change.pod.name, time.perf_counter()))
 
-    async with KubeCluster(plane.kubeconfig) as cluster:
+    async with KubeCluster.connect(plane.kubeconfig) as cluster:
         watching = asyncio.create_task(watch(cluster))
         await listed.wait()
         yield seen

@@ -52,7 +52,7 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[ClusterHarnes
         yield MemoryHarness()
         return
     plane: ControlPlane = request.getfixturevalue("plane")
-    async with KubeCluster(plane.kubeconfig) as cluster:
+    async with KubeCluster.connect(plane.kubeconfig) as cluster:
         real = KubeHarness(cluster, Api(plane.kubeconfig))
         try:
             yield real

@@ -27,7 +27,7 @@ async def lease(request: pytest.FixtureRequest) -> AsyncIterator[LeaseStore]:
         yield MemoryLease()
         return
     plane: ControlPlane = request.getfixturevalue("plane")
-    async with KubeCluster(plane.kubeconfig) as cluster:
+    async with KubeCluster.connect(plane.kubeconfig) as cluster:
         try:
             yield cluster.lease
         finally:

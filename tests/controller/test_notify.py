@@ -22,10 +22,10 @@ def systemd(tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
 def test_each_state_is_one_datagram(systemd: tuple[socket.socket, str]) -> None:
     receiver, path = systemd
     notifier = Notifier({"NOTIFY_SOCKET": path})
-    notifier.ready()
-    notifier.progress()
-    notifier.stopping()
-    assert [receiver.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
+    states = ["READY=1", "WATCHDOG=1", "STOPPING=1"]
+    for state in states:
+        notifier.send(state)
+    assert [receiver.recv(100).decode() for _ in range(3)] == states
 
 
 def test_an_abstract_socket_is_understood() -> None:
@@ -33,14 +33,14 @@ def test_an_abstract_socket_is_understood() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind("\0" + name)
         receiver.settimeout(5)
-        Notifier({"NOTIFY_SOCKET": "@" + name}).ready()
+        Notifier({"NOTIFY_SOCKET": "@" + name}).send("READY=1")
         assert receiver.recv(100) == b"READY=1"
 
 
 @pytest.mark.parametrize("environ", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
 async def test_without_systemd_nothing_happens(environ: Mapping[str, str]) -> None:
     notifier = Notifier(environ)
-    notifier.ready()
+    notifier.send("READY=1")
     assert notifier.watchdog_s is None
     await asyncio.wait_for(feed(notifier, Heartbeats(lambda: 0.0)), 5)
 

@@ -13,8 +13,9 @@ from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.framework.model import Pod
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
-from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, PingLease
+from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.api.api_harness import FakeLeadership
 from tests.controller.api.extender_server import post
@@ -111,10 +112,10 @@ class Failing(probing.LeaseRecorder):
 
     failures: list[Exception]
 
-    def send_ping_lease(self, node: str, work: PingLease) -> None:
-        if self.failures:
+    def send(self, lease: pb.Lease) -> None:
+        if lease.HasField("ping") and self.failures:
             raise self.failures.pop(0)
-        super().send_ping_lease(node, work)
+        super().send(lease)
 
 
 @asynccontextmanager
@@ -125,7 +126,7 @@ async def ticking(
     controller = wiring.Controller(Settings(), MemoryCluster(), turn, clock)
     boards = probing.ProbeHarness("n1", "n2")
     probe_scheduler = ProbeScheduler(
-        boards.telemetry.state, sent, ProbeSettings(probing.LIMITS), lambda: boards.nodes
+        boards.telemetry.state, sent.send, ProbeSettings(probing.LIMITS), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler)):
         await clock.advance(0)
@@ -156,7 +157,7 @@ async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
     )
     boards = probing.ProbeHarness("n1")
     probe_scheduler = ProbeScheduler(
-        boards.telemetry.state, probing.LeaseRecorder(), ProbeSettings(), lambda: boards.nodes
+        boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler, lambda: is_running)):
         await clock.advance(2 * LATE_S)
@@ -169,7 +170,7 @@ async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
 async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_last_test() -> None:
     sent, clock, turn = probing.LeaseRecorder(), ManualClock(), FakeLeadership()
     longest_s = DELIVERY_S + (probing.LIMITS.ttl_ms + probing.LIMITS.duration_ms) / 1000 + 1
-    tested: list[tuple[str, BandwidthLease]] = sent.tests
+    tested = sent.tests
     turn.leading = False
     async with ticking(sent, turn, clock):
         for _ in range(2):  # first after it stood by, then after it led
@@ -194,7 +195,7 @@ async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
     controller = wiring.Controller(Settings(), cluster, FakeLeadership(), clock)
     boards = probing.ProbeHarness()
     probe_scheduler = ProbeScheduler(
-        boards.telemetry.state, probing.LeaseRecorder(), ProbeSettings(), lambda: boards.nodes
+        boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
     )
     async with running(controller._tick(probe_scheduler, fetch=fetched.extend)):
         await clock.advance(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.kube.reflector import Backoff
+from leadline_controller.kube import reflector
 
 from tests.kube.account import applied, login, wait_allowed
 from tests.kube.api import Api
@@ -20,8 +20,10 @@ from tests.kube.volume_bench import Bench, scheduling
 @pytest.fixture
 def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let failed lists and watches be repeated after a twentieth of the time."""
-    next_s = Backoff.next_s
-    monkeypatch.setattr(Backoff, "next_s", lambda backoff: next_s(backoff) / 20)
+    backoffs_s = reflector.backoffs_s
+    monkeypatch.setattr(
+        reflector, "backoffs_s", lambda *limits_s: (each / 20 for each in backoffs_s(*limits_s))
+    )
 
 
 @pytest.fixture(scope="module")

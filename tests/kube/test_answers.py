@@ -104,7 +104,10 @@ class SchedulerHarness:
 
     @asynccontextmanager
     async def running(self, folder: Path) -> AsyncIterator[None]:
-        async with served(self.wire, folder) as kubeconfig, KubeCluster(kubeconfig) as cluster:
+        async with (
+            served(self.wire, folder) as kubeconfig,
+            KubeCluster.connect(kubeconfig) as cluster,
+        ):
             profile = SchedulingProfile(KubeDefault(), FILTERS, Random(7))
             parts = (self.state, self.telemetry, self.decisions, profile, self.clock)
             task = asyncio.create_task(Scheduler(cluster, *parts).run())

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
+    Fence,
     InvalidError,
     NotFoundError,
     NotLeadingError,
     UnavailableError,
 )
-from leadline_controller.kube.binding import bind
 from leadline_controller.kube.client import ApiServer, ExpiredError
+from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.connection import Login
 from leadline_controller.kubeobjects.manifest import read_pod
 
@@ -53,6 +55,11 @@ class FakeFence:
         return self._left(self.checks)
 
 
+async def bind(server: ApiServer, bound: Pod, node: str, fence: Fence | None = None) -> None:
+    cluster = KubeCluster(server, server)
+    await (cluster.fenced(fence) if fence else cluster).bind(bound, node)
+
+
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
     (refusal(403, "cannot create pods/binding"), InvalidError, "403"),
     (refusal(404, "pods p not found"), NotFoundError, "404"),
@@ -85,12 +92,9 @@ async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
 
 async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(file))
-    try:
+    async with ApiServer.connect(Login(file)) as server:
         with pytest.raises(UnavailableError, match=BINDING):
             await bind(server, POD, "n1")
-    finally:
-        await server.close()
 
 
 async def test_a_fenced_binding_sends_its_remaining_time_as_timeout(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import NotFoundError, PodEvent
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kube.events import EventSink
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.api import Api
@@ -41,12 +41,9 @@ def clock() -> Watch:
 
 
 @pytest.fixture
-async def recorder(plane: ControlPlane, clock: Watch) -> AsyncIterator[EventRecorder]:
-    server = await ApiServer.connect(Login(plane.kubeconfig))
-    try:
-        yield EventRecorder(server, clock)
-    finally:
-        await server.close()
+async def recorder(plane: ControlPlane, clock: Watch) -> AsyncIterator[EventSink]:
+    async with ApiServer.connect(Login(plane.kubeconfig)) as server:
+        yield EventSink(server, clock)
 
 
 @pytest.fixture
@@ -65,9 +62,7 @@ def failed(message: str = "0/3 nodes fit") -> PodEvent:
     return PodEvent("Warning", "FailedScheduling", message)
 
 
-async def test_an_event_is_as_kubectl_shows_it(
-    recorder: EventRecorder, api: Api, made: Pod
-) -> None:
+async def test_an_event_is_as_kubectl_shows_it(recorder: EventSink, api: Api, made: Pod) -> None:
     await recorder.record(made, failed())
 
     (event,) = written(api, made)
@@ -85,7 +80,7 @@ async def test_an_event_is_as_kubectl_shows_it(
 
 
 async def test_repeats_above_the_rate_are_counted_and_written_later(
-    recorder: EventRecorder, api: Api, made: Pod, clock: Watch
+    recorder: EventSink, api: Api, made: Pod, clock: Watch
 ) -> None:
     for _ in range(100):
         await recorder.record(made, failed())
@@ -101,7 +96,7 @@ async def test_repeats_above_the_rate_are_counted_and_written_later(
 
 
 async def test_ever_new_messages_do_not_flood_a_pod(
-    recorder: EventRecorder, api: Api, made: Pod, clock: Watch
+    recorder: EventSink, api: Api, made: Pod, clock: Watch
 ) -> None:
     for i in range(50):
         await recorder.record(made, failed(f"attempt {i}"))
@@ -114,7 +109,7 @@ async def test_ever_new_messages_do_not_flood_a_pod(
 
 
 async def test_the_same_event_at_once_is_one_event(
-    recorder: EventRecorder, api: Api, made: Pod
+    recorder: EventSink, api: Api, made: Pod
 ) -> None:
     await asyncio.gather(*(recorder.record(made, failed()) for _ in range(5)))
     await recorder.record(made, failed())
@@ -124,7 +119,7 @@ async def test_the_same_event_at_once_is_one_event(
 
 
 async def test_an_event_that_the_server_dropped_is_created_again(
-    recorder: EventRecorder, api: Api, made: Pod
+    recorder: EventSink, api: Api, made: Pod
 ) -> None:
     await recorder.record(made, failed())
     (event,) = written(api, made)
@@ -138,7 +133,7 @@ async def test_an_event_that_the_server_dropped_is_created_again(
     assert anew["series"]["count"] == 2
 
 
-async def test_a_long_message_is_truncated(recorder: EventRecorder, api: Api, made: Pod) -> None:
+async def test_a_long_message_is_truncated(recorder: EventSink, api: Api, made: Pod) -> None:
     await recorder.record(made, failed("ä" * 2000))
 
     (event,) = written(api, made)
@@ -146,9 +141,7 @@ async def test_a_long_message_is_truncated(recorder: EventRecorder, api: Api, ma
     assert 1000 < len(event["note"].encode()) <= 1024
 
 
-async def test_a_pod_with_the_longest_name_gets_its_event(
-    recorder: EventRecorder, api: Api
-) -> None:
+async def test_a_pod_with_the_longest_name_gets_its_event(recorder: EventSink, api: Api) -> None:
     name = "n" * 253
     made = read_pod(api.create(PODS, pod(name)))
     try:
@@ -159,7 +152,7 @@ async def test_a_pod_with_the_longest_name_gets_its_event(
 
 
 async def test_an_event_in_a_deleted_namespace_fails_and_the_next_is_written(
-    recorder: EventRecorder,
+    recorder: EventSink,
 ) -> None:
     lost = Pod("no-such-namespace", "p", uid="u-1")
 

@@ -273,7 +273,7 @@ def account(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 async def scene(account: Path, api: Api) -> AsyncIterator[Scene]:
-    async with KubeCluster(account) as cluster:
+    async with KubeCluster.connect(account) as cluster:
         scene = Scene(cluster, api)
         try:
             yield scene

@@ -19,9 +19,9 @@ from leadline_controller.framework.ports import (
     UnavailableError,
 )
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.kube.binding import prepare_volumes
 from leadline_controller.kube.client import ExpiredError
-from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kube.cluster import KubeCluster
+from leadline_controller.kube.events import EventSink
 from leadline_controller.kubeobjects.manifest import read_pod
 
 from tests.kube.objects import Object, pod
@@ -59,11 +59,11 @@ async def test_an_event_that_failed_is_written_the_next_time(
     wire = FakeServer()
     wire.answer(EVENTS, answer, json_answer({}, status=201))
     async with connected(wire, tmp_path, answer) as server:
-        recorder = EventRecorder(server)
+        sink = EventSink(server)
         with pytest.raises(error):
-            await recorder.record(POD, SAYING)
+            await sink.record(POD, SAYING)
         assert len(wire.requests) == 1
-        await recorder.record(POD, SAYING)
+        await sink.record(POD, SAYING)
     first, second = (body["metadata"]["name"] for body in wire.bodies)
     assert first != second  # else one that was taken after all would be in the way
 
@@ -79,17 +79,17 @@ async def test_a_count_that_failed_is_written_the_next_time(
     wire = FakeServer()
     wire.answer(EVENTS, json_answer({}, status=201))
     async with connected(wire, tmp_path, answer) as server:
-        recorder = EventRecorder(server)
-        await recorder.record(POD, SAYING)
+        sink = EventSink(server)
+        await sink.record(POD, SAYING)
         there = f"{EVENTS}/{wire.bodies[0]['metadata']['name']}"
         wire.answer(there, answer, json_answer({}))
         if error is NotFoundError:  # the server dropped it: written anew
-            await recorder.record(POD, SAYING)
+            await sink.record(POD, SAYING)
             assert len(wire.queries(EVENTS)) == 2
             return
         with pytest.raises(error):
-            await recorder.record(POD, SAYING)
-        await recorder.record(POD, SAYING)
+            await sink.record(POD, SAYING)
+        await sink.record(POD, SAYING)
     assert [body["series"]["count"] for body in wire.bodies[1:]] == [2, 3]
 
 
@@ -136,7 +136,7 @@ async def test_each_failed_write_of_a_plan_is_the_right_error(
     conflict = error is ConflictError
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(StorageChangedError if conflict else error):
-            await prepare_volumes(server, plan)
+            await KubeCluster(server, server).prepare(plan)
     # After a conflict it reads the object again, and gives up in the end.
     assert patches(wire) == (3 if conflict else 1)
 
@@ -156,7 +156,7 @@ async def test_an_unreadable_object_is_not_changed(
     wire.answer(f"PATCH {VOLUME}", json_answer({}))
     async with connected(wire, tmp_path, answer) as server:
         with pytest.raises(error):
-            await prepare_volumes(server, plan)
+            await KubeCluster(server, server).prepare(plan)
     assert patches(wire) == 0
 
 
@@ -167,7 +167,7 @@ async def test_after_a_conflict_the_object_is_read_and_changed_again(
     wire = storing()
     wire.answer(f"PATCH {path}", refusal(409), json_answer({}))
     async with connected(wire, tmp_path) as server:
-        await prepare_volumes(server, plan)
+        await KubeCluster(server, server).prepare(plan)
     assert patches(wire) == 2
 
 
@@ -184,9 +184,9 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated(
     async with connected(wire, tmp_path, answer) as server:
         for plan in (SELECTS, BINDS):
             with pytest.raises(UnavailableError):
-                await prepare_volumes(server, plan)
+                await KubeCluster(server, server).prepare(plan)
         wire.answer(f"GET {CLAIM}", json_answer(done))
         wire.answer(f"GET {VOLUME}", json_answer(stored(volume("v", "slow"), claimRef=kept)))
         for plan in (SELECTS, BINDS):
-            await prepare_volumes(server, plan)
+            await KubeCluster(server, server).prepare(plan)
     assert patches(wire) == 2

@@ -106,7 +106,7 @@ class Bench:
 async def scheduling(kubeconfig: Path) -> AsyncIterator[ClusterState]:
     """A running scheduler on the cluster."""
     state = ClusterState()
-    async with KubeCluster(kubeconfig) as cluster:
+    async with KubeCluster.connect(kubeconfig) as cluster:
         scheduler = Scheduler(
             cluster,
             state,

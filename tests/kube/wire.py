@@ -154,12 +154,11 @@ async def connected(
     wire: FakeServer, folder: Path, answer: Answer | None = None
 ) -> AsyncIterator[ApiServer]:
     """Serve, and yield a client, with a short timeout if the answer is NO_ANSWER."""
-    async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30)
-        try:
-            yield server
-        finally:
-            await server.close()
+    async with (
+        served(wire, folder) as login,
+        ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30) as server,
+    ):
+        yield server
 
 
 def kubeconfig(

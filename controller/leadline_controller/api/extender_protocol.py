@@ -16,7 +16,7 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
+from leadline_controller.scheduling.extender_service import ExtenderArgs, ExtenderBindingArgs
 
 # Kubernetes itself is tested with 5,000.
 MAX_NODES = 20_000

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -67,8 +68,13 @@ def pod_path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
 
 
+def micro_time() -> str:
+    """The time as a MicroTime of the API."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 class ApiServer:
-    """A connection pool to one API server. Close it after use.
+    """A connection pool to one API server.
 
     Every call raises subclasses of ClusterError. After an answer with "Retry-After", all further
     requests wait for that time first (30 s at most).
@@ -82,14 +88,17 @@ class ApiServer:
         self._logged_in_s = float("-inf")
 
     @classmethod
-    async def connect(cls, login: Login, timeout_s: float = _REQUEST_TIMEOUT_S) -> "ApiServer":
+    @asynccontextmanager
+    async def connect(
+        cls, login: Login, timeout_s: float = _REQUEST_TIMEOUT_S
+    ) -> AsyncIterator["ApiServer"]:
         """Read the login; no request is made yet. timeout_s: for each request, and for the wait
         that a "Retry-After" asks for. Raises KubeConfigError."""
-        return cls(await login.open(), login, timeout_s)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.close()
+        client = await login.open()
+        try:
+            yield cls(client, login, timeout_s)
+        finally:
+            await client.close()
 
     @property
     def url(self) -> str:
@@ -98,15 +107,15 @@ class ApiServer:
 
     async def get(self, path: str, **query: str) -> Json:
         """Read an object or a list."""
-        return await self._json("GET", path, query)
+        return await _read_json(await self._request("GET", path, query))
 
     async def post(self, path: str, body: Json, fence: Fence | None = None) -> Json:
         """Create an object or a subresource. Raises NotLeadingError when the fence closes first."""
-        return await self._json("POST", path, {}, body, fence=fence)
+        return await _read_json(await self._request("POST", path, {}, body, fence=fence))
 
     async def patch(self, path: str, body: Json, fence: Fence | None = None) -> Json:
         """Merge `body` into an object (RFC 7386); `fence` as for `post`."""
-        return await self._json("PATCH", path, {}, body, "application/merge-patch+json", fence)
+        return await _read_json(await self._request("PATCH", path, {}, body, fence=fence))
 
     @asynccontextmanager
     async def stream(
@@ -124,33 +133,12 @@ class ApiServer:
         finally:
             response.close()
 
-    async def _json(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Json | None = None,
-        content_type: str = "application/json",
-        fence: Fence | None = None,
-    ) -> Json:
-        response = await self._request(method, path, query, body, content_type, fence=fence)
-        try:
-            answer = json.loads(await response.read())
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise UnavailableError(f"{method} {path}: {_reason(error)}") from None
-        finally:
-            response.release()
-        if not isinstance(answer, dict):
-            raise UnavailableError(f"{method} {path}: the answer is not a JSON object")
-        return answer
-
     async def _request(
         self,
         method: str,
         path: str,
         query: Mapping[str, str],
         body: Json | None = None,
-        content_type: str = "application/json",
         limits: aiohttp.ClientTimeout | None = None,
         fence: Fence | None = None,
     ) -> aiohttp.ClientResponse:
@@ -160,7 +148,8 @@ class ApiServer:
         if fence is not None:
             # Otherwise the server could carry it out long after we gave it up.
             query = {**query, "timeout": f"{timeout.total:.3f}s"}
-        headers = {"Accept": "application/json", "Content-Type": content_type}
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        headers = {"Accept": "application/json", "Content-Type": f"application/{kind}"}
         headers.update(self._client.default_headers)
         rest = self._client.rest_client
         try:
@@ -268,6 +257,19 @@ def _fenced_timeout(timeout: aiohttp.ClientTimeout, fence: Fence | None) -> aioh
     left_s = _remaining_s(fence)
     total_s = min(timeout.total or left_s, left_s)
     return aiohttp.ClientTimeout(total=total_s, sock_connect=timeout.sock_connect)
+
+
+async def _read_json(response: aiohttp.ClientResponse) -> Json:
+    request = f"{response.method} {response.url.raw_path}"
+    try:
+        answer = json.loads(await response.read())
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise UnavailableError(f"{request}: {_reason(error)}") from None
+    finally:
+        response.release()
+    if not isinstance(answer, dict):
+        raise UnavailableError(f"{request}: the answer is not a JSON object")
+    return answer
 
 
 async def _watch_events(response: aiohttp.ClientResponse) -> AsyncIterator[Json]:

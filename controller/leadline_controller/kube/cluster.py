@@ -1,115 +1,155 @@
-"""The Cluster port against a real API server."""
+"""The Cluster port against a real API server.
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+Claims and volumes are changed as kube-scheduler changes them. Each object is read, checked, and
+changed only while it is as it was read (resourceVersion), so a change by somebody else is never
+overwritten. The cluster's controllers do the rest.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from urllib.parse import quote
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.ports import Cluster, ClusterChange, Fence, LeaseStore, PodEvent
+from leadline_controller.framework.ports import (
+    ClusterChange,
+    ConflictError,
+    Fence,
+    NotFoundError,
+    PodEvent,
+    StorageChangedError,
+)
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.kube.binding import bind, prepare_volumes
-from leadline_controller.kube.client import ApiServer, ReachabilityLog
+from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, pod_path
 from leadline_controller.kube.connection import Login
-from leadline_controller.kube.events import EventRecorder
+from leadline_controller.kube.events import EventSink
 from leadline_controller.kube.lease import KubeLease
 from leadline_controller.kube.reflector import watch_cluster
+from leadline_controller.kubeobjects.resources import read_claim, read_volume
+from leadline_controller.parsing.fields import FieldError
 
 # Short, so that a renewal can be tried again before its deadline.
 _LEASE_TIMEOUT_S = 3.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Connections:
-    server: ApiServer
-    reachability: ReachabilityLog
-    events: EventRecorder
-    lease: KubeLease
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_ATTEMPTS = 3
 
 
 class KubeCluster:
     """A Kubernetes cluster; see framework.ports.Cluster.
 
-        async with KubeCluster(Path("kubeconfig")) as cluster: ...
+        async with KubeCluster.connect(Path("kubeconfig")) as cluster: ...
 
-    kubeconfig: None inside a pod, for the pod's service account. context: None for the current
-    one. Entering raises KubeConfigError and makes no request; `watch` waits for an API server
-    that is not there yet.
+    lease: the Lease for which this cluster's controllers compete.
     """
 
-    def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
-        self._login = Login(kubeconfig, context)
-        self._closing = AsyncExitStack()
-        self._connections: _Connections | None = None
+    def __init__(self, server: ApiServer, lease_server: ApiServer) -> None:
+        self._server = server
+        self._reachability = ReachabilityLog(server.url)
+        self._events = EventSink(server)
+        self._fence: Fence | None = None
+        self.lease = KubeLease(lease_server, self._reachability)
 
-    async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as opening:
-            server = await ApiServer.connect(self._login)
-            opening.push_async_callback(server.close)
-            lease_server = await ApiServer.connect(self._login, _LEASE_TIMEOUT_S)
-            opening.push_async_callback(lease_server.close)
-            self._closing = opening.pop_all()
-        reachability = ReachabilityLog(server.url)
-        self._connections = _Connections(
-            server, reachability, EventRecorder(server), KubeLease(lease_server, reachability)
-        )
-        return self
+    @classmethod
+    @asynccontextmanager
+    async def connect(cls, kubeconfig: Path | None = None) -> AsyncIterator["KubeCluster"]:
+        """A cluster to use in the context. kubeconfig: None inside a pod, for the pod's service
+        account. Raises KubeConfigError and makes no request; `watch` waits for an API server that
+        is not there yet."""
+        login = Login(kubeconfig)
+        async with (
+            ApiServer.connect(login) as server,
+            ApiServer.connect(login, _LEASE_TIMEOUT_S) as lease_server,
+        ):
+            yield cls(server, lease_server)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._closing.aclose()
-
-    @property
-    def lease(self) -> LeaseStore:
-        """The Lease for which this cluster's controllers compete."""
-        return self._opened.lease
+    def fenced(self, fence: Fence) -> "KubeCluster":
+        """The same cluster, which binds pods and writes volumes only before the fence closes."""
+        fenced = copy(self)
+        fenced._fence = fence
+        return fenced
 
     def watch(self) -> AsyncGenerator[ClusterChange, None]:
         """All objects, then every change, for ever. Reconnects by itself and logs it."""
-        return watch_cluster(self._opened.server, reachability=self._opened.reachability)
-
-    async def prepare(self, plan: VolumePlan, fence: Fence | None = None) -> None:
-        """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
-        await prepare_volumes(self._opened.server, plan, fence)
-
-    async def bind(self, pod: Pod, node: str, fence: Fence | None = None) -> None:
-        """Bind exactly this pod (by uid) to a node. Raises subclasses of ClusterError."""
-        await bind(self._opened.server, pod, node, fence)
+        return watch_cluster(self._server, reachability=self._reachability)
 
     async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        """Write an event on a pod; see EventRecorder. Raises subclasses of ClusterError."""
-        await self._opened.events.record(pod, event)
-
-    def fenced(self, fence: Fence) -> Cluster:
-        """The same cluster, which binds pods and writes volumes only before the fence closes."""
-        return _FencedCluster(self, fence)
-
-    @property
-    def _opened(self) -> _Connections:
-        if self._connections is None:
-            raise RuntimeError("KubeCluster is used outside `async with`")
-        return self._connections
-
-
-@dataclass(frozen=True, slots=True)
-class _FencedCluster:
-    cluster: KubeCluster
-    fence: Fence
-
-    def watch(self) -> AsyncGenerator[ClusterChange, None]:
-        return self.cluster.watch()
-
-    async def prepare(self, plan: VolumePlan) -> None:
-        await self.cluster.prepare(plan, self.fence)
+        """Write an event on a pod; see EventSink. Raises subclasses of ClusterError."""
+        await self._events.record(pod, event)
 
     async def bind(self, pod: Pod, node: str) -> None:
-        await self.cluster.bind(pod, node, self.fence)
+        """Bind exactly this pod. Raises subclasses of ClusterError.
 
-    async def record_event(self, pod: Pod, event: PodEvent) -> None:
-        await self.cluster.record_event(pod, event)
+        The uid protects a new pod of the same name. The API server does not check whether the node
+        exists.
+        """
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._server.post(f"{pod_path(pod)}/binding", body, self._fence)
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
+        try:
+            for name, key in plan.binds:
+                await self._reserve_volume(name, key)
+            for key in plan.selects:
+                await self._select_node(key, plan.node)
+        except (NotFoundError, FieldError) as error:
+            raise StorageChangedError(str(error)) from None
+
+    async def _reserve_volume(self, name: str, key: str) -> None:
+        path = f"/api/v1/persistentvolumes/{quote(name, safe='')}"
+        for _ in range(_ATTEMPTS):
+            claim = read_claim(await self._server.get(_claim_path(key)))
+            manifest = await self._server.get(path)
+            volume = read_volume(manifest)
+            if claim.terminating or claim.volume not in ("", name):
+                raise StorageChangedError(f"claim {key} is no longer free")
+            if volume.terminating or not (volume.claim is None or volume.is_reserved_for(claim)):
+                raise StorageChangedError(f"volume {name} is no longer free")
+            if volume.claim_uid:
+                return
+            reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "uid": claim.uid}
+            reference |= {"namespace": claim.namespace, "name": claim.name}
+            # A volume that a person reserved stays reserved when the claim is deleted.
+            annotations = {_BOUND_BY_CONTROLLER: "yes"} if volume.claim is None else {}
+            change = {"spec": {"claimRef": reference}}
+            if await self._patch_unchanged(path, manifest, annotations, change):
+                return
+        raise StorageChangedError(f"volume {name} keeps changing")
+
+    async def _select_node(self, key: str, node: str) -> None:
+        path = _claim_path(key)
+        for _ in range(_ATTEMPTS):
+            manifest = await self._server.get(path)
+            claim = read_claim(manifest)
+            if claim.selected_node == node:
+                return
+            if claim.terminating or claim.volume or claim.selected_node:
+                raise StorageChangedError(f"claim {key} is no longer free")
+            annotations = {_SELECTED_NODE: node}
+            if await self._patch_unchanged(path, manifest, annotations, {}):
+                return
+        raise StorageChangedError(f"claim {key} keeps changing")
+
+    async def _patch_unchanged(
+        self, path: str, manifest: Json, annotations: dict[str, str], change: Json
+    ) -> bool:
+        """Change an object that still is as `manifest` says. False when it is not."""
+        version = {name: manifest["metadata"][name] for name in ("uid", "resourceVersion")}
+        body = {"metadata": {**version, "annotations": annotations}, **change}
+        try:
+            await self._server.patch(path, body, self._fence)
+        except ConflictError:  # 409
+            return False
+        return True
+
+
+def _claim_path(key: str) -> str:
+    namespace, _, name = (quote(part, safe="") for part in key.partition("/"))
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"

@@ -28,11 +28,9 @@ _MAX_LINE_BYTES = 2**21
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A kubeconfig and one of its contexts (None: the current one), or, without a kubeconfig,
-    the service account of the controller's pod."""
+    """A kubeconfig, or, without one, the service account of the controller's pod."""
 
     kubeconfig: Path | None = None
-    context: str | None = None
 
     async def open(self) -> ApiClient:
         """A client for this login. Raises KubeConfigError."""
@@ -60,7 +58,6 @@ class Login:
             else:
                 await load_kube_config(
                     config_file=str(self.kubeconfig),
-                    context=self.context,
                     client_configuration=configuration,
                     persist_config=False,
                 )
@@ -87,9 +84,7 @@ def _look_up_proxy_once(client: ApiClient) -> None:
     connector = rest.pool_manager.connector
     rest.pool_manager.detach()
     rest.pool_manager = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_MAX_LINE_BYTES,
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_MAX_LINE_BYTES
     )
 
 

@@ -62,8 +62,8 @@ class Converter:
 
     def resource(self, kind: str, manifest: Json) -> Resource | None:
         """The object of a kind in READERS; None when it can't be read."""
-        namespace, name = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
-        key = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+        parts = (_text(manifest, "metadata", part) for part in ("namespace", "name"))
+        key = f"{kind} {'/'.join(filter(None, parts))}"
         try:
             resource = READERS[kind](manifest, "")
         except FieldError as error:

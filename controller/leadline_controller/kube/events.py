@@ -9,12 +9,12 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import NotFoundError, PodEvent
-from leadline_controller.kube.client import ApiServer, Json
+from leadline_controller.kube.client import ApiServer, Json, micro_time
 
 COMPONENT = "leadline"
 _BURST = 10
@@ -53,7 +53,7 @@ class _PodEvents:
         return True
 
 
-class EventRecorder:
+class EventSink:
     """Writes events on pods: ten at once and then one every 20 s for each pod.
 
     Above that rate, a repeat is counted and written with the next one, and an event with another
@@ -77,8 +77,12 @@ class EventRecorder:
             known.count += 1
         if (known and not known.path) or not events.take_token(self._now_s()):
             return
-        if known is None or not await self._write_count(known):
-            await self._create(pod, event, events)
+        if known:
+            body = {"series": {"count": known.count, "lastObservedTime": micro_time()}}
+            with suppress(NotFoundError):  # the server keeps an event for an hour
+                await self._server.patch(known.path, body)
+                return
+        await self._create(pod, event, events)
 
     async def _create(self, pod: Pod, event: PodEvent, events: _PodEvents) -> None:
         suffix = f".{time.time_ns():x}"
@@ -96,21 +100,12 @@ class EventRecorder:
             raise
         series.path = f"{path}/{name}"
 
-    async def _write_count(self, series: _Series) -> bool:
-        """False when the event is gone: the server keeps it for an hour."""
-        body = {"series": {"count": series.count, "lastObservedTime": _now()}}
-        try:
-            await self._server.patch(series.path, body)
-        except NotFoundError:
-            return False
-        return True
-
     def _body(self, pod: Pod, event: PodEvent, name: str) -> Json:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": pod.namespace},
-            "eventTime": _now(),
+            "eventTime": micro_time(),
             "type": event.type,
             "reason": event.reason,
             "action": "Binding" if event.type == "Normal" else "Scheduling",
@@ -132,7 +127,3 @@ def _truncated(note: str) -> str:
     if len(raw) <= _MAX_NOTE_BYTES:
         return note
     return raw[: _MAX_NOTE_BYTES - len("…".encode())].decode(errors="ignore") + "…"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

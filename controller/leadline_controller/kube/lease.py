@@ -1,7 +1,6 @@
 """The Lease on the API server, which the controllers compete for."""
 
-from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator, Awaitable
 from typing import Any
 
 from leadline_controller.framework.ports import (
@@ -12,7 +11,7 @@ from leadline_controller.framework.ports import (
     NotFoundError,
     UnavailableError,
 )
-from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog
+from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, micro_time
 
 NAMESPACE, NAME = "kube-system", "leadline-controller"
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -34,30 +33,30 @@ class KubeLease:
     async def read(self) -> LeaseRecord | None:
         """The Lease; None when there is none yet. Raises subclasses of ClusterError."""
         try:
-            lease = await self._server.get(_LEASE)
+            return await self._answer(self._server.get(_LEASE))
         except NotFoundError:
-            self._reachability.succeeded(_LEASE)
             return None
-        except ClusterError as error:
-            self._reachability.failed(_LEASE, error)
-            raise
-        self._reachability.succeeded(_LEASE)
-        return _record(lease)
 
     async def write(self, holder: str, duration_s: int, over: LeaseRecord | None) -> LeaseRecord:
         """Replace exactly `over`, or create the Lease for None. Raises LeaseChangedError and
         other subclasses of ClusterError."""
-        body = _body(holder, duration_s, over)
+        body, server = _body(holder, duration_s, over), self._server
         try:
-            if over is None:
-                lease = await self._server.post(_LEASES, body)
-            else:
-                lease = await self._server.patch(_LEASE, body)
+            return await self._answer(
+                server.post(_LEASES, body) if over is None else server.patch(_LEASE, body)
+            )
         except (ConflictError, NotFoundError) as error:
-            self._reachability.succeeded(_LEASE)
             raise LeaseChangedError(str(error)) from None
+
+    async def _answer(self, request: Awaitable[Json]) -> LeaseRecord:
+        """The Lease that answers a request. That it is missing or changed is an answer, too."""
+        try:
+            lease = await request
         except ClusterError as error:
-            self._reachability.failed(_LEASE, error)
+            if isinstance(error, ConflictError | NotFoundError):
+                self._reachability.succeeded(_LEASE)
+            else:
+                self._reachability.failed(_LEASE, error)
             raise
         self._reachability.succeeded(_LEASE)
         return _record(lease)
@@ -76,7 +75,7 @@ class KubeLease:
 
 
 def _body(holder: str, duration_s: int, over: LeaseRecord | None) -> Json:
-    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    now = micro_time()
     spec: Json = {"holderIdentity": holder, "leaseDurationSeconds": duration_s, "renewTime": now}
     if over is None or holder != over.holder:
         spec["acquireTime"] = now

@@ -7,7 +7,7 @@ because the lists must describe the same state.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
@@ -91,25 +91,23 @@ async def watch_cluster(
             while (change := await changes.get()) is not None:
                 yield change
         finally:
-            await _cancel(watches)
+            for watch in watches:
+                watch.cancel()
+            for outcome in await asyncio.gather(*watches, return_exceptions=True):
+                if isinstance(outcome, Exception):
+                    raise outcome  # a bug must not pass for a 410
 
 
 async def _watch_until_relist(
     reflector: "Reflector[Any]", version: str, changes: asyncio.Queue[ClusterChange | None]
 ) -> None:
     try:
-        await reflector.watch(version, changes.put_nowait)
+        if version == _NOT_LISTED:
+            await reflector.wait_until_readable()
+        else:
+            await reflector.watch(version, changes.put_nowait)
     finally:
         changes.put_nowait(None)
-
-
-async def _cancel(watches: list[asyncio.Task[None]]) -> None:
-    """Cancel all, and raise an exception that ended one of them: a bug must not pass for a 410."""
-    for watch in watches:
-        watch.cancel()
-    for outcome in await asyncio.gather(*watches, return_exceptions=True):
-        if isinstance(outcome, Exception):
-            raise outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Reflector(Generic[T]):
     async def list(self) -> tuple[tuple[T, ...], str]:
         """All objects and their resource version. Retries until the server answers, or refuses
         for good a kind that has placeholders."""
-        backoff = Backoff()
+        waits_s = backoffs_s()
         while True:
             try:
                 listed = await self._list_pages()
@@ -148,15 +146,12 @@ class Reflector(Generic[T]):
             else:
                 self.reachability.succeeded(self.path)
                 return listed
-            await asyncio.sleep(backoff.next_s())
+            await asyncio.sleep(next(waits_s))
 
     async def watch(self, version: str, report: Callable[[ClusterChange], None]) -> None:
         """Report every change after `version`. Returns when all must be listed again: the server
-        no longer keeps these changes or serves the kind, or it serves what it refused before."""
-        if version == _NOT_LISTED:
-            await self._wait_until_readable()
-            return
-        backoff = Backoff()
+        no longer keeps these changes, or no longer serves the kind."""
+        waits_s = backoffs_s()
         placeholders: tuple[T, ...] = ()
         while True:
             query = {
@@ -174,36 +169,26 @@ class Reflector(Generic[T]):
                     placeholders = ()
                     async for event in events:
                         version = self._report(event, report) or version
-                        backoff.reset()
+                        waits_s = backoffs_s()
             except ExpiredError as error:
                 _log.info("the cluster is listed again: %s", error)
                 return
             except ClusterError as error:
-                if await self._is_no_longer_served(error):
+                gone = self.placeholders and isinstance(error, NotFoundError)
+                if gone and await self._list_fails_with(NotFoundError):
                     return
                 if self.placeholders is None or not isinstance(error, InvalidError):
                     self.reachability.failed(self.path, error)
-                else:
-                    placeholders = placeholders or self._report_placeholders(error, report)
-            await asyncio.sleep(backoff.next_s())
+                elif not placeholders:
+                    placeholders = self.placeholders(error)
+                    for placeholder in placeholders:
+                        report(self.changed(placeholder))
+            await asyncio.sleep(next(waits_s))
 
-    def _report_placeholders(
-        self, error: ClusterError, report: Callable[[ClusterChange], None]
-    ) -> tuple[T, ...]:
-        placeholders = self.placeholders(error) if self.placeholders else ()
-        for placeholder in placeholders:
-            report(self.changed(placeholder))
-        return placeholders
-
-    async def _is_no_longer_served(self, error: ClusterError) -> bool:
-        if self.placeholders is None or not isinstance(error, NotFoundError):
-            return False
-        return await self._list_fails_with(NotFoundError)
-
-    async def _wait_until_readable(self) -> None:
-        backoff = Backoff(1.0, 60.0)
-        while True:
-            await asyncio.sleep(backoff.next_s())
+    async def wait_until_readable(self) -> None:
+        """Return when the server serves what it refused to list."""
+        for wait_s in backoffs_s(1.0, 60.0):
+            await asyncio.sleep(wait_s)
             if not await self._list_fails_with(ClusterError):
                 return
 
@@ -239,21 +224,10 @@ class Reflector(Generic[T]):
         return str(metadata.get("resourceVersion", ""))
 
 
-class Backoff:
+def backoffs_s(first_s: float = 0.2, longest_s: float = 10.0) -> Iterator[float]:
     """Waits that double from `first_s` to `longest_s`, each with a jitter of half its length, so
     that controllers that lost the server together don't return together."""
-
-    def __init__(self, first_s: float = 0.2, longest_s: float = 10.0) -> None:
-        self._first_s = first_s
-        self._longest_s = longest_s
-        self._ceiling_s = first_s
-
-    def next_s(self) -> float:
-        """Seconds to wait before the next attempt."""
-        ceiling_s = self._ceiling_s
-        self._ceiling_s = min(2 * ceiling_s, self._longest_s)
-        return ceiling_s * _RANDOM.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        """Start again from `first_s`, after a success."""
-        self._ceiling_s = self._first_s
+    ceiling_s = first_s
+    while True:
+        yield ceiling_s * _RANDOM.uniform(0.5, 1.0)
+        ceiling_s = min(2 * ceiling_s, longest_s)

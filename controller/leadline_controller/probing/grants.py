@@ -7,13 +7,10 @@ leader's lease.
 
 from dataclasses import dataclass
 
-from leadline_controller.probing.planning import DELIVERY_S, PingLease, ProbeLimits, RunningLease
-from leadline_controller.telemetry.ingestor import (
-    NOT_LEASED,
-    OVER_LEASE,
-    TOO_OFTEN,
-    BandwidthResult,
-)
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits, RunningLease
+from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
 # iperf3 writes in blocks of this size and always completes a block.
 BLOCK_BYTES = 128 * 1024
@@ -42,24 +39,25 @@ class BandwidthGrants:
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
         self._grants[lease.lease_id] = lease
 
-    def refusal(self, result: BandwidthResult, now_s: float) -> str | None:
-        """Why the result is refused, as a kind; None if it is valid.
+    def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
+        """Why the node's report is refused, as a kind; None if it is valid.
 
         The server may report a failure, but no measurement.
         """
-        grant = self._grants.get(result.lease_id)
+        grant = self._grants.get(report.lease_id)
         if grant is None or now_s > grant.ends_s + LATE_S:
             return NOT_LEASED
-        if result.mbps is None:
-            ends = ((grant.client, grant.server), (grant.server, grant.client))
-            return None if (result.node, result.peer) in ends else NOT_LEASED
-        if (result.node, result.peer) != (grant.client, grant.server):
+        ends, is_measured = (node, report.peer), report.HasField("bandwidth_mbps")
+        is_server = ends == (grant.server, grant.client)
+        if ends != (grant.client, grant.server) and (is_measured or not is_server):
             return NOT_LEASED
-        mbps, pace = result.mbps, self._pace_mbps
-        if mbps > self._most_mbps or result.transferred_bytes > self._most_bytes:
+        if not is_measured:
+            return None
+        mbps, pace = report.bandwidth_mbps, self._pace_mbps
+        if mbps > self._most_mbps or report.transferred_bytes > self._most_bytes:
             return OVER_LEASE
         is_plausible = (
-            mbps >= _BOUND_SHARE * pace if result.lower_bound else mbps <= _EXACT_SHARE * pace
+            mbps >= _BOUND_SHARE * pace if report.lower_bound else mbps <= _EXACT_SHARE * pace
         )
         return None if is_plausible else OVER_LEASE
 
@@ -93,7 +91,7 @@ class PingGrants:
     def __init__(self) -> None:
         self._grants: dict[str, _PingGrant] = {}
 
-    def add(self, node: str, work: PingLease, now_s: float) -> None:
+    def add(self, node: str, work: pb.PingLease, now_s: float) -> None:
         """Store the lease that the node is sent now."""
         peers = frozenset(peer.node for peer in work.peers)
         interval_s = float(max(work.interval_s, 1))

@@ -8,44 +8,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Literal
+
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 # The longest delivery of a lease: the expiry of its message on the wire.
 DELIVERY_S = 5.0
 # All pairs of 200 nodes, which take some milliseconds.
 MAX_PAIRS_SCANNED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A node and its address."""
-
-    node: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class PingLease:
-    """Send `count` echo requests to each peer every `interval_s`, for `ttl_s`."""
-
-    peers: tuple[Peer, ...]
-    interval_s: int
-    count: int
-    ttl_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthLease:
-    """One end of one bandwidth test: it must start within `ttl_ms`, and transfers at most
-    `max_bytes` in at most `duration_ms`."""
-
-    lease_id: str
-    role: Literal["server", "client"]
-    peer: Peer
-    port: int
-    duration_ms: int
-    max_bytes: int
-    ttl_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +111,7 @@ class RoundRobin:
         wanted: Iterable[tuple[str, str]],
         addresses: Mapping[str, str],
         nonce: str,
-    ) -> tuple[tuple[str, BandwidthLease], tuple[str, BandwidthLease]] | None:
+    ) -> tuple[tuple[str, pb.BandwidthLease], tuple[str, pb.BandwidthLease]] | None:
         """The next lease as ((server, its lease), (client, its lease)); None when it is not due or
         no wanted pair has both addresses."""
         if not self.is_due(now_s):
@@ -158,9 +127,20 @@ class RoundRobin:
         self._running = RunningLease(client, server, lease_id, now_s + self._max_lease_s())
         self._remember(pair, now_s)
         self._next_s = now_s + limits.interval_s
-        serving = _work(lease_id, "server", Peer(client, addresses[client]), limits)
-        testing = _work(lease_id, "client", Peer(server, addresses[server]), limits)
-        return (server, serving), (client, testing)
+
+        def lease(role: pb.BandwidthLease.Role, peer: str) -> pb.BandwidthLease:
+            return pb.BandwidthLease(
+                lease_id=lease_id,
+                role=role,
+                peer=pb.Peer(node=peer, address=addresses[peer]),
+                port=limits.port,
+                duration_ms=limits.duration_ms,
+                max_bytes=limits.max_bytes,
+                ttl_ms=limits.ttl_ms,
+            )
+
+        serving = lease(pb.BandwidthLease.SERVER, client)
+        return (server, serving), (client, lease(pb.BandwidthLease.CLIENT, server))
 
     @property
     def latest(self) -> tuple[str, str] | None:
@@ -189,20 +169,6 @@ class RoundRobin:
         return DELIVERY_S + (self._limits.ttl_ms + self._limits.duration_ms) / 1000 + 1
 
 
-def _work(
-    lease_id: str, role: Literal["server", "client"], peer: Peer, limits: ProbeLimits
-) -> BandwidthLease:
-    return BandwidthLease(
-        lease_id=lease_id,
-        role=role,
-        peer=peer,
-        port=limits.port,
-        duration_ms=limits.duration_ms,
-        max_bytes=limits.max_bytes,
-        ttl_ms=limits.ttl_ms,
-    )
-
-
 class PingRing:
     """Selects the peers of each node: the anchors, then its successors on the ring of sorted names,
     so that each node is also pinged by as many others (kubenurse's ring)."""
@@ -214,7 +180,7 @@ class PingRing:
         self._ring = sorted(addresses)
         self._first = [anchor for anchor in dict.fromkeys(anchors) if anchor in addresses]
 
-    def work(self, node: str) -> PingLease:
+    def work(self, node: str) -> pb.PingLease:
         """The ping lease of one node."""
         ring, limits = self._ring, self._limits
         after = bisect_right(ring, node)
@@ -222,5 +188,9 @@ class PingRing:
         first = [anchor for anchor in self._first if anchor != node]
         then = (other for other in others if other not in first and other != node)
         chosen = islice(chain(first, then), limits.ping_peers)
-        peers = tuple(Peer(name, self._addresses[name]) for name in chosen)
-        return PingLease(peers, limits.ping_interval_s, limits.ping_count, limits.ping_ttl_s)
+        return pb.PingLease(
+            peers=[pb.Peer(node=name, address=self._addresses[name]) for name in chosen],
+            interval_s=limits.ping_interval_s,
+            count=limits.ping_count,
+            ttl_s=limits.ping_ttl_s,
+        )

@@ -8,33 +8,19 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Protocol
 
-from leadline_wire import topics
-from leadline_wire.codec import encode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import (
-    BandwidthLease,
-    Peer,
-    PingLease,
-    PingRing,
-    ProbeLimits,
-    RoundRobin,
-    pairs,
-)
-from leadline_controller.telemetry.ingestor import BandwidthResult
+from leadline_controller.probing.planning import PingRing, ProbeLimits, RoundRobin, pairs
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
-Publish = Callable[[str, topics.Kind, bytes], None]
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
-_ROLES = {"server": pb.BandwidthLease.SERVER, "client": pb.BandwidthLease.CLIENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,69 +32,22 @@ class ProbeSettings:
     address_policy: AddressPolicy = field(default_factory=AddressPolicy)
 
 
-class LeaseTransport(Protocol):
-    """Sends leases to agents."""
-
-    def send_ping_lease(self, node: str, work: PingLease) -> None:
-        """Send a node its ping lease."""
-        ...
-
-    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
-        """Send a node its end of a bandwidth lease."""
-        ...
-
-
-class LeaseSender:
-    """The LeaseTransport over MQTT."""
-
-    def __init__(self, cluster: str, publish: Publish) -> None:
-        self._cluster = cluster
-        self._publish = publish
-
-    def send_ping_lease(self, node: str, work: PingLease) -> None:
-        """Send a node its ping lease."""
-        lease = pb.PingLease(
-            peers=[_peer(peer) for peer in work.peers],
-            interval_s=work.interval_s,
-            count=work.count,
-            ttl_s=work.ttl_s,
-        )
-        self._send(node, pb.Lease(node=node, ping=lease))
-
-    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
-        """Send a node its end of a bandwidth lease."""
-        lease = pb.BandwidthLease(
-            lease_id=work.lease_id,
-            role=_ROLES[work.role],
-            peer=_peer(work.peer),
-            port=work.port,
-            duration_ms=work.duration_ms,
-            max_bytes=work.max_bytes,
-            ttl_ms=work.ttl_ms,
-        )
-        self._send(node, pb.Lease(node=node, bandwidth=lease))
-
-    def _send(self, node: str, lease: pb.Lease) -> None:
-        topic = topics.topic(self._cluster, node, topics.Kind.LEASE)
-        self._publish(topic, topics.Kind.LEASE, encode(lease))
-
-
 class ProbeScheduler:
     """Renews every board's ping lease, runs one bandwidth test at a time, and checks the results.
 
-    nodes: the nodes of the cluster by name, None while unknown. Only they are probed, at addresses
-    that `addressing` allows.
+    send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
+    Only they are probed, at addresses that the policy allows.
     """
 
     def __init__(
         self,
         telemetry: TelemetryState,
-        sender: LeaseTransport,
+        send: Callable[[pb.Lease], None],
         probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
     ) -> None:
         self._telemetry = telemetry
-        self._sender = sender
+        self._send = send
         self._limits = probing.limits
         self._anchors = probing.anchors
         self._address_policy = probing.address_policy
@@ -129,10 +68,10 @@ class ProbeScheduler:
         with self._lock:
             self._pinged_s.pop(node, None)
 
-    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
+    def bandwidth_refusal(self, node: str, report: pb.BandwidthReport) -> str | None:
         """Why a result is refused, as a kind; None if it is valid."""
         with self._lock:
-            return self._bandwidth_grants.refusal(result, self._now_s)
+            return self._bandwidth_grants.refusal(node, report, self._now_s)
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
         """A test ended. Only its client's report ends the lease."""
@@ -174,7 +113,7 @@ class ProbeScheduler:
             self._start_bandwidth_test(now_s, agents)
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
-        """The agents that can be probed now, sorted by name."""
+        """The agents to probe, sorted by name. It logs at intervals why others are not."""
         nodes = self._nodes()
         if nodes is None:
             return {}
@@ -187,20 +126,15 @@ class ProbeScheduler:
             reason = self._address_policy.refusal(agent.address, nodes[name])
             if reason is None:
                 probeable[name] = agent
-            else:
-                self._warn(name, reason, now_s)
+            elif now_s - self._warned_s.get(name, float("-inf")) >= _WARN_EVERY_S:
+                self._warned_s[name] = now_s
+                log.warning(
+                    "node %s is not probed: %s; set probe.address on the board, or probe.networks "
+                    "here",
+                    *(name, reason),
+                )
         self._warned_s = {n: at_s for n, at_s in self._warned_s.items() if n in nodes}
         return probeable
-
-    def _warn(self, node: str, reason: str, now_s: float) -> None:
-        """Log, at intervals, why a board is not probed."""
-        if now_s - self._warned_s.get(node, float("-inf")) < _WARN_EVERY_S:
-            return
-        self._warned_s[node] = now_s
-        log.warning(
-            "node %s is not probed: %s; set probe.address on the board, or probe.networks here",
-            *(node, reason),
-        )
 
     def _renew_ping_leases(self, now_s: float, addresses: dict[str, str]) -> None:
         renew_s = self._limits.ping_ttl_s / 3
@@ -216,7 +150,7 @@ class ProbeScheduler:
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
             for _, node in sorted(due)[:at_once]:
                 work = ring.work(node)
-                self._sender.send_ping_lease(node, work)
+                self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
@@ -233,8 +167,4 @@ class ProbeScheduler:
             return
         self._bandwidth_grants.add(running, now_s)
         for node, work in ends:
-            self._sender.send_bandwidth_lease(node, work)
-
-
-def _peer(peer: Peer) -> pb.Peer:
-    return pb.Peer(node=peer.node, address=peer.address)
+            self._send(pb.Lease(node=node, bandwidth=work))

@@ -4,8 +4,8 @@ on failure. It has no state to save: after a restart the API server knows which 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.queue import SchedulingQueue
@@ -179,12 +179,11 @@ class Scheduler:
     def _start(self, pod: Pod) -> None:
         """Decide, and bind in a task. No await may come between the queue's pop and the
         assumption, so that both are about the same version of the pod."""
+        binding = None
         try:
             binding = self._assume(pod)
         except Exception as error:  # noqa: BLE001  # an error with one pod must not stop the others
-            self._slots.release()
             self._retry(pod, error)
-            return
         if binding is None:
             self._slots.release()
         else:
@@ -223,8 +222,11 @@ class Scheduler:
         try:
             if plan is not None:
                 await self._cluster.prepare(plan)
-                async with self._without_slot():
+                self._slots.release()  # for the minutes that a volume can take
+                try:
                     await self._volumes.until_bound(pod, plan)
+                finally:
+                    await self._slots.acquire()
             await self._cluster.bind(pod, node)
         except ClusterError as error:
             self._binding_failed(pod, error)
@@ -234,15 +236,6 @@ class Scheduler:
             message = f"Assigned {pod.key} to {node} by {decision.strategy}: {decision.why}"
             self._events.put(pod, PodEvent("Normal", "Scheduled", message))
             self._changed.set()
-
-    @asynccontextmanager
-    async def _without_slot(self) -> AsyncIterator[None]:
-        """Give the slot to other pods for the minutes that a volume can take."""
-        self._slots.release()
-        try:
-            yield
-        finally:
-            await self._slots.acquire()
 
     def _binding_failed(self, pod: Pod, error: ClusterError) -> None:
         log.warning("binding %s: %s", pod.key, error)

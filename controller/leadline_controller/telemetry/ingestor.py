@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
 from typing import Any, Protocol
@@ -14,13 +13,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    BROKER,
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-)
+from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
@@ -35,18 +28,6 @@ _TOPICS_KEPT = 25_000
 _SHORT = 120
 
 
-@dataclass(frozen=True, slots=True)
-class BandwidthResult:
-    """A node's report of one bandwidth lease. mbps: None when nothing was measured."""
-
-    node: str
-    lease_id: str
-    peer: str
-    mbps: float | None
-    lower_bound: bool
-    transferred_bytes: int
-
-
 class ProbeLeases(Protocol):
     """The probe scheduler as the ingestor needs it, on the MQTT thread."""
 
@@ -54,8 +35,9 @@ class ProbeLeases(Protocol):
         """An agent published its birth."""
         ...
 
-    def bandwidth_refusal(self, result: BandwidthResult) -> str | None:
-        """Why a result is refused, as a kind; None if it is valid."""
+    def bandwidth_refusal(self, node: str, report: pb.BandwidthReport) -> str | None:
+        """Why a result is refused, as a kind; None if it is valid. Without `bandwidth_mbps`
+        nothing was measured."""
         ...
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:
@@ -81,12 +63,11 @@ class TelemetryIngestor:
         # Clients of the broker may invent topics, so the cache is bounded.
         self._parsed: Callable[[str], topics.Topic] = lru_cache(_TOPICS_KEPT)(self._parse)
         self._failed_tests: Counter[str] = Counter()
-        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, bool, float], None]] = {
+        self._handlers: Mapping[topics.Kind, Callable[[topics.Topic, Any, Stamp], None]] = {
             topics.Kind.BIRTH: self._birth,
             topics.Kind.REPORT: self._report,
             topics.Kind.RTT: self._rtt,
             topics.Kind.BANDWIDTH: self._bandwidth,
-            topics.Kind.STATUS: self._status,
         }
 
     def ingest(
@@ -98,7 +79,13 @@ class TelemetryIngestor:
             parsed = self._parsed(topic)
             if not payload and topics.DELIVERY[parsed.kind].retain:
                 return  # an empty payload clears a retained message
-            self._handlers[parsed.kind](parsed, decode(parsed, payload, schema), retained, sent_s)
+            message: Any = decode(parsed, payload, schema)
+            if parsed.kind is topics.Kind.STATUS:
+                origin, online = message.origin, message.online
+                self._state.status(parsed.node, origin.boot_id, origin.session, online=online)
+            else:
+                stamp = _stamp(message, sent_s, retained=retained)
+                self._handlers[parsed.kind](parsed, message, stamp)
         except MessageError as error:
             self._refuse(error.fault.value, topic, str(error))
         except topics.TopicError as error:
@@ -108,86 +95,57 @@ class TelemetryIngestor:
 
     def _parse(self, text: str) -> topics.Topic:
         topic = topics.parse(text)
-        if topic.kind not in self._handlers or topic.cluster != self._cluster:
+        if topic.kind is topics.Kind.LEASE or topic.cluster != self._cluster:
             raise topics.TopicError(f"topic {text[:_SHORT]!r}: not for this controller")
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
-        self._state.count_refusal(kind)
-        count = self._state.refused[kind]
+        count = self._state.count_refusal(kind)
         if _is_worth_a_line(count):
             log.warning(
                 "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
             )
 
-    def _birth(self, topic: topics.Topic, message: pb.Birth, retained: bool, _: float) -> None:
+    def _birth(self, topic: topics.Topic, message: pb.Birth, stamp: Stamp) -> None:
         agent = Agent(
             node=topic.node,
             version=_printable(message.agent_version),
             hardware_model=_printable(message.hardware_model),
             address=_printable(message.address),
             probes=tuple(_printable(probe) for probe in message.probes[:16]),
-            interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
-        # The age of a birth does not matter.
-        if self._state.birth(agent, _stamp(message, 0.0, retained=retained)):
+        if self._state.birth(agent, stamp):
             self._leases.on_birth(topic.node)
 
-    def _status(self, topic: topics.Topic, message: pb.Status, _: bool, __: float) -> None:
-        origin = message.origin
-        self._state.status(topic.node, origin.boot_id, origin.session, online=message.online)
+    def _report(self, topic: topics.Topic, message: pb.Report, stamp: Stamp) -> None:
+        self._state.report(topic.node, stamp, decode_report(message))
 
-    def _report(
-        self, topic: topics.Topic, message: pb.Report, retained: bool, sent_s: float
-    ) -> None:
-        at_s = _measured_s(message.timing, sent_s)
-        self._state.report(
-            topic.node, _stamp(message, sent_s, retained=retained), decode_report(message), at_s
-        )
-
-    def _rtt(
-        self, topic: topics.Topic, message: pb.RttReport, retained: bool, sent_s: float
-    ) -> None:
-        node, at_s = topic.node, _measured_s(message.timing, sent_s)
-        stamp = _stamp(message, sent_s, retained=retained)
-        refusal = self._leases.rtt_refusal(node, at_s)
+    def _rtt(self, topic: topics.Topic, message: pb.RttReport, stamp: Stamp) -> None:
+        node = topic.node
+        refusal = self._leases.rtt_refusal(node, stamp.measured_s)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
         leased = self._leases.ping_peers(node)
-        readings = [
-            RttReading(peer.peer, peer.rtt_ms if peer.HasField("rtt_ms") else None)
-            for peer in message.peers
-            if peer.peer in leased or peer.peer == BROKER
-        ]
-        if self._state.rtts(node, stamp, readings, at_s) and len(readings) < len(message.peers):
+        peers = [peer for peer in message.peers if peer.peer in leased or peer.peer == BROKER]
+        rtts_ms = {peer.peer: peer.rtt_ms for peer in peers if peer.HasField("rtt_ms")}
+        if self._state.rtts(node, stamp, rtts_ms) and len(peers) < len(message.peers):
             self._refuse(NOT_LEASED, str(topic), "some of its peers are not those of its lease")
 
-    def _bandwidth(
-        self, topic: topics.Topic, message: pb.BandwidthReport, retained: bool, sent_s: float
-    ) -> None:
-        done = message.outcome == pb.BandwidthReport.DONE and message.HasField("bandwidth_mbps")
-        mbps = message.bandwidth_mbps if done else None
-        stamp = _stamp(message, sent_s, retained=retained)
-        result = BandwidthResult(
-            node=topic.node,
-            lease_id=message.lease_id,
-            peer=message.peer,
-            mbps=mbps,
-            lower_bound=message.lower_bound,
-            transferred_bytes=message.transferred_bytes,
-        )
-        refusal = self._leases.bandwidth_refusal(result)
+    def _bandwidth(self, topic: topics.Topic, message: pb.BandwidthReport, stamp: Stamp) -> None:
+        node = topic.node
+        if message.outcome != pb.BandwidthReport.DONE:
+            message.ClearField("bandwidth_mbps")
+        mbps = message.bandwidth_mbps if message.HasField("bandwidth_mbps") else None
+        refusal = self._leases.bandwidth_refusal(node, message)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        reading = BandwidthReading(message.peer, mbps, message.lower_bound)
-        at_s = _measured_s(message.timing, sent_s)
-        if self._state.bandwidth(topic.node, stamp, reading, at_s):
-            if not done:
-                self._log_failed_test(topic.node, message)
-            self._leases.on_bandwidth(topic.node, message.lease_id)
+        if self._state.bandwidth(node, stamp, message.peer, mbps, lower_bound=message.lower_bound):
+            if mbps is None:
+                self._log_failed_test(node, message)
+            self._leases.on_bandwidth(node, message.lease_id)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
         """Refuse a result without a lease; record its number, so that it is not lost."""
@@ -232,19 +190,16 @@ def _stamp(
     retained: bool,
 ) -> Stamp:
     origin, timing = message.origin, message.timing
+    measured_s = -inf
+    if timing.HasField("sent_boot_ms"):
+        if isinstance(message, pb.Birth):
+            sent_s = 0.0  # the age of a birth does not matter
+        measured_s = sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000
     return Stamp(
         origin.boot_id,
         origin.session,
         origin.sequence,
         timing.measured_boot_ms,
+        measured_s,
         retained,
-        timing.HasField("sent_boot_ms") and sent_s > -inf,
     )
-
-
-def _measured_s(timing: pb.Timing, sent_s: float) -> float:
-    """When it was measured, on the controller's clock. Minus infinity without the time of sending:
-    the board has booted since, so the age is unknown."""
-    if not timing.HasField("sent_boot_ms"):
-        return -inf
-    return sent_s - (timing.sent_boot_ms - timing.measured_boot_ms) / 1000

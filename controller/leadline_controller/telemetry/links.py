@@ -1,7 +1,7 @@
 """Round trips and bandwidth between pairs of nodes, each with its age.
 
-The values are in columns, because thousands of nodes report round trips between two decisions and
-each decision needs a table of them. Times are seconds on the controller's monotonic clock.
+Round trips are in columns, because thousands of nodes report them between two decisions and each
+decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
 from collections import defaultdict
@@ -10,7 +10,6 @@ from itertools import combinations
 from weakref import ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from leadline_controller.framework.view import Bools, Ints, LinkTable, NodeTable
 
@@ -19,7 +18,7 @@ _FEW_LINKS = 1000  # fewer unused rows are not worth compacting
 # The pairs of broker legs grow with the square of the boards. They only replace ICMP where it is
 # not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
-_NOTHING = (None, 0.0)
+_Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,75 +39,42 @@ class LinkReading:
     lower_bound: bool = False
 
 
-@dataclass(slots=True)
-class _Column:
-    """One measurement of every pair: its values and the times of measurement."""
-
-    ttl_s: float
-    values: NDArray[np.float64]
-    at_s: NDArray[np.float64]
-
-    @classmethod
-    def empty(cls, ttl_s: float) -> "_Column":
-        return cls(ttl_s, np.zeros(64), np.full(64, -np.inf))
-
-    def grow(self) -> None:
-        self.values = np.concatenate((self.values, np.zeros_like(self.values)))
-        self.at_s = np.concatenate((self.at_s, np.full_like(self.at_s, -np.inf)))
-
-    def keep(self, rows: Ints) -> None:
-        room = max(64, len(rows))
-        kept = _Column(self.ttl_s, np.zeros(room), np.full(room, -np.inf))
-        kept.values[: len(rows)], kept.at_s[: len(rows)] = self.values[rows], self.at_s[rows]
-        self.values, self.at_s = kept.values, kept.at_s
-
-    def set(self, row: int, value: float, at_s: float) -> bool:
-        """Store a measurement unless a newer one is stored. Returns whether it was stored."""
-        if at_s < self.at_s[row]:
-            return False
-        self.values[row], self.at_s[row] = value, at_s
-        return True
-
-    def is_fresh(self, rows: int, now_s: float) -> Bools:
-        fresh: Bools = now_s - self.at_s[:rows] <= self.ttl_s
-        return fresh
-
-    def known(self, rows: int, now_s: float) -> list[tuple[float, float] | None]:
-        """(value, time of measurement) of each pair, None where it is too old."""
-        columns = (self.values[:rows], self.at_s[:rows], self.is_fresh(rows, now_s))
-        return [
-            (value, at_s) if fresh else None
-            for value, at_s, fresh in zip(*(column.tolist() for column in columns), strict=True)
-        ]
-
-
 class LinkState:
-    """All pairs of nodes with a measurement."""
+    """All pairs of nodes with a measurement. One bandwidth test runs at a time, so bandwidths are
+    few and in a dict."""
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:
-        self._rows: dict[tuple[str, str], int] = {}
-        self._rows_of: defaultdict[str, list[int]] = defaultdict(list)
+        self._rtt_ttl_s, self._bandwidth_ttl_s = rtt_ttl_s, bandwidth_ttl_s
+        self._rows: dict[_Pair, int] = {}
         self._numbers: dict[str, int] = {}
         self._ends = np.zeros((64, 2), dtype=np.int64)  # the numbers of both nodes
-        self._rtt = _Column.empty(rtt_ttl_s)
-        self._bandwidth = _Column.empty(bandwidth_ttl_s)
-        self._lower_bounds: set[int] = set()
+        self._rtt_ms, self._rtt_at_s = np.zeros(64), np.full(64, -np.inf)
+        self._bandwidths: dict[_Pair, tuple[float, float, bool]] = {}
+        self._tested: defaultdict[str, set[_Pair]] = defaultdict(set)  # node -> pairs above
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
 
     def set_rtt(self, node: str, peer: str, rtt_ms: float, at_s: float) -> None:
-        """Store a round trip by ICMP, ms."""
-        row = self._row(node, peer)
-        if row is not None:
-            self._rtt.set(row, rtt_ms, at_s)
+        """Store a round trip by ICMP, ms, unless a newer one is stored."""
+        pair = _pair(node, peer)
+        row = self._rows.get(pair)
+        if row is None and len(self._rows) < _MAX_LINKS:
+            row = self._rows[pair] = len(self._rows)
+            if row == len(self._ends):
+                self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
+                self._rtt_ms = np.concatenate((self._rtt_ms, np.zeros(row)))
+                self._rtt_at_s = np.concatenate((self._rtt_at_s, np.full(row, -np.inf)))
+            self._ends[row] = [self._number(end) for end in pair]
+        if row is not None and at_s >= self._rtt_at_s[row]:
+            self._rtt_ms[row], self._rtt_at_s[row] = rtt_ms, at_s
             self._version += 1
 
     def set_broker_leg(self, node: str, rtt_ms: float, at_s: float) -> None:
         """Store a board's round trip to the broker, ms: its leg, where it may not send ICMP."""
         if node not in self._legs and len(self._legs) >= _MAX_LEGS:
             self._legs = {
-                name: leg for name, leg in self._legs.items() if at_s - leg[1] <= self._rtt.ttl_s
+                name: leg for name, leg in self._legs.items() if at_s - leg[1] <= self._rtt_ttl_s
             }
         if node in self._legs or len(self._legs) < _MAX_LEGS:
             self._legs[node] = (rtt_ms, at_s)
@@ -117,42 +83,45 @@ class LinkState:
     def set_bandwidth(
         self, node: str, peer: str, mbps: float, at_s: float, *, lower_bound: bool
     ) -> None:
-        """Store the result of a bandwidth test, Mbit/s."""
-        row = self._row(node, peer)
-        if row is not None and self._bandwidth.set(row, mbps, at_s):
-            (self._lower_bounds.add if lower_bound else self._lower_bounds.discard)(row)
+        """Store the result of a bandwidth test, Mbit/s, unless a newer one is stored."""
+        pair = _pair(node, peer)
+        known = self._bandwidths.get(pair)
+        if known is None and len(self._bandwidths) >= _MAX_LINKS:
+            return
+        if known is None or at_s >= known[1]:
+            self._bandwidths[pair] = (mbps, at_s, lower_bound)
+            for end in pair:
+                self._tested[end].add(pair)
 
     def fresh(self, now_s: float) -> list[LinkReading]:
         """Every pair with a value that is known now; values that are too old are None."""
         count = len(self._rows)
-        bounds = {(a, b): (rtt_ms, at_s) for a, b, rtt_ms, at_s in self._broker_bounds(now_s)}
+        columns = (self._rtt_ms[:count], self._rtt_at_s[:count], self._has_rtt(now_s))
+        rtts = {
+            pair: (rtt_ms, at_s, "icmp")
+            for pair, rtt_ms, at_s, is_fresh in zip(
+                self._rows, *(column.tolist() for column in columns), strict=True
+            )
+            if is_fresh
+        }
+        rtts |= {(a, b): (ms, at_s, "mqtt") for a, b, ms, at_s in self._broker_bounds(now_s)}
+        bandwidths = {
+            pair: tested
+            for pair, tested in self._bandwidths.items()
+            if now_s - tested[1] <= self._bandwidth_ttl_s
+        }
         readings = []
-        for pair, row, rtt, bandwidth in zip(
-            self._rows,
-            range(count),
-            self._rtt.known(count, now_s),
-            self._bandwidth.known(count, now_s),
-            strict=True,
-        ):
-            leg = bounds.pop(pair, None)
-            if not (rtt or leg or bandwidth):
-                continue
-            rtt_ms, rtt_at_s = rtt or leg or _NOTHING
-            mbps, mbps_at_s = bandwidth or _NOTHING
-            method = "icmp" if rtt else "mqtt" if leg else ""
-            at_least = bandwidth is not None and row in self._lower_bounds
-            readings.append(LinkReading(*pair, rtt_ms, rtt_at_s, method, mbps, mbps_at_s, at_least))
-        return readings + [LinkReading(*pair, *leg, "mqtt") for pair, leg in bounds.items()]
+        for a, b in rtts | bandwidths:
+            rtt_ms, rtt_at_s, method = rtts.get((a, b), (None, 0.0, ""))
+            mbps, at_s, lower_bound = bandwidths.get((a, b), (None, 0.0, False))
+            readings.append(LinkReading(a, b, rtt_ms, rtt_at_s, method, mbps, at_s, lower_bound))
+        return readings
 
     def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
         """(Mbit/s, time of measurement) of the node's best link, None when unknown. It is what the
         node's interface can do at least; a slow peer limits only its own link."""
-        column = self._bandwidth
-        known = [
-            (float(column.values[row]), float(column.at_s[row]))
-            for row in self._rows_of.get(node, ())
-            if now_s - column.at_s[row] <= column.ttl_s
-        ]
+        tests = (self._bandwidths[pair][:2] for pair in self._tested.get(node, ()))
+        known = (test for test in tests if now_s - test[1] <= self._bandwidth_ttl_s)
         return max(known, default=None)
 
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
@@ -165,9 +134,9 @@ class LinkState:
 
     def _table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         places = np.array([nodes.index.get(name, -1) for name in self._numbers], dtype=np.int64)
-        rows = np.flatnonzero(self._rtt.is_fresh(len(self._rows), now_s))
+        rows = np.flatnonzero(self._has_rtt(now_s))
         ends: Ints = places[self._ends[rows]].reshape(-1, 2)
-        rtt_ms, at_s = self._rtt.values[rows], self._rtt.at_s[rows]
+        rtt_ms, at_s = self._rtt_ms[rows], self._rtt_at_s[rows]
         bounds = [
             (nodes.index[a], nodes.index[b], *leg)
             for a, b, *leg in self._broker_bounds(now_s)
@@ -186,50 +155,46 @@ class LinkState:
         Each leg crosses one of the two boards' links and the broker, so together they bound
         the pair's round trip from above.
         """
-        column = self._rtt
-        legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= column.ttl_s]
+        ttl_s = self._rtt_ttl_s
+        legs = [(n, *leg) for n, leg in self._legs.items() if now_s - leg[1] <= ttl_s]
         bounds = []
         for (a, a_ms, a_at_s), (b, b_ms, b_at_s) in combinations(sorted(legs), 2):
             row = self._rows.get((a, b))
-            if row is None or now_s - column.at_s[row] > column.ttl_s:
+            if row is None or now_s - self._rtt_at_s[row] > ttl_s:
                 bounds.append((a, b, a_ms + b_ms, min(a_at_s, b_at_s)))
         return bounds
 
     def drop_old(self, now_s: float) -> None:
-        """Remove the rows of pairs without a fresh value once they are half of all rows."""
-        count = len(self._rows)
-        fresh = self._rtt.is_fresh(count, now_s) | self._bandwidth.is_fresh(count, now_s)
-        kept = np.flatnonzero(fresh)
-        if count - len(kept) <= max(len(kept), _FEW_LINKS):
+        """Remove what is too old; of the rows of round trips only once they are half of all."""
+        for pair, (_, at_s, _) in list(self._bandwidths.items()):
+            if now_s - at_s > self._bandwidth_ttl_s:
+                del self._bandwidths[pair]
+                for end in pair:
+                    self._tested[end].discard(pair)
+                    if not self._tested[end]:
+                        del self._tested[end]
+        kept = np.flatnonzero(self._has_rtt(now_s))
+        if len(self._rows) - len(kept) <= max(len(kept), _FEW_LINKS):
             return
-        places = dict(zip(kept.tolist(), range(len(kept)), strict=True))
-        self._rows = {
-            pair: places[row] for pair, row in self._rows.items() if row in places
-        }  # still in the order of their rows
-        self._lower_bounds = {places[row] for row in self._lower_bounds if row in places}
-        self._rtt.keep(kept)
-        self._bandwidth.keep(kept)
-        self._rows_of.clear()
+        pairs = list(self._rows)  # in the order of their rows
+        self._rows = {pairs[row]: place for place, row in enumerate(kept.tolist())}
+        unused = max(64 - len(kept), 0)
+        self._rtt_ms = np.concatenate((self._rtt_ms[kept], np.zeros(unused)))
+        self._rtt_at_s = np.concatenate((self._rtt_at_s[kept], np.full(unused, -np.inf)))
         self._numbers.clear()
-        self._ends = np.zeros((max(64, len(kept)), 2), dtype=np.int64)
+        self._ends = np.zeros((len(self._rtt_ms), 2), dtype=np.int64)
         for pair, row in self._rows.items():
-            self._put_ends(row, pair)
+            self._ends[row] = [self._number(end) for end in pair]
         self._version += 1
 
-    def _row(self, node: str, peer: str) -> int | None:
-        """The row of a pair, created if necessary; None when there are too many."""
-        a, b = sorted((node, peer))
-        row = self._rows.get((a, b))
-        if row is None and len(self._rows) < _MAX_LINKS:
-            row = self._rows[a, b] = len(self._rows)
-            if row == len(self._ends):
-                self._ends = np.concatenate((self._ends, np.zeros_like(self._ends)))
-                self._rtt.grow()
-                self._bandwidth.grow()
-            self._put_ends(row, (a, b))
-        return row
+    def _has_rtt(self, now_s: float) -> Bools:
+        """For each row, whether its round trip is not too old."""
+        fresh: Bools = now_s - self._rtt_at_s[: len(self._rows)] <= self._rtt_ttl_s
+        return fresh
 
-    def _put_ends(self, row: int, pair: tuple[str, str]) -> None:
-        for end, name in enumerate(pair):
-            self._rows_of[name].append(row)
-            self._ends[row, end] = self._numbers.setdefault(name, len(self._numbers))
+    def _number(self, node: str) -> int:
+        return self._numbers.setdefault(node, len(self._numbers))
+
+
+def _pair(node: str, peer: str) -> _Pair:
+    return (node, peer) if node < peer else (peer, node)

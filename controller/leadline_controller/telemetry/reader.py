@@ -144,11 +144,6 @@ def _parse_publish(packet: bytes) -> tuple[str, PublishProperties, bytes]:
     return topic.decode(errors="replace"), properties, packet[stop:]
 
 
-@lru_cache(4096)  # agents send the same properties again and again
-def _cached_properties(properties: bytes) -> PublishProperties:
-    return _parse_properties(properties)
-
-
 def _parse_properties(properties: bytes) -> PublishProperties:
     schema = expiry_left_s = None
     at = 0
@@ -171,6 +166,10 @@ def _parse_properties(properties: bytes) -> PublishProperties:
     if at > len(properties):
         raise MalformedPacket("a property beyond its packet")
     return PublishProperties(schema, expiry_left_s)
+
+
+# Agents send the same properties again and again.
+_cached_properties = lru_cache(4096)(_parse_properties)
 
 
 def _parse_text(data: bytes, at: int) -> tuple[bytes, int]:

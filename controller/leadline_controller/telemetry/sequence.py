@@ -17,17 +17,21 @@ _MOST_LOST = 2**63  # sequences are the sender's to choose
 class Stamp:
     """The identity of a message and its time of measurement.
 
-    measured_boot_ms: on the board's clock since boot. retained: a copy that the broker retained.
-    dated: it has the time of sending. A message without it was measured before the board's last
-    boot, at an unknown time.
+    measured_boot_ms: on the board's clock since boot. measured_s: on the controller's clock; minus
+    infinity when unknown, as the board has booted since. retained: a copy that the broker retained.
     """
 
     boot_id: bytes
     session: int
     sequence: int
     measured_boot_ms: int
+    measured_s: float = 0.0
     retained: bool = False
-    dated: bool = True
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether the time of measurement is known."""
+        return self.measured_s > float("-inf")
 
 
 class SequenceStatus(StrEnum):
@@ -73,7 +77,7 @@ class SequenceTracker:
             if known.is_live:
                 self._count_lost(stamp.sequence - known.last - 1)
             known.last, known.is_live = stamp.sequence, not stamp.retained
-        if key != self._current or not stamp.dated:
+        if key != self._current or not stamp.is_dated:
             return SequenceStatus.LATE
         self._newest_boot_ms = max(self._newest_boot_ms, stamp.measured_boot_ms)
         return SequenceStatus.CURRENT
@@ -84,8 +88,8 @@ class SequenceTracker:
 
     def _starts_session(self, key: tuple[bytes, int], stamp: Stamp, birth: bool) -> bool:
         """Whether the message begins a session that replaces the current one."""
-        if not stamp.dated or self._current is None:
-            return stamp.dated
+        if not stamp.is_dated or self._current is None:
+            return stamp.is_dated
         boot_id, session = self._current
         if stamp.boot_id != boot_id:
             # Only messages of the board's current boot are dated, and boots do not come back.

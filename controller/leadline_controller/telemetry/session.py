@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from leadline_wire import topics
-from leadline_wire.codec import MAX_BYTES
-from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags
+from leadline_wire.codec import MAX_BYTES, encode
+from leadline_wire.v1 import telemetry_pb2 as pb
+from paho.mqtt.client import Client, DisconnectFlags
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -37,13 +38,7 @@ _MAX_PACKET_BYTES = 2 * MAX_BYTES
 _QOS = 0
 _FETCHED_AT_ONCE = 100  # a packet of 60 kB at most
 _RETAINED = (topics.Kind.STATUS, topics.Kind.BIRTH)
-_KINDS = (
-    topics.Kind.STATUS,
-    topics.Kind.BIRTH,
-    topics.Kind.REPORT,
-    topics.Kind.RTT,
-    topics.Kind.BANDWIDTH,
-)
+_KINDS = (*_RETAINED, topics.Kind.REPORT, topics.Kind.RTT, topics.Kind.BANDWIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +84,21 @@ class BrokerSession:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._broker = f"{settings.host}:{settings.port}"
         self._ingestor = ingestor
         self._now_s = now_s
         self._stopping = False
         self._is_down_logged = False
-        self._client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
-        self._client.max_queued_messages_set(_QUEUED)
-        self._client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
-        self._client.on_connect = self._connected
-        self._client.on_connect_fail = self._connect_failed
-        self._client.on_disconnect = self._disconnected
-        self._client.on_subscribe = self._subscribed
+        client = ReadingClient(settings.client_id, self._message, _MAX_PACKET_BYTES)
+        client.max_queued_messages_set(_QUEUED)
+        client.reconnect_delay_set(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
+        client.on_connect = self._connected
+        client.on_connect_fail = lambda *_: self._log_down(client.failure)
+        client.on_disconnect = self._disconnected
+        client.on_subscribe = self._subscribed
         if settings.tls is not None:
-            self._client.tls_set_context(settings.tls.context())
+            client.tls_set_context(settings.tls.context())
+        self._client = client
 
     def start(self) -> None:
         """Start to connect. Does not raise when the broker is unreachable."""
@@ -126,17 +123,17 @@ class BrokerSession:
         self._client.disconnect()
         self._client.loop_stop()
 
-    def publish(self, topic: str, kind: topics.Kind, payload: bytes) -> None:
-        """Send one message with its kind's delivery. Without a connection it is dropped, because a
-        lease is only valid now."""
+    def send(self, lease: pb.Lease) -> None:
+        """Send a lease to its node. Without a connection it is dropped, because it is only valid
+        now."""
         if not self._client.is_connected():
             return
-        delivery = topics.DELIVERY[kind]
+        delivery = topics.DELIVERY[topics.Kind.LEASE]
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho
         properties.UserProperty = (topics.SCHEMA_PROPERTY, topics.SCHEMA)
-        if delivery.expiry_s is not None:
-            properties.MessageExpiryInterval = delivery.expiry_s
-        self._client.publish(topic, payload, delivery.qos, delivery.retain, properties)
+        properties.MessageExpiryInterval = delivery.expiry_s
+        topic = topics.topic(self._settings.cluster, lease.node, topics.Kind.LEASE)
+        self._client.publish(topic, encode(lease), delivery.qos, delivery.retain, properties)
 
     def request_retained(self, nodes: Sequence[str]) -> None:
         """Request the retained messages of these nodes (birth, status) from the broker again."""
@@ -154,65 +151,48 @@ class BrokerSession:
     def _log_down(self, reason: str) -> None:
         if not self._is_down_logged:
             self._is_down_logged = True
-            log.warning(
-                "no broker at %s:%d (%s); measurements are unknown, retrying",
-                self._settings.host,
-                self._settings.port,
-                reason,
-            )
+            line = "no broker at %s (%s); measurements are unknown, retrying"
+            log.warning(line, self._broker, reason)
 
-    def _connected(
-        self, client: Client, _: Any, __: ConnectFlags, reason: ReasonCode, ___: Properties | None
-    ) -> None:
+    def _connected(self, client: Client, _: Any, __: Any, reason: ReasonCode, *___: Any) -> None:
         if reason.is_failure:
             self._log_down(str(reason))
             return
         self._is_down_logged = False
-        log.info("connected to the broker at %s:%d", self._settings.host, self._settings.port)
+        log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
         )
 
-    def _connect_failed(self, _: Client, __: Any) -> None:
-        self._log_down(self._client.failure)
-
     def _disconnected(
-        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, ___: Properties | None
+        self, _: Client, __: Any, flags: DisconnectFlags, reason: ReasonCode, *___: Any
     ) -> None:
         if not self._stopping:
             told = flags.is_disconnect_packet_from_server
             self._log_down(str(reason) if told else "the connection was lost")
 
     def _subscribed(
-        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Properties | None
+        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], *____: Any
     ) -> None:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if refused:
             log.warning(
-                "the broker at %s:%d does not let us read %s of cluster %s; allow it in its ACL",
-                *(self._settings.host, self._settings.port),
-                *(", ".join(refused), self._settings.cluster),
+                "the broker at %s does not let us read %s of cluster %s; allow it in its ACL",
+                *(self._broker, ", ".join(refused), self._settings.cluster),
             )
 
     def _message(
         self, topic: str, payload: bytes, properties: PublishProperties, retained: bool
     ) -> None:
-        held_s = _held_s(topic, properties, retained=retained)
+        left_s = properties.expiry_left_s
+        if left_s is None:
+            held_s = math.inf if retained else 0.0  # at the broker
+        else:
+            held_s = max(0, _EXPIRY_S.get(topic.rpartition("/")[2], left_s) - left_s)
         self._ingestor.ingest(
             topic, payload, properties.schema, self._now_s() - held_s, retained=retained
         )
-
-
-def _held_s(topic: str, properties: PublishProperties, *, retained: bool) -> float:
-    """How many seconds the message was at the broker; infinite when unknown."""
-    if properties.expiry_left_s is None:
-        return math.inf if retained else 0.0
-    return max(
-        0,
-        _EXPIRY_S.get(topic.rpartition("/")[2], properties.expiry_left_s)
-        - properties.expiry_left_s,
-    )
 
 
 _EXPIRY_S = {

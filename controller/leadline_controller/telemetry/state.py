@@ -24,7 +24,6 @@ _MAX_NODES = 20_000
 _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
-_MAX_PEERS = 256
 BROKER = "@broker"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
@@ -48,25 +47,7 @@ class Agent:
     hardware_model: str = ""
     address: str = ""
     probes: tuple[str, ...] = ()
-    interval_s: int = 0
     dropped_messages: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RttReading:
-    """A round trip to `peer` or BROKER. None: no reply."""
-
-    peer: str
-    rtt_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthReading:
-    """The result of a bandwidth test with `peer`. None: no measurement."""
-
-    peer: str
-    mbps: float | None
-    lower_bound: bool = False
 
 
 @dataclass(slots=True)
@@ -165,10 +146,11 @@ class TelemetryState:
 
     # Writing: called by the MQTT thread.
 
-    def count_refusal(self, kind: str) -> None:
-        """Count a rejected message."""
+    def count_refusal(self, kind: str) -> int:
+        """Count a rejected message. Returns how many there are of its kind."""
         with self._lock:
             self.refused[kind] += 1
+            return self.refused[kind]
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
         """Store an agent's birth. False when it is not current."""
@@ -192,14 +174,19 @@ class TelemetryState:
             elif record.sequence.is_current(boot_id, session):
                 record.agent = replace(record.agent, online=online)
 
-    def report(self, node: str, stamp: Stamp, reading: BoardReading, at_s: float) -> bool:
-        """Store a report that was measured at `at_s`. False when it is not current."""
+    def report(self, node: str, stamp: Stamp, reading: BoardReading) -> bool:
+        """Store a report. False when it is not current."""
         with self._lock:
             record = self._accept(node, stamp)
             if record is None:
                 return False
-            self._set_reported(record.slot, reading.values, at_s)
-            record.board, record.board_at_s = reading, at_s
+            self._changes += 1
+            # Values that the report leaves out keep their older value and its age.
+            row, row_at_s = self._values[record.slot], self._at_s[record.slot]
+            for name, value in reading.values.items():
+                column = self._columns[name]
+                row[column], row_at_s[column] = value, stamp.measured_s
+            record.board, record.board_at_s = reading, stamp.measured_s
             return True
 
     def count_refused_sequence(self, node: str, stamp: Stamp) -> bool:
@@ -210,28 +197,29 @@ class TelemetryState:
             self.accepted -= current
             return current
 
-    def rtts(self, node: str, stamp: Stamp, readings: Sequence[RttReading], at_s: float) -> bool:
-        """Store a round of pings. False when it is not current."""
+    def rtts(self, node: str, stamp: Stamp, rtts_ms: Mapping[str, float]) -> bool:
+        """Store a round of pings: the replies of peers and of BROKER. False when not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            for reading in readings[:_MAX_PEERS]:
-                if reading.rtt_ms is None or reading.peer == node:
-                    continue
-                if reading.peer == BROKER:
-                    self._links.set_broker_leg(node, reading.rtt_ms, at_s)
-                elif reading.peer in self._records:
-                    self._links.set_rtt(node, reading.peer, reading.rtt_ms, at_s)
+            for peer, rtt_ms in rtts_ms.items():
+                if peer == BROKER:
+                    self._links.set_broker_leg(node, rtt_ms, stamp.measured_s)
+                elif peer in self._records and peer != node:
+                    self._links.set_rtt(node, peer, rtt_ms, stamp.measured_s)
             return True
 
-    def bandwidth(self, node: str, stamp: Stamp, reading: BandwidthReading, at_s: float) -> bool:
-        """Store the result of a bandwidth test. False when it is not current."""
+    def bandwidth(
+        self, node: str, stamp: Stamp, peer: str, mbps: float | None, *, lower_bound: bool = False
+    ) -> bool:
+        """Store the result of a bandwidth test, Mbit/s; None: it measured nothing. False when it
+        is not current."""
         with self._lock:
             if self._accept(node, stamp) is None:
                 return False
-            peer, mbps = reading.peer, reading.mbps
             if mbps is not None and peer != node and peer in self._records:
-                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=reading.lower_bound)
+                at_s = stamp.measured_s
+                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=lower_bound)
                 self._refresh_bandwidth(node, at_s)
                 self._refresh_bandwidth(peer, at_s)
             return True
@@ -357,14 +345,6 @@ class TelemetryState:
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._changes += 1
         self.bandwidth_changes += known is not None and known[0] != before
-
-    def _set_reported(self, slot: int, values: Mapping[str, float], at_s: float) -> None:
-        """Values that the report leaves out keep their older value and its age."""
-        self._changes += 1
-        columns, row, row_at_s = self._columns, self._values[slot], self._at_s[slot]
-        for name, value in values.items():
-            column = columns[name]
-            row[column], row_at_s[column] = value, at_s
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float

@@ -25,13 +25,7 @@ from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
 NAN = float("nan")
 BOOT_ID = bytes(16)
@@ -86,10 +80,11 @@ class ControllerHarness:
         """The same clock with the machine's boot at 0."""
         return Now("boot", self.now_s, 1_800_000_000.0 + self.now_s)
 
-    def stamp(self, node: str) -> Stamp:
+    def stamp(self, node: str, age_s: float = 0.0) -> Stamp:
         """The next message of this node."""
         self._sent[node] += 1
-        return Stamp(BOOT_ID, 1, self._sent[node], self._sent[node] * 1000)
+        number = self._sent[node]
+        return Stamp(BOOT_ID, 1, number, number * 1000, self.now_s - age_s)
 
     def hear(self, name: str, **board: Any) -> None:
         """Receive an agent's birth and report; `board` are fields of the report."""
@@ -117,9 +112,8 @@ class ControllerHarness:
             values["cpu_celsius"] = cpu_celsius
         self.telemetry.report(
             name,
-            self.stamp(name),
+            self.stamp(name, age_s=3),
             BoardReading(values, list(notes)),
-            self.now_s - 3,
         )
 
     def place(
@@ -173,9 +167,9 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("n1", cpu_percent=12.5, memory_percent=40.0, cpu_celsius=51.0)
     harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     harness.hear("guest", cpu_percent=3.0)
-    harness.telemetry.rtts("n1", harness.stamp("n1"), [RttReading("n2", 0.42)], harness.now_s - 2)
-    test = BandwidthReading("n2", 94.9, lower_bound=True)
-    harness.telemetry.bandwidth("n1", harness.stamp("n1"), test, harness.now_s - 120)
+    harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": 0.42})
+    tested = harness.stamp("n1", age_s=120)
+    harness.telemetry.bandwidth("n1", tested, "n2", 94.9, lower_bound=True)
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5
     harness.place(pod("huge", cpu_milli=64000), PENDING)

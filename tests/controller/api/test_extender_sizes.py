@@ -11,7 +11,7 @@ import pytest
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender import Body, Limits
 from leadline_controller.api.extender_json import StoppedError
-from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.scheduling.extender_service import ExtenderArgs
 
 from tests.attack.extender import all_at_once, passing
 from tests.attack.extender_client import Address

@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from leadline_controller.telemetry.ingestor import BandwidthResult
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 class EveryName(Container[str]):
@@ -22,7 +22,7 @@ class PermissiveLeases:
     def on_birth(self, node: str) -> None:
         self.births.append(node)
 
-    def bandwidth_refusal(self, _: BandwidthResult) -> str | None:
+    def bandwidth_refusal(self, _node: str, _report: pb.BandwidthReport) -> str | None:
         return None
 
     def on_bandwidth(self, node: str, lease_id: str) -> None:

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 from leadline_controller.probing import planning
 from leadline_controller.probing.planning import PingRing, ProbeLimits, RoundRobin, pairs
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 LIMITS = ProbeLimits(interval_s=10.0, duration_ms=2000, ttl_ms=5000)
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
@@ -30,7 +31,7 @@ def test_one_lease_runs_at_a_time_in_turn() -> None:
         granted = leases.next(round_ * 10.0, ALL, ADDRESSES, "x")
         assert granted is not None
         (server, serving), (client, testing) = granted
-        assert (serving.role, testing.role) == ("server", "client")
+        assert (serving.role, testing.role) == (pb.BandwidthLease.SERVER, pb.BandwidthLease.CLIENT)
         assert serving.lease_id == testing.lease_id
         assert (serving.peer.node, testing.peer.address) == (client, ADDRESSES[server])
         assert leases.next(round_ * 10.0 + 1, ALL, ADDRESSES, "x") is None

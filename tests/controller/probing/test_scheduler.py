@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.probing.planning import DELIVERY_S, BandwidthLease, PingLease, ProbeLimits
-from leadline_controller.probing.scheduler import LeaseSender, ProbeScheduler, ProbeSettings
+from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
+from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -27,17 +27,17 @@ LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
 
 
 class LeaseRecorder:
-    """A LeaseTransport that records the leases."""
+    """Records the leases that it is to send."""
 
     def __init__(self) -> None:
-        self.pings: list[tuple[str, PingLease]] = []
-        self.tests: list[tuple[str, BandwidthLease]] = []
+        self.pings: list[tuple[str, pb.PingLease]] = []
+        self.tests: list[tuple[str, pb.BandwidthLease]] = []
 
-    def send_ping_lease(self, node: str, work: PingLease) -> None:
-        self.pings.append((node, work))
-
-    def send_bandwidth_lease(self, node: str, work: BandwidthLease) -> None:
-        self.tests.append((node, work))
+    def send(self, lease: pb.Lease) -> None:
+        if lease.HasField("ping"):
+            self.pings.append((lease.node, lease.ping))
+        else:
+            self.tests.append((lease.node, lease.bandwidth))
 
     def pinged(self) -> list[str]:
         nodes = [node for node, _ in self.pings]
@@ -54,7 +54,7 @@ class ProbeHarness:
         self.nodes: dict[str, Node] = {}
         probing = ProbeSettings(LIMITS, anchors)
         self.probe_scheduler = ProbeScheduler(
-            self.telemetry.state, self.sent, probing, lambda: self.nodes
+            self.telemetry.state, self.sent.send, probing, lambda: self.nodes
         )
         for name in names:
             self.born(name)
@@ -197,7 +197,7 @@ def test_only_nodes_of_the_cluster_are_probed() -> None:
 
 def test_nothing_is_probed_while_the_nodes_are_unknown() -> None:
     fleet, sent = TelemetryBuilder("n1", "n2"), LeaseRecorder()
-    ProbeScheduler(fleet.state, sent, ProbeSettings(LIMITS), lambda: None).tick(0.0)
+    ProbeScheduler(fleet.state, sent.send, ProbeSettings(LIMITS), lambda: None).tick(0.0)
     assert (sent.pings, sent.tests) == ([], [])
 
 
@@ -224,7 +224,9 @@ class IngestHarness:
         self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.harness.probe_scheduler)
         self.boards = {name: BoardMessages(name, session=2) for name in ("n1", "n2")}
         self.harness.probe_scheduler.tick(100.0)
-        self.lease = next(work for _, work in self.harness.sent.tests if work.role == "client")
+        self.lease = next(
+            work for _, work in self.harness.sent.tests if work.role == pb.BandwidthLease.CLIENT
+        )
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
         topic = self.boards[node].topic(kind_of(message))
@@ -310,14 +312,9 @@ class BrokerHarness:
 
     def __init__(self, broker: Broker) -> None:
         self.state = TelemetryState(TimesToLive())
-
-        def publish(topic: str, kind: topics.Kind, payload: bytes) -> None:
-            self.session.publish(topic, kind, payload)
-
         nodes = {name: Node(name, addresses=("192.0.2.1",)) for name in ("n1", "n2", "n3")}
-        sender = LeaseSender(CLUSTER, publish)
         self.probe_scheduler = ProbeScheduler(
-            self.state, sender, ProbeSettings(QUICK), lambda: nodes
+            self.state, lambda lease: self.session.send(lease), ProbeSettings(QUICK), lambda: nodes
         )
         ingestor = TelemetryIngestor(CLUSTER, self.state, self.probe_scheduler)
         settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")

@@ -13,8 +13,12 @@ from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
-from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
+from leadline_controller.scheduling.extender_service import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderProfile,
+    ExtenderService,
+)
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 

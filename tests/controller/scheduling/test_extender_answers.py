@@ -6,8 +6,7 @@ import pytest
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.framework.ports import NodeChanged
 from leadline_controller.kubeobjects.manifest import read_node
-from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
-from leadline_controller.scheduling.extender_service import ExtenderError
+from leadline_controller.scheduling.extender_service import ExtenderBindingArgs, ExtenderError
 
 from tests.controller.scheduling.extender_harness import (
     NAMES,

@@ -9,7 +9,7 @@ import pytest
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodChanged, PodDeleted
-from leadline_controller.scheduling.extender_args import ExtenderArgs
+from leadline_controller.scheduling.extender_service import ExtenderArgs
 
 from tests.controller.scheduling.extender_harness import (
     NAMES,

@@ -520,7 +520,8 @@ async def test_the_first_decision_waits_for_the_metrics_of_the_ready_nodes() -> 
         builder = TelemetryBuilder()
         builder.state = harness.telemetry
         builder.state.birth(Agent("n1"), builder.stamp("n1"))
-        builder.state.report("n1", builder.stamp("n1"), BoardReading({"cpu_percent": 1.0}), 4.0)
+        stamp = builder.stamp("n1", measured_s=4.0)
+        builder.state.report("n1", stamp, BoardReading({"cpu_percent": 1.0}))
         await harness.clock.advance(1)
     assert harness.where() == {"a": "n1"}
 

@@ -6,13 +6,7 @@ from typing import Any
 from leadline_controller.framework.view import METRICS, NodeTable
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
-from leadline_controller.telemetry.state import (
-    Agent,
-    BandwidthReading,
-    RttReading,
-    TelemetryState,
-    TimesToLive,
-)
+from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
 from tests.controller.builders import node
 
@@ -45,16 +39,17 @@ class TelemetryBuilder:
 
     def report(self, name: str, *values: float, at_s: float, **stamp: Any) -> bool:
         reading = BoardReading(dict(zip(METRICS, values, strict=False)))
-        return self.state.report(name, self.stamp(name, **stamp), reading, at_s)
+        return self.state.report(name, self.stamp(name, measured_s=at_s, **stamp), reading)
 
     def rtt(self, name: str, peer: str, rtt_ms: float | None, at_s: float) -> bool:
-        return self.state.rtts(name, self.stamp(name), [RttReading(peer, rtt_ms)], at_s)
+        rtts_ms = {} if rtt_ms is None else {peer: rtt_ms}
+        return self.state.rtts(name, self.stamp(name, measured_s=at_s), rtts_ms)
 
     def bandwidth(
         self, name: str, peer: str, mbps: float | None, at_s: float, *, lower_bound: bool = False
     ) -> bool:
-        reading = BandwidthReading(peer, mbps, lower_bound)
-        return self.state.bandwidth(name, self.stamp(name), reading, at_s)
+        stamp = self.stamp(name, measured_s=at_s)
+        return self.state.bandwidth(name, stamp, peer, mbps, lower_bound=lower_bound)
 
 
 def table(*names: str) -> NodeTable:

@@ -291,6 +291,7 @@ BAD: dict[str, tuple[str, Bad]] = {
             origin=b.origin(), timing=b.timing(), peers=[pb.Rtt(peer="n2", sent=1, received=2)]
         ),
     ),
+    "too many peers": ("too_long", lambda b: b.rtt(*((f"n{i}", 1.0) for i in range(257)))),
     "future": (
         "future_dated",
         lambda b: pb.Report(

@@ -108,20 +108,20 @@ def test_a_new_boot_becomes_current_and_an_earlier_one_does_not_return(
 def test_a_message_from_before_the_boot_is_late(sender: NumberedSender) -> None:
     sender.send(1)
     # The buffer of an earlier boot that this controller never saw: its age is unknown.
-    assert sender.send(3, boot_id=C, session=4, dated=False) is LATE
-    assert sender.send(4, boot_id=C, session=4, dated=False) is LATE
+    assert sender.send(3, boot_id=C, session=4, measured_s=float("-inf")) is LATE
+    assert sender.send(4, boot_id=C, session=4, measured_s=float("-inf")) is LATE
     assert sender.send(2) is CURRENT
 
 
 def test_late_messages_alone_make_no_session_current(sender: NumberedSender) -> None:
-    assert sender.send(3, boot_id=C, session=9, dated=False) is LATE
+    assert sender.send(3, boot_id=C, session=9, measured_s=float("-inf")) is LATE
     assert sender.send(1) is CURRENT
     assert sender.send(2) is CURRENT
 
 
 def test_an_undated_message_of_the_current_session_is_late(sender: NumberedSender) -> None:
     sender.send(1)
-    assert sender.send(2, dated=False) is LATE
+    assert sender.send(2, measured_s=float("-inf")) is LATE
     assert sender.send(3) is CURRENT
     assert sender.tracker.lost == 0
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from leadline_controller.probing.planning import BandwidthLease, Peer, PingLease
-from leadline_controller.probing.scheduler import LeaseSender
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings, BrokerTls
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -158,7 +156,7 @@ def test_a_missing_broker_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     board = BoardMessages("n1")
     with listening("127.0.0.1", port) as ears:
         wait_until(lambda: down(caplog), "it says that there is no broker")
-        ears.session.publish("x", topics.Kind.LEASE, b"dropped")
+        ears.session.send(pb.Lease(node="n1"))
         with mosquitto(port=port) as broker, connected(broker) as client:
             wait_until(lambda: "connected to the broker" in caplog.text, "it connects late", 40)
             keep_sending(client, board, ears, 12.5)
@@ -261,28 +259,26 @@ def test_an_invalid_retained_message_does_not_disconnect(
 
 def test_leases_reach_their_board(caplog: pytest.LogCaptureFixture) -> None:
     board, other = BoardMessages("n1"), BoardMessages("n2")
-    ping = PingLease((Peer("n2", "192.0.2.2"),), interval_s=10, count=3, ttl_s=60)
-    test = BandwidthLease("x-1", "client", Peer("n2", "192.0.2.2"), 5201, 2000, 30_000_000, 5000)
-    with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
-        client.listen(board)
-        sender = LeaseSender(CLUSTER, ears.session.publish)
-        sender.send_ping_lease(other.node, ping)
-        sender.send_ping_lease(board.node, ping)
-        sender.send_bandwidth_lease(board.node, test)
-        wait_until(lambda: len(client.leases) == 2, "both leases arrive")
-    first, second = client.leases
-    assert first.ping == pb.PingLease(
-        peers=[pb.Peer(node="n2", address="192.0.2.2")], interval_s=10, count=3, ttl_s=60
-    )
-    assert second.bandwidth == pb.BandwidthLease(
+    peer = pb.Peer(node="n2", address="192.0.2.2")
+    ping = pb.PingLease(peers=[peer], interval_s=10, count=3, ttl_s=60)
+    test = pb.BandwidthLease(
         lease_id="x-1",
         role=pb.BandwidthLease.CLIENT,
-        peer=pb.Peer(node="n2", address="192.0.2.2"),
+        peer=peer,
         port=5201,
         duration_ms=2000,
         max_bytes=30_000_000,
         ttl_ms=5000,
     )
+    with mosquitto() as broker, connected_ears(broker, caplog) as ears, connected(broker) as client:
+        client.listen(board)
+        ears.session.send(pb.Lease(node=other.node, ping=ping))
+        ears.session.send(pb.Lease(node=board.node, ping=ping))
+        ears.session.send(pb.Lease(node=board.node, bandwidth=test))
+        wait_until(lambda: len(client.leases) == 2, "both leases arrive")
+    first, second = client.leases
+    assert first.ping == ping
+    assert second.bandwidth == test
 
 
 def test_a_refused_subscription_is_logged_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
