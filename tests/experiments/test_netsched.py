@@ -1,14 +1,18 @@
 """NetSched's experiments: the paper's counts, and the times that are worked out by hand."""
 
+from collections.abc import Callable
+
 import pytest
 from leadline_experiments import netsched
 from leadline_experiments.netsched import boards
 from leadline_experiments.result import Result
 
+from tests.experiments.results import Run
 
-@pytest.fixture(scope="module")
-def result() -> Result:
-    return netsched.run(0, lambda _: None)
+
+@pytest.fixture
+def result(experiment: Callable[[str], Run]) -> Result:
+    return experiment("netsched").result
 
 
 @pytest.mark.experiment

@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from leadline_experiments import markdown
 from leadline_experiments.result import Row
-from leadline_experiments.tables import gap_percent, number, tables, tally
+from leadline_experiments.tables import gap_percent, number, section, tables, tally
 
 from tests.experiments import fakes
 
@@ -52,7 +51,7 @@ def test_the_gap_is_in_percent_of_the_optimum() -> None:
 
 
 def test_markdown_has_tables_claims_reasons_and_figures() -> None:
-    page = markdown.section(RESULT, "experiments/")
+    page = section(RESULT, "experiments/")
     assert page.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
     assert "### Fig. 1: 5 pods: pods_n1\n" in page
     assert "| netsched |  | 2 | 3 | +1 |" in page
@@ -66,5 +65,5 @@ def test_markdown_has_tables_claims_reasons_and_figures() -> None:
 
 
 def test_a_long_table_is_folded() -> None:
-    page = markdown.section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
+    page = section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
     assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in page

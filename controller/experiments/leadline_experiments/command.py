@@ -11,7 +11,7 @@ from leadline_controller.cli.output import Format, clean, emit, output_option, p
 from leadline_experiments import EXPERIMENTS
 from leadline_experiments.result import Claim, Result
 from leadline_experiments.running import run, run_all
-from leadline_experiments.tables import NUMBERS, Cells, tables, tally, to_dict
+from leadline_experiments.tables import NUMBERS, Cells, section, tables, tally, to_dict
 
 if TYPE_CHECKING:  # rich is slow to import, and JSON does not need it
     from rich.console import RenderableType
@@ -63,14 +63,14 @@ def _check_writable(folder: Path) -> None:
 
 
 def _plot(results: Sequence[Result], folder: Path) -> None:
-    from leadline_experiments import markdown, plots
+    from leadline_experiments import plots
 
     try:
         for result in results:
             for figure in result.figures:
                 plots.save(figure, folder)
             page = folder / f"{result.experiment}.md"
-            page.write_text(markdown.section(result), encoding="utf-8")
+            page.write_text(section(result), encoding="utf-8")
     except OSError as error:
         raise Failed(f"--plot {folder}: {error.strerror}") from None
 

@@ -1,6 +1,5 @@
-"""A result as rows of text, grouped by table, without empty or constant columns.
-
-The terminal and the docs print the same cells.
+"""A result as text: its rows by table, without empty or constant columns, for terminal and docs;
+a section of a Markdown page; plain data for JSON.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ class Table(NamedTuple):
 _COLUMNS = ("case", "strategy", "option", "metric", "paper", "ours", "diff", "optimum", "gap")
 _LABELS = range(4)
 NUMBERS = frozenset(_COLUMNS[4:])
+_FOLD_ROWS = 12  # a longer table is folded on a page
 
 
 def tables(result: Result) -> Iterator[Table]:
@@ -92,3 +92,45 @@ def to_dict(result: Result) -> dict[str, Any]:
 
 def _fields(record: Row | Claim) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__slots__}
+
+
+def section(result: Result, folder: str = "") -> str:
+    """The result as Markdown under a heading of the second level. folder: where the files of the
+    figures are, relative to the page."""
+    return "\n".join(_section(result, folder)) + "\n"
+
+
+def _section(result: Result, folder: str) -> Iterator[str]:
+    yield f"## {result.experiment}"
+    yield f"\n{result.paper}. **{tally(result)}.**\n"
+    claims = [
+        (c.table, c.case, c.says, c.paper, c.ours, "holds" if c.holds else "misses")
+        for c in result.claims
+    ]
+    yield from _markdown(("table", "case", "claim", "the paper", "here", ""), claims)
+    if result.misses:
+        yield "\n### What misses, and why\n"
+    for why in dict.fromkeys(claim.why for claim in result.misses):
+        yield f"- {why}"
+        for claim in result.misses:
+            if claim.why == why:
+                yield f"  - {claim.where}: {claim.says} Paper {claim.paper}, here {claim.ours}."
+    yield "\n### Set once, the same for every method\n"
+    for name, value in result.calibration.items():
+        yield f"- {name}: {value}"
+    for figure in result.figures:
+        yield f"\n![{figure.title}]({folder}{figure.name}.svg)"
+    for title, columns, rows in tables(result):
+        yield f"\n### {title}\n"
+        if len(rows) <= _FOLD_ROWS:
+            yield from _markdown(columns, rows)
+        else:
+            yield f"<details><summary>{len(rows)} rows</summary>\n"
+            yield from _markdown(columns, rows)
+            yield "\n</details>"
+
+
+def _markdown(columns: Cells, rows: Sequence[Cells]) -> Iterator[str]:
+    alignment = ["---:" if name in NUMBERS else "---" for name in columns]
+    for cells in (columns, alignment, *rows):
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

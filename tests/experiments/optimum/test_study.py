@@ -49,11 +49,9 @@ def test_a_seed_repeats_all_of_it_and_another_does_not() -> None:
 
 
 def test_pending_pods_are_counted_and_not_compared() -> None:
-    gap = study.OptimalityGap()
     best = Optimum(1.0, {}, "optimal", 0.0)
-    gap.add(1.5, best, 0)
-    gap.add(None, best, 3)
-    rows = list(gap.rows("t", "c", "s", "", "m"))
+    gaps = [study.Gap(1.5, best), study.Gap(None, best, 3)]
+    rows = study.gap_rows("t", "c", "s", "", "m", gaps)
     assert [(row.metric, row.ours, row.optimum) for row in rows] == [
         ("m", 1.5, 1.0),
         (study.PENDING, 1.5, 0.0),
@@ -61,10 +59,10 @@ def test_pending_pods_are_counted_and_not_compared() -> None:
 
 
 def test_an_optimum_that_was_not_proved_is_none() -> None:
-    gap = study.OptimalityGap()
-    gap.add(1.5, Optimum(1.0, {}, "optimal", 0.0), 0)
-    gap.add(1.5, Optimum(1.2, {}, "time limit", 0.1), 0)
-    assert [row.optimum for row in gap.rows("t", "c", "s", "", "m")] == [None]
+    proved = study.Gap(1.5, Optimum(1.0, {}, "optimal", 0.0))
+    unproved = study.Gap(1.5, Optimum(1.2, {}, "time limit", 0.1))
+    rows = study.gap_rows("t", "c", "s", "", "m", [proved, unproved])
+    assert [row.optimum for row in rows] == [None]
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.experiment)])

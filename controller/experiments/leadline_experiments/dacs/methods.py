@@ -1,11 +1,13 @@
-"""The methods that the DACS paper compares, each run many times to average over random ties."""
+"""The methods that the DACS paper compares, each run many times to average over random ties: on the
+paper's two clusters, and beside the optimum of DACS' own objective (Eq. 3-7)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
+from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
@@ -15,11 +17,22 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.tsra import Tsra
 
-from leadline_experiments.dacs.paper_values import ALPHAS
-from leadline_experiments.dacs.scenarios import WORKERS, Scenario
-from leadline_experiments.dacs.trials import LAMBDA_S, PHI, Outcome, run_trial
+from leadline_experiments.dacs.trials import (
+    LAMBDA_S,
+    PHI,
+    WORKERS,
+    Outcome,
+    Scenario,
+    cluster,
+    run_trial,
+)
+from leadline_experiments.optimum import dacs
+from leadline_experiments.optimum.study import DELAY, Gap, gap_rows, place
+from leadline_experiments.result import Row
 
 RUNS = 100
+_OPTIMUM_RUNS = 10
+ALPHAS = (0.25, 0.5, 0.75)
 Key = tuple[str, str]  # a method and its option: alpha or the preferred node
 
 
@@ -39,10 +52,7 @@ _METHODS: Sequence[_Method] = (
     _Method(Tsra()),
     *(_Method(Nas(), f"{worker} preferred", worker) for worker in WORKERS),
     _Method(Kcss()),
-    *(
-        _Method(Dacs(alpha=alpha, phi=PHI, lambda_s=LAMBDA_S), f"alpha={alpha:g}")
-        for alpha in ALPHAS
-    ),
+    *(_Method(Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S), f"alpha={alpha:g}") for alpha in ALPHAS),
     _Method(Chance()),
 )
 # The lines of the paper's tables: NAS is the average over the preferred nodes.
@@ -54,7 +64,7 @@ TABLE_KEYS: Sequence[Key] = tuple(
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
     """The runs of each method on a scenario. Without an option, a key covers all options of its
-    method. All values are averages over the runs."""
+    method."""
 
     scenario: Scenario
     runs: Mapping[Key, Sequence[Outcome]]
@@ -69,25 +79,9 @@ class ScenarioResult:
             for run in runs
         ]
 
-    def pods(self, key: Key, at: int) -> float:
-        """The pods on the worker with this index in WORKERS."""
-        return fmean(run.counts[at] for run in self.of(key))
-
-    def processing_s(self, key: Key, load: str, worker: str | None = None) -> float:
-        """See Outcome."""
-        return fmean(run.processing_s(load, worker) for run in self.of(key))
-
-    def network_s(self, key: Key) -> float:
-        """See Outcome."""
-        return fmean(run.network_s() for run in self.of(key))
-
-    def completion_s(self, key: Key, load: str) -> float:
-        """See Outcome."""
-        return fmean(run.completion_s(load) for run in self.of(key))
-
-    def last_completion_s(self, key: Key, load: str) -> float:
-        """See Outcome."""
-        return fmean(run.last_completion_s(load) for run in self.of(key))
+    def mean(self, key: Key, value: Callable[..., float], *of: str | None) -> float:
+        """The average over these runs. value: a method of Outcome; of: its arguments."""
+        return fmean(value(run, *of) for run in self.of(key))
 
 
 def run_methods(scenario: Scenario, seed: int) -> ScenarioResult:
@@ -101,3 +95,31 @@ def run_methods(scenario: Scenario, seed: int) -> ScenarioResult:
         scenario,
         {method.key: [run_once(method, n) for n in range(RUNS)] for method in _METHODS},
     )
+
+
+def optimality_gaps(scenarios: Sequence[Scenario], seed: int) -> Sequence[Row]:
+    """The average delay of each method in each scenario for each alpha, beside the optimum."""
+    return [
+        row
+        for scenario in scenarios
+        for alpha in ALPHAS
+        for row in _gaps(scenario, Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S), seed)
+    ]
+
+
+def _gaps(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
+    view, pods = cluster(scenario)
+    best = dacs.best(view, pods, objective, FILTERS)
+    delays = dacs.Delays.of(view, pods, objective)
+    others = [method for method in _METHODS if not method.option]
+    others += [method for method in _METHODS if method.preferred]
+    for strategy, option, preferred in (_Method(objective), *others):
+        _, preferring = cluster(scenario, preferred)
+        gaps = []
+        for run in range(_OPTIMUM_RUNS):
+            ties = Random(f"{scenario.title} {seed} {run}")
+            placement = place(view, preferring, (), strategy, ties)
+            pending = len(pods) - len(placement)
+            gaps.append(Gap(delays.average_s(placement), best, pending))
+        case = f"{scenario.title}, alpha={objective.alpha:g}"
+        yield from gap_rows("Optimum, Eq. 3-7", case, strategy.name, option, DELAY, gaps)

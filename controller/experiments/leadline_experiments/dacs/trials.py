@@ -1,29 +1,45 @@
-"""One run of one method on one scenario: the strategy places the pods, then they compute an FFT.
+"""The two clusters of the DACS paper (Section 7.2, Tables 4 and 5), and one run of one method on
+them: the strategy places the pods, then they compute an FFT for their users.
 
-CALIBRATION names what Section 7 leaves open about the run.
+CALIBRATION names what the paper leaves open; the values are the same for all methods.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from random import Random
 from statistics import fmean
+from typing import NamedTuple, cast
 
+import numpy as np
 import simpy
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
+from leadline_controller.framework.model import (
+    CPU,
+    MEMORY,
+    PODS,
+    Link,
+    Node,
+    Pod,
+    PodAnnotations,
+    Taint,
+)
+from leadline_controller.framework.view import ClusterView, NodeMetrics
 from leadline_controller.strategies.dacs import Dacs
 
-from leadline_experiments.dacs.scenarios import (
-    DATA_MB,
-    POD_MBPS,
-    WORKERS,
-    Scenario,
-    cluster,
-    users_of,
-)
+from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import Contention, CpuModel
-from leadline_experiments.models.requests import Request, ServedRequest, serve, served
+
+_GIB, _MIB = 1024**3, 1024**2
+MASTER = "master"
+WORKERS = ("n1", "n2", "n3")
+LINK_MBPS = 1000.0
+DATA_MB = 1.0
+POD_MBPS = 100.0
+_POD_CPU_MILLI, _POD_MIB = 300, 256
+_PACKETS_PER_S = 100.0
+_USERS = (*WORKERS, MASTER)
 
 ITERATIONS: Mapping[str, int] = {"low load": 250, "high load": 3000}
 PHI, LAMBDA_S = 0.25, 0.005
@@ -31,11 +47,81 @@ READY_S = 3.32
 CORE_S_AN_ITERATION = 0.01795
 SLICE_S = 159e-6
 _BETA_CS, _BETA_RC = Dacs().beta_cs, Dacs().beta_rc
-_THREADS = 1.0
 _SENDING_S = DATA_MB * 8 / POD_MBPS
 
 
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One of the paper's clusters. figure, table: of the paper's results. rtt_ms: average round
+    trip of each pair of nodes. before_mib: memory requests of the pods that run on each worker at
+    the start."""
+
+    number: int
+    figure: str
+    table: str
+    workers: Sequence[Node]
+    rtt_ms: Mapping[tuple[str, str], float]
+    pod_count: int
+    before_mib: Sequence[int] = (0, 0, 0)
+
+    @property
+    def title(self) -> str:
+        """The paper's name of it."""
+        return f"scenario {self.number}"
+
+    @property
+    def users(self) -> list[str]:
+        """The node of each pod's user, in the order of the pods."""
+        return list(islice(cycle(_USERS), self.pod_count))
+
+    def rtt_between_ms(self, a: str, b: str) -> float:
+        """The round trip between two nodes, ms; 0 from a node to itself, NaN if unknown."""
+        return 0.0 if a == b else self.rtt_ms.get((a, b), self.rtt_ms.get((b, a), np.nan))
+
+
+def _node(
+    name: str, cores: int, gib: int, tier: str = "edge", taints: Sequence[Taint] = ()
+) -> Node:
+    amounts = {CPU: cores * 1000, MEMORY: gib * _GIB, PODS: 110}
+    return Node(name, amounts, taints=tuple(taints), tier=tier, bandwidth_mbps=LINK_MBPS)
+
+
+def _rtt_ms(*values: float) -> dict[tuple[str, str], float]:
+    pairs = [(a, b) for i, a in enumerate((MASTER, *WORKERS)) for b in WORKERS[i:]]
+    return dict(zip(pairs, values, strict=True))
+
+
+_MASTER_TAINT = Taint("node-role.kubernetes.io/master", "", "NoSchedule")
+_MASTER = _node(MASTER, 2, 8, "cloud", [_MASTER_TAINT])
+SCENARIO_1 = Scenario(
+    *(1, "Fig. 3", "Table 6"),
+    (_node("n1", 2, 4), _node("n2", 2, 4), _node("n3", 2, 4)),
+    _rtt_ms(200, 150, 160, 50, 60, 10),
+    pod_count=10,
+    before_mib=(2048, 2304, 0),
+)
+SCENARIO_2 = Scenario(
+    *(2, "Fig. 4", "Table 7"),
+    (_node("n1", 2, 4), _node("n2", 1, 4), _node("n3", 1, 3)),
+    _rtt_ms(350, 210, 200, 160, 150, 10),
+    pod_count=6,
+)
+
 CALIBRATION: Mapping[str, str] = {
+    "pod": (
+        f"asks for {_POD_CPU_MILLI} thousandths of a core (six fit on 2 vCPUs and three on one, as "
+        f"NAS has it), {_POD_MIB} MiB, {POD_MBPS:g} Mbit/s; no limit of CPU, {_POD_MIB} MiB of "
+        f"memory; {DATA_MB:g} MB of data"
+    ),
+    "nodes' links": f"{LINK_MBPS:g} Mbit/s (virtual machines on one host)",
+    "users": f"one a pod, in turn at {', '.join(_USERS)} (the paper: about as many at each node)",
+    "traffic": f"{_PACKETS_PER_S:g} packets/s each way on every node (the paper: similar)",
+    "what ran on the workers before, scenario 1": (
+        "asks for "
+        + ", ".join(f"{mib} MiB" for mib in SCENARIO_1.before_mib)
+        + " on n1 to n3, and nothing in scenario 2; fitted, because n3 has to have most left when "
+        "all three are alike (Section 7.3) for kube-scheduler to give it five and KCSS none"
+    ),
     "DACS": (
         f"phi {PHI:g}, lambda {LAMBDA_S:g} s, all else as by default; the counts of Fig. 3(a) and "
         "4(a) come out for phi from 0.21 to 0.30 and lambda from 0.0038 to 0.0056 s. A larger phi "
@@ -67,7 +153,49 @@ CALIBRATION: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
+def cluster(
+    scenario: Scenario, preferred: str | None = None
+) -> tuple[ClusterView, tuple[Pod, ...]]:
+    """A scenario without its pods, and the pods in order; they all belong to one service.
+    preferred: the node that all pods prefer, in place of their users' nodes (NAS)."""
+    nodes = (*scenario.workers, _MASTER)
+    before = np.array([*scenario.before_mib, 0], dtype=np.int64)
+    packets = np.full(len(nodes), _PACKETS_PER_S)
+    view = view_of(
+        nodes,
+        [Link(a, b, rtt_ms) for (a, b), rtt_ms in scenario.rtt_ms.items()],
+        {CPU: np.zeros_like(before), MEMORY: before * _MIB, PODS: np.sign(before)},
+        replace(
+            NodeMetrics.unknown(len(nodes)),
+            packets_sent_per_s=packets,
+            packets_received_per_s=packets,
+        ),
+    )
+    users = enumerate(scenario.users, start=1)
+    return view, tuple(_pod(number, preferred or user) for number, user in users)
+
+
+def _pod(number: int, user_node: str) -> Pod:
+    memory = _POD_MIB * _MIB
+    return Pod(
+        "default",
+        f"fft-{number}",
+        requests={CPU: _POD_CPU_MILLI, MEMORY: memory, PODS: 1},
+        limits={MEMORY: memory},
+        annotations=PodAnnotations(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
+        labels={"app": "fft"},
+    )
+
+
+class ServedRequest(NamedTuple):
+    """The delays of a user's request, and the time of its answer, in seconds."""
+
+    network_s: float
+    processing_s: float
+    done_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one run. nodes: of the pods, in their order. requests: those of the pods, for
     each load of ITERATIONS."""
@@ -75,10 +203,9 @@ class Outcome:
     nodes: Sequence[str]
     requests: Mapping[str, Sequence[ServedRequest]]
 
-    @cached_property
-    def counts(self) -> tuple[int, ...]:
-        """Pods on each of WORKERS."""
-        return tuple(self.nodes.count(worker) for worker in WORKERS)
+    def pods(self, worker: str) -> int:
+        """The pods on a worker."""
+        return self.nodes.count(worker)
 
     def completion_s(self, load: str) -> float:
         """The average time until the user has the answer of a task."""
@@ -105,7 +232,7 @@ class Outcome:
 def run_trial(
     scenario: Scenario, strategy: Strategy, random: Random, preferred: str | None = None
 ) -> Outcome:
-    """Place the scenario's pods and simulate both loads. preferred: see scenarios.cluster."""
+    """Place the scenario's pods and simulate both loads. preferred: see `cluster`."""
     nodes = place(scenario, strategy, random, preferred)
     return Outcome(nodes, {load: simulate(scenario, nodes, n) for load, n in ITERATIONS.items()})
 
@@ -126,12 +253,27 @@ def simulate(scenario: Scenario, nodes: Sequence[str], iterations: int) -> list[
     """Run each pod's FFT on its node; all users send their requests at once."""
     env = simpy.Environment()
     contention = Contention(_BETA_CS, _BETA_RC, SLICE_S)
-    cpus = {worker.name: CpuModel(env, worker.cores, contention) for worker in scenario.workers}
+    cpus = {
+        worker.name: CpuModel(env, worker.allocatable[CPU] / 1000, contention)
+        for worker in scenario.workers
+    }
     work_core_s = iterations * CORE_S_AN_ITERATION
-    processes = []
-    for node, user in zip(nodes, users_of(scenario), strict=True):
+    users = []
+    for node, user in zip(nodes, scenario.users, strict=True):
         round_trip_s = scenario.rtt_between_ms(node, user) / 1000
-        request = Request(READY_S, _SENDING_S, round_trip_s, work_core_s, _THREADS)
-        processes.append(env.process(serve(env, cpus[node], request)))
+        users.append(env.process(_serve(env, cpus[node], round_trip_s, work_core_s)))
     env.run()
-    return [served(process) for process in processes]
+    return [cast(ServedRequest, user.value) for user in users]
+
+
+def _serve(
+    env: simpy.Environment, cpu: CpuModel, round_trip_s: float, work_core_s: float
+) -> Generator[simpy.Event, object, ServedRequest]:
+    """A process: wait until the pod runs, send the data, compute on one thread, return the
+    answer."""
+    yield env.timeout(READY_S + _SENDING_S + round_trip_s / 2)
+    start_s = env.now
+    yield cpu.run(work_core_s, limit_cores=1.0)
+    processing_s = env.now - start_s
+    yield env.timeout(round_trip_s / 2)
+    return ServedRequest(_SENDING_S + round_trip_s, processing_s, env.now)

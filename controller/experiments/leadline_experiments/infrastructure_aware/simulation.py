@@ -7,15 +7,13 @@ from random import Random
 import numpy as np
 import simpy
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Node, Pod
-from leadline_controller.framework.node_table import NodeTable
-from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics
+from leadline_controller.framework.view import ClusterView, NodeTable
 
-from leadline_experiments.infrastructure_aware.ipe import Topology
-from leadline_experiments.infrastructure_aware.workload import Application
+from leadline_experiments.infrastructure_aware.stand_ins import Application, Topology
+from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.network import Network
 from leadline_experiments.models.registry import NodeStore, Registry
 
@@ -56,7 +54,7 @@ def simulate(
     stores = run.registry.stores.values()
     return Outcome(
         provision_s=run.provision_s,
-        replicas=run.requested[PODS].tolist(),
+        replicas=run.view.requested_of(PODS).tolist(),
         stored_mb=[store.stored_mb for store in stores],
         hits=sum(store.hits for store in stores),
         misses=sum(store.misses for store in stores),
@@ -68,27 +66,20 @@ class _Run:
         self, topology: Topology, images: Sequence[Image], strategy: Strategy, random: Random
     ) -> None:
         self.env = simpy.Environment()
-        names = [node.name for node in topology.nodes]
-        network = Network(
-            self.env, topology.capacity_mbps, {node.name: node.links for node in topology.nodes}
-        )
-        self.registry = Registry(self.env, network, names)
+        network = Network(self.env, topology.capacity_mbps, topology.routes)
+        self.registry = Registry(self.env, network, topology.routes)
         self.provision_s: list[float] = []
-        self.requested: dict[str, Ints] = {
-            resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
-        }
-        self._assigned_pods = AssignedPods()
+        # After the last placement; the layers of nodes are those of the placement before.
+        self.view = view_of(
+            [
+                Node(
+                    name, NODE_ALLOCATABLE, tier="edge", registry_mbps=topology.bandwidth_mbps(name)
+                )
+                for name in topology.routes
+            ]
+        )
         self._images = ImageTable.of(images)
         self._strategy, self._random = strategy, random
-        self._nodes = [
-            Node(
-                node.name,
-                allocatable=NODE_ALLOCATABLE,
-                tier="edge",
-                registry_mbps=topology.bandwidth_mbps(node),
-            )
-            for node in topology.nodes
-        ]
 
     def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
         for application in applications:
@@ -106,42 +97,32 @@ class _Run:
             )
             for i in range(application.replicas)
         ]
-        placed = list(decide_in_turn(self._view(), pods, FILTERS, self._strategy, self._random))
-        for decision, _ in placed:
+        view = self._view_now()
+        for decision, after in decide_in_turn(view, pods, FILTERS, self._strategy, self._random):
             if decision.node is None:
                 raise ValueError(f"{decision.pod.key}: {decision.why}")
             self.env.process(self._provision(decision.node, application.image))
-        after = placed[-1][1]
-        self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
-        self._assigned_pods = after.assigned_pods
+            self.view = after
 
     def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
         started_s = self.env.now
         yield self.registry.pull(node, image.layers)
         self.provision_s.append(float(self.env.now - started_s))
 
-    def _view(self) -> ClusterView:
-        """The cluster as the scheduler sees it now."""
-        stores = [self.registry.stores[node.name] for node in self._nodes]
-        self._nodes = [_with_layers(*pair) for pair in zip(self._nodes, stores, strict=True)]
+    def _view_now(self) -> ClusterView:
+        """The view with the layers that the nodes have and await now."""
+        stores = [self.registry.stores[node.name] for node in self.view.nodes]
+        nodes = [_with_layers(*pair) for pair in zip(self.view.nodes, stores, strict=True)]
         queued: dict[str, frozenset[int]] = {}
         for at, store in enumerate(stores):
             for digest in store.pending:
                 queued[digest] = queued.get(digest, frozenset()) | {at}
-        table = NodeTable(self._nodes)
-        return ClusterView(
-            table=table,
-            requested=self.requested,
-            metrics=NodeMetrics.unknown(len(table)),
-            links=LinkTable(table.index, ()),
-            bandwidth_requested_mbps=np.zeros(len(table)),
-            placed_in_run=np.zeros(len(table), dtype=np.int64),
-            assigned_pods=self._assigned_pods,
-            images=replace(
-                self._images,
-                queued=queued,
-                queue_mb={at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)},
-            ),
+        queue_mb = {at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)}
+        return replace(
+            self.view,
+            table=NodeTable(nodes),
+            placed_in_run=np.zeros_like(self.view.placed_in_run),
+            images=replace(self._images, queued=queued, queue_mb=queue_mb),
         )
 
 

@@ -58,37 +58,25 @@ _WHY_FIVE = (
 
 
 class _Trial(NamedTuple):
-    """One test of the paper. paper: method -> pods on each worker."""
+    """One test of the paper, and its pods on each worker by kube-default and by NetSched."""
 
     table: str
     case: str
     kind: PodKind
     pods: int
-    paper: Mapping[str, Sequence[int]]
+    spread: Sequence[int]
+    together: Sequence[int]
+
+    @property
+    def paper(self) -> Mapping[str, Sequence[int]]:
+        """The pods on each worker by method."""
+        return {"kube-default": self.spread, "netsched": self.together}
 
 
 _TRIALS = (
-    _Trial(
-        "Fig. 7",
-        "90 pods",
-        PAUSE,
-        90,
-        {"kube-default": (19, 25, 22, 24), "netsched": (90, 0, 0, 0)},
-    ),
-    _Trial(
-        "Fig. 8",
-        "5 pods, 500 MB",
-        SENDER,
-        5,
-        {"kube-default": (1, 2, 1, 1), "netsched": (5, 0, 0, 0)},
-    ),
-    _Trial(
-        "Fig. 8",
-        "10 pods, 1 GB",
-        SENDER,
-        10,
-        {"kube-default": (1, 4, 2, 3), "netsched": (10, 0, 0, 0)},
-    ),
+    _Trial("Fig. 7", "90 pods", PAUSE, 90, (19, 25, 22, 24), (90, 0, 0, 0)),
+    _Trial("Fig. 8", "5 pods, 500 MB", SENDER, 5, (1, 2, 1, 1), (5, 0, 0, 0)),
+    _Trial("Fig. 8", "10 pods, 1 GB", SENDER, 10, (1, 4, 2, 3), (10, 0, 0, 0)),
 )
 _DURATIONS = (("Fig. 9", _TRIALS[1]), ("Fig. 10", _TRIALS[2]))
 _SAYS = {
@@ -124,14 +112,9 @@ def run(seed: int, progress: Progress) -> Result:
                 "a worker (the paper: NetSched asks Prometheus for each pod; Leadline does not)"
             ),
         },
-        [
-            *_count_rows(placements),
-            *_matching_draw_rows(matches),
-            *_sensitivity_rows(placements, idle),
-            *_time_rows(durations_s),
-        ],
+        [*_count_rows(placements, matches, idle), *_time_rows(durations_s)],
         [*_count_claims(placements, matches), *_time_claims(durations_s)],
-        _figures(placements, durations_s),
+        list(_figures(placements, durations_s)),
     )
 
 
@@ -159,24 +142,19 @@ def _duration_s(trial: _Trial, name: str, counts: Sequence[int]) -> float:
     return trial.pods * _assign_s(name) + delivery_s(counts, _SENT_MB)
 
 
-def _count_rows(placements: _Placements) -> Iterator[Row]:
+def _count_rows(
+    placements: _Placements, matches: Mapping[str, int], idle: Placement
+) -> Iterator[Row]:
     for trial in _TRIALS:
         for name in _METHODS:
             ours = placements[trial.case, name].counts
             for worker, paper, count in zip(WORKERS, trial.paper[name], ours, strict=True):
                 yield Row(trial.table, trial.case, name, "", f"pods on {worker}", paper, count)
-
-
-def _matching_draw_rows(matches: Mapping[str, int]) -> Iterator[Row]:
     metric = f"draws of {_DRAWS} with the paper's counts"
     for case, count in matches.items():
         yield Row("Fig. 7-8", case, "kube-default", "rounding=whole", metric, None, count)
-
-
-def _sensitivity_rows(placements: _Placements, idle: Placement) -> Iterator[Row]:
-    """How much the outcome depends on the busy workers' load: bandwidth is 2 of 10 points."""
-    metric = "least lead, points"
-    trial = _TRIALS[0]
+    # How much the outcome depends on the busy workers' load: bandwidth is 2 of 10 points.
+    metric, trial = "least lead, points", _TRIALS[0]
     lead = placements[trial.case, "netsched"].least_lead
     yield Row(trial.table, trial.case, "netsched", "", metric, None, lead)
     case = f"{trial.case}, throttled but idle"
@@ -207,38 +185,34 @@ def _count_claims(placements: _Placements, matches: Mapping[str, int]) -> Iterat
 
 
 def _time_claims(durations_s: _DurationsS) -> Iterator[Claim]:
-    assign_s = {name: _assign_s(name) for name in _METHODS}
-    says = "The original assigns a pod faster."
-    yield order_claim("Fig. 4", "each pod", says, ["kube-default", "netsched"], assign_s)
+    assign_s = {name: _assign_s(name) for name in ("kube-default", "netsched")}
+    yield order_claim("Fig. 4", "each pod", "The original assigns a pod faster.", assign_s)
     says = "All is sent earlier with NetSched, in spite of its latency."
     for table, trial in _DURATIONS:
-        ours_s = {name: durations_s[table, name] for name in _METHODS}
-        yield order_claim(table, trial.case, says, ["netsched", "kube-default"], ours_s)
+        ours_s = {name: durations_s[table, name] for name in ("netsched", "kube-default")}
+        yield order_claim(table, trial.case, says, ours_s)
 
 
-def _figures(placements: _Placements, durations_s: _DurationsS) -> Sequence[Figure]:
-    counts = [
-        Figure(
-            *(f"netsched-{name}", title, "worker", "pods", "bars"),
-            [
-                Series(
-                    method if len(trials) == 1 else f"{method}, {trial.pods} pods",
-                    WORKERS,
-                    placements[trial.case, method].counts,
-                )
-                for trial in trials
-                for method in _METHODS
-            ],
-        )
-        for name, title, trials in (
-            ("fig7", "Fig. 7: 90 pods, three of four workers throttled", _TRIALS[:1]),
-            ("fig8", "Fig. 8: 5 and 10 pods, three of four workers throttled", _TRIALS[1:]),
-        )
-    ]
+def _figures(placements: _Placements, durations_s: _DurationsS) -> Iterator[Figure]:
+    throttled = "three of four workers throttled"
+    for name, title, trials in (
+        ("fig7", f"Fig. 7: 90 pods, {throttled}", _TRIALS[:1]),
+        ("fig8", f"Fig. 8: 5 and 10 pods, {throttled}", _TRIALS[1:]),
+    ):
+        counts = [
+            Series(
+                method if len(trials) == 1 else f"{method}, {trial.pods} pods",
+                WORKERS,
+                placements[trial.case, method].counts,
+            )
+            for trial in trials
+            for method in _METHODS
+        ]
+        yield Figure(f"netsched-{name}", title, "worker", "pods", "bars", counts)
     cases = [f"{table}: {trial.case}" for table, trial in _DURATIONS]
     times = [
         Series(method, cases, [durations_s[table, method] for table, _ in _DURATIONS])
         for method in _METHODS
     ]
     title = "Fig. 9 and 10: until the last pod has sent 100 MB"
-    return [*counts, Figure("netsched-fig9-10", title, "", "execution time (s)", "bars", times)]
+    yield Figure("netsched-fig9-10", title, "", "execution time (s)", "bars", times)

@@ -16,8 +16,9 @@ import simpy
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, Taint
-from leadline_controller.framework.view import ClusterView, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.framework.view import NodeMetrics
 
+from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.network import Network
 
 MB = 10**6
@@ -102,7 +103,16 @@ def place(
     strategy: Strategy, pods: Sequence[Pod], random: Random, demand: NetworkDemand = DEMAND
 ) -> Placement:
     """Place pods one after the other; each decision sees the usage of the pods before it."""
-    view = _empty_view()
+    workers = [Node(name, _BOARD, tier="edge") for name in WORKERS]
+    cpu, memory = zip(*_BEFORE.values(), (0, 0), strict=True)
+    view = view_of(
+        [*workers, Node(MASTER, _MASTER, taints=(_MASTER_TAINT,))],
+        requested={
+            CPU: np.array(cpu),
+            MEMORY: np.array(memory) * MB,
+            PODS: np.zeros(len(cpu), dtype=np.int64),
+        },
+    )
     pods_on: Counter[str] = Counter()
     leads = []
     for pod in pods:
@@ -116,21 +126,6 @@ def place(
         totals = {name: total for name, (total, _) in scores if total is not None}
         leads.append(totals[FREE] - max(totals[name] for name in THROTTLED))
     return Placement([pods_on[name] for name in WORKERS], min(leads))
-
-
-def _empty_view() -> ClusterView:
-    workers = [Node(name, _BOARD, tier="edge") for name in WORKERS]
-    table = NodeTable([*workers, Node(MASTER, _MASTER, taints=(_MASTER_TAINT,))])
-    count = len(table)
-    cpu, memory = zip(*_BEFORE.values(), (0, 0), strict=True)
-    return ClusterView(
-        table=table,
-        requested={CPU: np.array(cpu), MEMORY: np.array(memory) * MB, PODS: np.zeros(count, int)},
-        metrics=NodeMetrics.unknown(count),
-        links=LinkTable(table.index, []),
-        bandwidth_requested_mbps=np.zeros(count),
-        placed_in_run=np.zeros(count, dtype=np.int64),
-    )
 
 
 def _metrics(pods_on: Mapping[str, int], demand: NetworkDemand) -> NodeMetrics:
@@ -155,11 +150,8 @@ def delivery_s(counts: Sequence[int], size_mb: float) -> float:
     its link, and all share the master's link, max-min fairly.
     """
     env = simpy.Environment()
-    links_mbps = {
-        FREE: FREE_MBPS,
-        **dict.fromkeys(THROTTLED, THROTTLED_MBPS),
-        MASTER: MASTER_MBPS,
-    }
+    throttled_mbps = dict.fromkeys(THROTTLED, THROTTLED_MBPS)
+    links_mbps = {FREE: FREE_MBPS, **throttled_mbps, MASTER: MASTER_MBPS}
     network = Network(env, links_mbps, {name: (name, MASTER) for name in WORKERS})
     for name, count in zip(WORKERS, counts, strict=True):
         for _ in range(count):

@@ -2,7 +2,7 @@
 the capacity of the nodes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -46,9 +46,7 @@ def resources_of(
     that a pod requests, and the link (DACS Eq. 16)."""
     requests: list[Floats] = []
     capacity: list[Floats] = []
-    for resource in sorted(
-        {name for pod in pods for name, amount in pod.requests.items() if amount}
-    ):
+    for resource in sorted({name for pod in pods for name, n in pod.requests.items() if n}):
         amounts = [pod.requests.get(resource, 0) for pod in pods]
         free = view.free(resource).copy()
         for pod, node in leaving:
@@ -69,16 +67,38 @@ def resources_of(
     )
 
 
-def allowed(view: ClusterView, pods: Sequence[Pod], filters: Mapping[str, Filter]) -> Bools:
+def identical(keys: Iterable[Hashable]) -> list[list[int]]:
+    """The indexes of equal keys, grouped."""
+    found: dict[Hashable, list[int]] = {}
+    for index, key in enumerate(keys):
+        found.setdefault(key, []).append(index)
+    return list(found.values())
+
+
+def allowed(
+    view: ClusterView,
+    pods: Sequence[Pod],
+    filters: Mapping[str, Filter],
+    places: Mapping[str, int] | None = None,
+) -> Bools:
     """The nodes that the filters allow each pod without the other pods, shape (pods, nodes).
 
-    If a pod has constraints on other pods, filters that depend on other pods are left out;
-    `refusal` checks them.
+    places: the node index of each running pod, by key. With it, other pods make room, and a running
+    pod may stay. If a pod has constraints on other pods, filters that depend on other pods are left
+    out; `refusal` checks them.
     """
+    dependent = any(pod.affinity or pod.spread for pod in pods)
+    skipped = _DEPEND_ON_OTHER_PODS if dependent else frozenset()
+    tests = [test for name, test in filters.items() if name not in skipped]
     mask = np.ones((len(pods), len(view)), dtype=np.bool_)
     for pod, row in zip(pods, mask, strict=True):
-        for test in _binding_filters(pods, filters):
-            row &= test(view, pod).passes
+        place = None if places is None else places.get(pod.key)
+        without = view if place is None else view.without_placement(pod, place)
+        for test in tests:
+            result = test(without, pod)
+            row &= result.passes if places is None else result.passes_with_preemption
+        if place is not None:
+            row[place] = True
     return mask
 
 
@@ -105,31 +125,3 @@ def refusal(
                 return f"{where}: {name}: {result.reason(node)}"
         view = view.with_placement(pod, node)
     return ""
-
-
-def reachable(
-    view: ClusterView,
-    pods: Sequence[Pod],
-    places: Mapping[str, int],
-    filters: Mapping[str, Filter],
-) -> Bools:
-    """The nodes that the filters allow each pod if other pods make room, shape (pods, nodes); a
-    running pod may stay. places: the node index of each running pod, by key."""
-    mask = np.ones((len(pods), len(view)), dtype=np.bool_)
-    for pod, row in zip(pods, mask, strict=True):
-        place = places.get(pod.key)
-        without = view if place is None else view.without_placement(pod, place)
-        for test in _binding_filters(pods, filters):
-            result = test(without, pod)
-            resolvable = result.resolvable_by_preemption
-            row &= result.passes if resolvable is None else result.passes | resolvable
-        if place is not None:
-            row[place] = True
-    return mask
-
-
-def _binding_filters(pods: Sequence[Pod], filters: Mapping[str, Filter]) -> list[Filter]:
-    """The filters whose result cannot change while the pods are placed."""
-    dependent = any(pod.affinity or pod.spread for pod in pods)
-    skipped = _DEPEND_ON_OTHER_PODS if dependent else frozenset()
-    return [test for name, test in filters.items() if name not in skipped]

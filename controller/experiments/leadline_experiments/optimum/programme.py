@@ -4,15 +4,14 @@ HiGHS is free, needs no licence key, and its authors maintain it and its Python 
 whose modelling functions are used here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, nan
-from types import MappingProxyType
 from typing import Literal
 
 import highspy
 import numpy as np
-from leadline_controller.framework.node_table import Floats
+from leadline_controller.framework.node_table import Floats, Ints
 
 Variable = highspy.highs.highs_var
 Sum = highspy.highs.highs_linear_expression
@@ -43,10 +42,15 @@ class Optimum:
     migrations: int = 0
     why: str = ""
 
+    @property
+    def proved(self) -> bool:
+        """Whether no placement is better."""
+        return self.status in ("optimal", "bound")
+
     @classmethod
     def infeasible(cls, why: str) -> "Optimum":
         """A proof that the pods cannot all be placed."""
-        return cls(nan, MappingProxyType({}), "infeasible", inf, why=why)
+        return cls(nan, {}, "infeasible", inf, why=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +123,16 @@ class Programme:
         values = np.round(np.array(self.solver.getSolution().col_value))
         gap = max(float(info.mip_gap), 0.0) if isfinite(info.mip_gap) else inf
         return Solution(ended, gap if gap > _TOLERANCE else 0.0, values)
+
+
+def nodes_of(
+    groups: Sequence[Sequence[int]], held: Iterable[tuple[int, int, Variable]], values: Floats
+) -> Ints:
+    """The node of each pod, -1 without one. groups: indexes of identical pods. held: a group, a
+    node, and the variable with the number of the group's pods there."""
+    nodes = np.full(sum(map(len, groups)), -1, dtype=np.int64)
+    left = [iter(members) for members in groups]
+    for group, node, variable in held:
+        for _ in range(int(values[variable.index])):
+            nodes[next(left[group])] = node
+    return nodes

@@ -4,10 +4,10 @@ A strategy places the pods as the scheduler does, one after the other or in one 
 filters. The paper's objective measures the placement.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from random import Random
 from statistics import fmean
+from typing import NamedTuple
 
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
@@ -24,40 +24,36 @@ from leadline_experiments.optimum.programme import Optimum
 from leadline_experiments.result import Progress, Row
 
 TABLE = "Optimum, random clusters"
-SIZES = ((5, 10), (10, 20), (20, 40))  # nodes, pods
+_Size = tuple[int, int]  # nodes, pods
+SIZES: Sequence[_Size] = ((5, 10), (10, 20), (20, 40))
 CLUSTERS = 6  # of each size
 DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
 
 
-@dataclass(slots=True)
-class OptimalityGap:
-    """The objective of a strategy and of the optimum, over several clusters.
+class Gap(NamedTuple):
+    """A strategy's objective beside the best, on one cluster. ours: None if pods are pending, so
+    that the two cannot be compared. pending: the number of these pods."""
 
-    ours, optimum: the objective where the strategy placed all pods; otherwise they cannot be
-    compared. optimum is None where it was not proved in time. pending: the strategy's pending
-    pods, on each cluster.
-    """
+    ours: float | None
+    best: Optimum
+    pending: int = 0
 
-    ours: list[float] = field(default_factory=list)
-    optimum: list[float | None] = field(default_factory=list)
-    pending: list[int] = field(default_factory=list)
 
-    def add(self, ours: float | None, best: Optimum, pending: int) -> None:
-        """Add a cluster. ours: None if pods are pending."""
-        self.pending.append(pending)
-        if ours is not None:
-            self.ours.append(ours)
-            proved = best.status in ("optimal", "bound")
-            self.optimum.append(best.value if proved else None)
-
-    def rows(self, table: str, case: str, strategy: str, option: str, metric: str) -> Iterator[Row]:
-        """The means, and the pending pods if there are any."""
-        if self.ours:
-            known = [value for value in self.optimum if value is not None]
-            optimum = fmean(known) if len(known) == len(self.optimum) else None
-            yield Row(table, case, strategy, option, metric, None, fmean(self.ours), optimum)
-        if any(self.pending):
-            yield Row(table, case, strategy, option, PENDING, None, fmean(self.pending), 0.0)
+def gap_rows(
+    table: str, case: str, strategy: str, option: str, metric: str, gaps: Iterable[Gap]
+) -> Iterator[Row]:
+    """The means over the clusters, and the pending pods if there are any. The optimum is None
+    unless all of them were proved in time."""
+    gaps = list(gaps)
+    pairs = [(gap.ours, gap.best) for gap in gaps if gap.ours is not None]
+    if pairs:
+        proved = all(best.proved for _, best in pairs)
+        optimum = fmean(best.value for _, best in pairs) if proved else None
+        mean = fmean(ours for ours, _ in pairs)
+        yield Row(table, case, strategy, option, metric, None, mean, optimum)
+    if any(gap.pending for gap in gaps):
+        pending = fmean(gap.pending for gap in gaps)
+        yield Row(table, case, strategy, option, PENDING, None, pending, 0.0)
 
 
 def place(
@@ -82,16 +78,17 @@ def place(
 
 def dacs_rows(seed: int, progress: Progress) -> Sequence[Row]:
     """Every strategy's average delay (DACS Eq. 3) beside the optimum."""
-    objective, gaps = Dacs(), _Gaps(STRATEGIES)
-    for size, number in gaps.clusters(progress):
-        view, pods = edge_cluster(*size, _cluster_seed(seed, number))
-        best, delays = dacs.best(view, pods, objective, FILTERS), dacs.delays(view, pods, objective)
+    objective = Dacs()
+
+    def gaps(size: _Size, number: int) -> Iterator[tuple[str, Gap]]:
+        view, pods = edge_cluster(*size, seed * CLUSTERS + number)
+        best = dacs.best(view, pods, objective, FILTERS)
+        delays = dacs.Delays.of(view, pods, objective)
         for name, strategy in STRATEGIES.items():
             placement = place(view, pods, (), strategy(), _random(seed, number))
-            pending = len(pods) - len(placement)
-            ours = None if pending else delays.average_s(dacs.nodes_of(view, pods, placement))
-            gaps.by_case[size, name].add(ours, best, pending)
-    return gaps.rows(DELAY)
+            yield name, Gap(delays.average_s(placement), best, len(pods) - len(placement))
+
+    return _rows(STRATEGIES, gaps, DELAY, progress)
 
 
 def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
@@ -99,42 +96,39 @@ def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
     does not distinguish edge and cloud, beside the optimum."""
     names = [name for name, each in STRATEGIES.items() if "KubeDSM" in each.paper]
     names.append("kube-default")
-    objective, gaps = KubeDsm(), _Gaps(names)
-    for size, number in gaps.clusters(progress):
-        view, new, running = cloud_assisted(*size, _cluster_seed(seed, number))
+    objective = KubeDsm()
+
+    def gaps(size: _Size, number: int) -> Iterator[tuple[str, Gap]]:
+        view, new, running = cloud_assisted(*size, seed * CLUSTERS + number)
         pods = [*new, *(pod for pod, _ in running)]
         best = kubedsm.best(view, new, running, objective, FILTERS)
         for name in names:
             placement = place(view, new, running, STRATEGIES[name](), _random(seed, number))
             pending = len(pods) - len(placement)
             ours = None if pending else kubedsm.quality(view, pods, objective, placement)
-            gaps.by_case[size, name].add(ours, best, pending)
-    return gaps.rows(QOS)
+            yield name, Gap(ours, best, pending)
+
+    return _rows(names, gaps, QOS, progress)
 
 
-class _Gaps:
-    """The optimality gap of each strategy on the clusters of each size."""
-
-    def __init__(self, strategies: Collection[str]) -> None:
-        self.by_case = {(size, name): OptimalityGap() for size in SIZES for name in strategies}
-
-    def clusters(self, progress: Progress) -> Iterator[tuple[tuple[int, int], int]]:
-        """Size and number of each cluster; reports progress after each."""
-        cases = [(size, number) for size in SIZES for number in range(CLUSTERS)]
-        for done, case in enumerate(cases, start=1):
-            yield case
-            progress(done / len(cases))
-
-    def rows(self, metric: str) -> Sequence[Row]:
-        return [
-            row
-            for ((nodes, pods), name), gap in self.by_case.items()
-            for row in gap.rows(TABLE, f"{nodes} nodes, {pods} pods", name, "", metric)
-        ]
-
-
-def _cluster_seed(seed: int, number: int) -> int:
-    return seed * CLUSTERS + number
+def _rows(
+    names: Collection[str],
+    gaps: Callable[[_Size, int], Iterable[tuple[str, Gap]]],
+    metric: str,
+    progress: Progress,
+) -> Sequence[Row]:
+    """gaps: that of each strategy on the cluster with this size and number."""
+    found: dict[tuple[_Size, str], list[Gap]] = {(size, n): [] for size in SIZES for n in names}
+    cases = [(size, number) for size in SIZES for number in range(CLUSTERS)]
+    for done, (size, number) in enumerate(cases, start=1):
+        for name, gap in gaps(size, number):
+            found[size, name].append(gap)
+        progress(done / len(cases))
+    return [
+        row
+        for ((nodes, pods), name), each in found.items()
+        for row in gap_rows(TABLE, f"{nodes} nodes, {pods} pods", name, "", metric, each)
+    ]
 
 
 def _random(seed: int, number: int) -> Random:

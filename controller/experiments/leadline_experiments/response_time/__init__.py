@@ -7,7 +7,6 @@ Fig. 3 to 8.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from random import Random
 from statistics import fmean, pstdev
@@ -22,19 +21,17 @@ from leadline_experiments.response_time.claims import (
     Results,
     all_claims,
 )
-from leadline_experiments.response_time.optimum import BestValues, Plan, best_of_all
-from leadline_experiments.response_time.testbed import (
+from leadline_experiments.response_time.optimum import Plan, best_of_all
+from leadline_experiments.response_time.trial import (
     DETECTION,
     LEVELS,
     THRESHOLD_MS,
     WEB,
     WORKERS,
-    Service,
-    draw_workers,
-)
-from leadline_experiments.response_time.trial import (
     Method,
     Outcome,
+    Service,
+    draw_workers,
     newest,
     on_the_fullest,
     run_plan,
@@ -67,29 +64,34 @@ def run(seed: int, progress: Progress) -> Result:
         for _ in range(times):
             progress(next(done) / parts)
 
-    results = [
-        {
-            name: _average(partial(run_trial, service, method), seed, tick)
-            for name, method in _METHODS.items()
-        }
-        for service in _SERVICES
-    ]
-    best = []
-    for service, each in zip(_SERVICES, results, strict=True):
-        best.append(best_of_all(service, partial(_run_plan, service, seed), each.values()))
+    def measure(service: Service) -> tuple[Service, Results, MethodResult]:
+        seeds, results = range(seed, seed + _RUNS), {}
+        for name, method in _METHODS.items():
+            outcomes = []
+            for each in seeds:
+                outcomes.append(run_trial(service, method, each))
+                tick()
+            results[name] = _mean(outcomes)
+
+        def simulate(plan: Plan) -> MethodResult:
+            return _mean([run_plan(service, plan, each) for each in seeds])
+
+        best = best_of_all(service, simulate, results.values())
         tick(_RUNS)
-    claims = all_claims(*zip(_SERVICES, results, strict=True))
-    services = list(zip(_SERVICES, results, best, strict=True))
+        return service, results, best
+
+    services = [measure(service) for service in _SERVICES]
+    claims = all_claims(*((service, results) for service, results, _ in services))
     return Result(
-        experiment="response-time",
-        paper=_PAPER,
-        calibration=_calibration(),
-        rows=[
+        "response-time",
+        _PAPER,
+        _calibration(),
+        [
             *(row for each in services for row in _rows(*each)),
             *_robustness_rows(claims, seed, tick),
         ],
-        claims=claims,
-        figures=[figure for each in services for figure in _figures(*each)],
+        claims,
+        [figure for each in services for figure in _figures(*each)],
     )
 
 
@@ -111,27 +113,12 @@ def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None
         drawn = all_claims(*zip(services, results, strict=True))
         held = [count + claim.holds for count, claim in zip(held, drawn, strict=True)]
         tick()
-    cases = [
-        (f"{claim.where}: {claim.says}", times)
-        for claim, times in zip(claims, held, strict=True)
-        if times < _DRAWS
-    ]
-    cases.append((f"each of the other {held.count(_DRAWS)} claims", _DRAWS))
-    for case, times in cases:
-        yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, times)
-
-
-def _run_plan(service: Service, seed: int, plan: Plan) -> MethodResult:
-    return _average(partial(run_plan, service, plan), seed, lambda: None)
-
-
-def _average(trial: Callable[[int], Outcome], seed: int, tick: Callable[[], None]) -> MethodResult:
-    """The averages of _RUNS runs; `tick` is called after each."""
-    outcomes = []
-    for each in range(seed, seed + _RUNS):
-        outcomes.append(trial(each))
-        tick()
-    return _mean(outcomes)
+    for claim, times in zip(claims, held, strict=True):
+        if times < _DRAWS:
+            case = f"{claim.where}: {claim.says}"
+            yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, times)
+    case = f"each of the other {held.count(_DRAWS)} claims"
+    yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, _DRAWS)
 
 
 def _mean(outcomes: Sequence[Outcome]) -> MethodResult:
@@ -139,14 +126,14 @@ def _mean(outcomes: Sequence[Outcome]) -> MethodResult:
     steps = range(len(LEVELS))
     return MethodResult(
         [fmean(fmean(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
-        [fmean(pstdev(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         [fmean(o.throughput[i] for o in outcomes) for i in steps],
+        [fmean(pstdev(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         outcomes[0].nodes,
         outcomes[0].removed,
     )
 
 
-def _rows(service: Service, results: Results, best: BestValues) -> Iterator[Row]:
+def _rows(service: Service, results: Results, best: MethodResult) -> Iterator[Row]:
     load, response, throughput = _TABLES[service.name]
     for step, level in enumerate(LEVELS):
         case = f"step {step + 1}, {service.steps[step].users} users"
@@ -160,25 +147,18 @@ def _rows(service: Service, results: Results, best: BestValues) -> Iterator[Row]
                 yield Row(table, case, name, "", metric, None, ours, optimum)
 
 
-def _figures(service: Service, results: Results, best: BestValues) -> Iterator[Figure]:
+def _figures(service: Service, results: Results, best: MethodResult) -> Iterator[Figure]:
     _, response, throughput = _TABLES[service.name]
-    methods: Mapping[str, MethodResult | BestValues] = {**results, "optimum": best}
+    methods = {**results, "optimum": best}
     steps = [f"{i + 1}: {step.users}" for i, step in enumerate(service.steps)]
-    for table, what, unit in (
-        (response, "response time", "ms"),
-        (throughput, "throughput", "requests/s"),
+    for table, what, unit, values in (
+        (response, "response time", "ms", {n: r.response_ms for n, r in methods.items()}),
+        (throughput, "throughput", "requests/s", {n: r.throughput for n, r in methods.items()}),
     ):
-        yield Figure(
-            name=f"response-time-{table.lower().replace('. ', '')}",
-            title=f"{table}: {what}, {service.name}",
-            x_label="step: users",
-            y_label=f"{what}, {unit}",
-            kind="bars",
-            series=[
-                Series(name, steps, each.response_ms if unit == "ms" else each.throughput)
-                for name, each in methods.items()
-            ],
-        )
+        name = f"response-time-{table.lower().replace('. ', '')}"
+        title = f"{table}: {what}, {service.name}"
+        series = [Series(method, steps, each) for method, each in values.items()]
+        yield Figure(name, title, "step: users", f"{what}, {unit}", "bars", series)
 
 
 def _calibration() -> dict[str, str]:

@@ -6,44 +6,34 @@ A bound excludes most placements; only the others are simulated.
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import combinations_with_replacement
 from statistics import fmean
-from typing import NamedTuple
 
 from leadline_experiments.response_time.claims import MethodResult
-from leadline_experiments.response_time.testbed import LEVELS, Service
+from leadline_experiments.response_time.trial import LEVELS, Service
 
 Plan = Sequence[Sequence[str]]  # the nodes of one replica, of two, and so on
 # For a twentieth of a step the replicas are those of the step before, which the bound ignores.
 _SLACK = 0.05
 
 
-class BestValues(NamedTuple):
-    """The best values of each step, over all placements."""
-
-    response_ms: Sequence[float]
-    throughput: Sequence[float]
-
-
 def best_of_all(
     service: Service,
     simulate: Callable[[Plan], MethodResult],
     schedulers: Iterable[MethodResult],
-) -> BestValues:
-    """simulate: the result with the replicas of a plan. schedulers: their results, which are
-    placements too, so that no scheduler is better than the best.
+) -> MethodResult:
+    """The best response time and throughput of each step, over all placements. simulate: the result
+    with the replicas of a plan. schedulers: their results, which are placements too, so that no
+    scheduler is better than the best.
 
     Throughput needs no search: users who wait for their answers send more requests the sooner the
     answers arrive.
     """
     workers = [worker.name for worker in service.workers]
+    least_ms = partial(least_response_ms, service)
     queues = [
-        deque(
-            sorted(
-                combinations_with_replacement(workers, replicas),
-                key=lambda nodes: least_response_ms(service, nodes),
-            )
-        )
+        deque(sorted(combinations_with_replacement(workers, replicas), key=least_ms))
         for replicas in range(1, max(LEVELS) + 1)
     ]
     best = _best(schedulers)
@@ -71,7 +61,7 @@ def least_response_ms(service: Service, nodes: Sequence[str]) -> float:
     return max(alone_ms, requests * busiest_ms - fmean(service.load_profile.pause_s) * 1000)
 
 
-def _may_improve(service: Service, queue: Sequence[Sequence[str]], best: BestValues) -> bool:
+def _may_improve(service: Service, queue: Sequence[Sequence[str]], best: MethodResult) -> bool:
     """Whether the next placement may be better in a step with its number of replicas."""
     if not queue:
         return False
@@ -81,9 +71,9 @@ def _may_improve(service: Service, queue: Sequence[Sequence[str]], best: BestVal
     return least_response_ms(service, queue[0]) * (1 - _SLACK) <= max(reached)
 
 
-def _best(results: Iterable[MethodResult | BestValues]) -> BestValues:
+def _best(results: Iterable[MethodResult]) -> MethodResult:
     each = list(results)
-    return BestValues(
+    return MethodResult(
         [min(step) for step in zip(*(one.response_ms for one in each), strict=True)],
         [max(step) for step in zip(*(one.throughput for one in each), strict=True)],
     )
