@@ -45,7 +45,7 @@ def test_the_testbed_is_what_the_text_says() -> None:
     assert [w.name for w in WORKERS if predicted[w.name] > THRESHOLD_MS] == ["w4"]
     assert sum(worker.cores for worker in WORKERS) == 8
     assert [step.users for step in DETECTION.steps] == [2, 4, 6, 8, 6, 4, 2]
-    assert DETECTION.scaling.maximum == 4
+    assert DETECTION.autoscaler().maximum == 4
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -99,9 +99,8 @@ class Network:
         self._per_flow_mbit = np.zeros(len(routes))
         self._rate_mbps = np.zeros(len(routes))
         self._flows = np.zeros(len(routes), dtype=np.int64)
-        self._next_done_mbit = np.full(
-            len(routes), inf
-        )  # the counter's value when the next flow is done
+        # The counter's value when the next flow is done.
+        self._next_done_mbit = np.full(len(routes), inf)
         self._due: list[list[tuple[float, int, simpy.Event]]] = [[] for _ in routes]
         self._advanced_at_s = float(env.now)
         self._timer_number = 0  # timers with another number are out of date
@@ -119,12 +118,6 @@ class Network:
         self._next_done_mbit[at] = self._due[at][0][0]
         self._set_timer(0.0)  # computes the rates once for all downloads that start at this moment
         return done
-
-    def rate_mbps(self, route: str) -> float:
-        """The rate of each download on the route now, Mbit/s; 0 without downloads. Raises
-        KeyError."""
-        self._update()
-        return float(self._rate_mbps[self._index[route]])
 
     def _advance(self) -> None:
         now_s = float(self._env.now)

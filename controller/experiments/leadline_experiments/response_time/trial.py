@@ -31,10 +31,9 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import replica_to_remove
 from simpy.events import ProcessGenerator
 
-from leadline_experiments.models.autoscaler import Scaling, autoscale
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import CpuModel
-from leadline_experiments.models.users import LoadProfile, Step, Users
+from leadline_experiments.models.load import Autoscaler, LoadProfile, Step, Users
 
 _MIB = 1024**2
 _GIB = 1024**3
@@ -83,12 +82,12 @@ class Service:
         """The sum of ping and profile of each worker (Algorithm 1, line 3)."""
         return {each.name: each.ping_ms + self.profile_ms[each.name] for each in self.workers}
 
-    @property
-    def scaling(self) -> Scaling:
-        """From one replica to one per worker, soon after each step."""
+    def autoscaler(self) -> Autoscaler:
+        """A new autoscaler, from one replica to one per worker, soon after each step."""
         most, soon_s = len(self.workers), self.step_s / 20
-        target = self.requests_per_replica
-        return Scaling(target, maximum=most, poll_s=soon_s, stabilisation_s=soon_s)
+        return Autoscaler(
+            self.requests_per_replica, maximum=most, poll_s=soon_s, stabilisation_s=soon_s
+        )
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -258,10 +257,19 @@ def run_plan(service: Service, plan: Sequence[Sequence[str]], seed: int) -> Outc
 
 
 def _simulate(service: Service, deployment: Deployment | PlannedDeployment, seed: int) -> Outcome:
+    """Users at the master load the deployment. A request goes to a random replica, as with
+    kube-proxy. It takes the round trip and the processing on its share of the cores."""
     random = Random(seed)
     env = simpy.Environment()
-    deployment.scale(service.scaling.minimum)
+    cores = {worker.name: CpuModel(env, worker.cores) for worker in service.workers}
+    round_trip_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
+    work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
     nodes: list[Sequence[str]] = []
+
+    def serve() -> ProcessGenerator:
+        node = random.choice(deployment.nodes)
+        yield env.timeout(round_trip_s[node])
+        yield cores[node].run(work_s[node], limit_cores=1.0)
 
     def record_nodes() -> ProcessGenerator:
         for step in service.steps:
@@ -269,18 +277,13 @@ def _simulate(service: Service, deployment: Deployment | PlannedDeployment, seed
             nodes.append(deployment.nodes)
             yield env.timeout(step.length_s / 2)
 
-    users = _users(env, service, lambda: deployment.nodes, random)
+    autoscaler = service.autoscaler()
+    deployment.scale(autoscaler.minimum)
+    users = Users(env, serve, service.load_profile, random)
     env.process(users.follow(service.steps))
     env.process(record_nodes())
-    env.process(
-        autoscale(
-            env,
-            service.scaling,
-            metric=lambda: users.concurrent_requests,
-            replicas=lambda: len(deployment.nodes),
-            scale=deployment.scale,
-        )
-    )
+    load, replicas = lambda: users.concurrent_requests, lambda: len(deployment.nodes)
+    env.process(autoscaler.follow(env, load, replicas, deployment.scale))
     env.run(until=service.step_s * len(service.steps))
     response_s: list[list[float]] = [[] for _ in nodes]
     answers = [0] * len(nodes)
@@ -289,20 +292,3 @@ def _simulate(service: Service, deployment: Deployment | PlannedDeployment, seed
         answers[min(int(request.done_s // service.step_s), len(nodes) - 1)] += 1
     throughput = [count / service.step_s for count in answers]
     return Outcome(response_s, throughput, nodes, [each.node for each in deployment.removed])
-
-
-def _users(
-    env: simpy.Environment, service: Service, nodes: Callable[[], Sequence[str]], random: Random
-) -> Users:
-    """The service's users, at the master. A request goes to a random replica, as with kube-proxy.
-    It takes the round trip and the processing on its share of the cores."""
-    cores = {worker.name: CpuModel(env, worker.cores) for worker in service.workers}
-    round_trip_s = {worker.name: worker.ping_ms / 1000 for worker in service.workers}
-    work_s = {name: ms / 1000 for name, ms in service.profile_ms.items()}
-
-    def serve() -> ProcessGenerator:
-        node = random.choice(nodes())
-        yield env.timeout(round_trip_s[node])
-        yield cores[node].run(work_s[node], limit_cores=1.0)
-
-    return Users(env, serve, service.load_profile, random)
