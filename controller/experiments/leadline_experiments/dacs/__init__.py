@@ -40,7 +40,7 @@ def run(seed: int, progress: Progress) -> Result:
         CALIBRATION,
         [
             *(row for each in results for row in (*_rows(each), *_completion_rows(each))),
-            *optimality_gaps(_SCENARIOS, seed),
+            *(row for scenario in _SCENARIOS for row in optimality_gaps(scenario, seed)),
             *study.dacs_rows(seed, lambda share: progress(0.5 + share / 2)),
         ],
         [claim for each in results for claim in claims(each)],

@@ -86,40 +86,30 @@ class ScenarioResult:
 
 def run_methods(scenario: Scenario, seed: int) -> ScenarioResult:
     """Run every method RUNS times."""
-
-    def run_once(method: _Method, run: int) -> Outcome:
-        random = Random(f"{seed}/{method.key}/{run}")
-        return run_trial(scenario, method.strategy, random, method.preferred)
-
-    return ScenarioResult(
-        scenario,
-        {method.key: [run_once(method, n) for n in range(RUNS)] for method in _METHODS},
-    )
+    runs: dict[Key, Sequence[Outcome]] = {}
+    for method in _METHODS:
+        ties = (Random(f"{seed}/{method.key}/{run}") for run in range(RUNS))
+        strategy, _, preferred = method
+        runs[method.key] = [run_trial(scenario, strategy, each, preferred) for each in ties]
+    return ScenarioResult(scenario, runs)
 
 
-def optimality_gaps(scenarios: Sequence[Scenario], seed: int) -> Sequence[Row]:
-    """The average delay of each method in each scenario for each alpha, beside the optimum."""
-    return [
-        row
-        for scenario in scenarios
-        for alpha in ALPHAS
-        for row in _gaps(scenario, Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S), seed)
-    ]
-
-
-def _gaps(scenario: Scenario, objective: Dacs, seed: int) -> Iterator[Row]:
+def optimality_gaps(scenario: Scenario, seed: int) -> Iterator[Row]:
+    """The average delay of each method for each alpha, beside the optimum."""
     view, pods = cluster(scenario)
-    best = dacs.best(view, pods, objective, FILTERS)
-    delays = dacs.Delays.of(view, pods, objective)
     others = [method for method in _METHODS if not method.option]
     others += [method for method in _METHODS if method.preferred]
-    for strategy, option, preferred in (_Method(objective), *others):
-        _, preferring = cluster(scenario, preferred)
-        gaps = []
-        for run in range(_OPTIMUM_RUNS):
-            ties = Random(f"{scenario.title} {seed} {run}")
-            placement = place(view, preferring, (), strategy, ties)
-            pending = len(pods) - len(placement)
-            gaps.append(Gap(delays.average_s(placement), best, pending))
-        case = f"{scenario.title}, alpha={objective.alpha:g}"
-        yield from gap_rows("Optimum, Eq. 3-7", case, strategy.name, option, DELAY, gaps)
+    for alpha in ALPHAS:
+        objective = Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S)
+        best = dacs.best(view, pods, objective, FILTERS)
+        delays = dacs.Delays.of(view, pods, objective)
+        for strategy, option, preferred in (_Method(objective), *others):
+            _, preferring = cluster(scenario, preferred)
+            gaps = []
+            for run in range(_OPTIMUM_RUNS):
+                ties = Random(f"{scenario.title} {seed} {run}")
+                placement = place(view, preferring, (), strategy, ties)
+                pending = len(pods) - len(placement)
+                gaps.append(Gap(delays.average_s(placement), best, pending))
+            case = f"{scenario.title}, alpha={alpha:g}"
+            yield from gap_rows("Optimum, Eq. 3-7", case, strategy.name, option, DELAY, gaps)

@@ -171,19 +171,18 @@ def cluster(
             packets_received_per_s=packets,
         ),
     )
-    users = enumerate(scenario.users, start=1)
-    return view, tuple(_pod(number, preferred or user) for number, user in users)
-
-
-def _pod(number: int, user_node: str) -> Pod:
-    memory = _POD_MIB * _MIB
-    return Pod(
-        "default",
-        f"fft-{number}",
-        requests={CPU: _POD_CPU_MILLI, MEMORY: memory, PODS: 1},
-        limits={MEMORY: memory},
-        annotations=PodAnnotations(user_node=user_node, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS),
-        labels={"app": "fft"},
+    return view, tuple(
+        Pod(
+            "default",
+            f"fft-{number}",
+            requests={CPU: _POD_CPU_MILLI, MEMORY: _POD_MIB * _MIB, PODS: 1},
+            limits={MEMORY: _POD_MIB * _MIB},
+            annotations=PodAnnotations(
+                user_node=preferred or user, data_mb=DATA_MB, bandwidth_mbps=POD_MBPS
+            ),
+            labels={"app": "fft"},
+        )
+        for number, user in enumerate(scenario.users, start=1)
     )
 
 

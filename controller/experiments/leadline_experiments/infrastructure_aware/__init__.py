@@ -23,11 +23,7 @@ from leadline_controller.strategies.infrastructure_aware import (
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
-from leadline_experiments.infrastructure_aware.claims import (
-    LITERAL,
-    LITERAL_WITH_LAYERS,
-    claims,
-)
+from leadline_experiments.infrastructure_aware.claims import LITERAL, LITERAL_WITH_LAYERS, claims
 from leadline_experiments.infrastructure_aware.simulation import NODE_PODS, Outcome, simulate
 from leadline_experiments.infrastructure_aware.stand_ins import (
     draw_applications,

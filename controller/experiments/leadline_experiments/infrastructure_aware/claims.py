@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from leadline_experiments.result import (
-    Claim,
-    count_claim,
-    gain_claim,
-    gain_percent,
-    order_claim,
-)
+from leadline_experiments.result import Claim, count_claim, gain_claim, gain_percent, order_claim
 
 Table = Mapping[str, Mapping[str, float]]
 

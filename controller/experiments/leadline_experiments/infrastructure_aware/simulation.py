@@ -15,7 +15,7 @@ from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_experiments.infrastructure_aware.stand_ins import Application, Topology
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.network import Network
-from leadline_experiments.models.registry import NodeStore, Registry
+from leadline_experiments.models.registry import Registry
 
 _MIB = 1024**2
 # kube-scheduler's defaults for a container without requests: 100m and 200 MiB.
@@ -112,7 +112,12 @@ class _Run:
     def _view_now(self) -> ClusterView:
         """The view with the layers that the nodes have and await now."""
         stores = [self.registry.stores[node.name] for node in self.view.nodes]
-        nodes = [_with_layers(*pair) for pair in zip(self.view.nodes, stores, strict=True)]
+        nodes = [
+            node
+            if len(node.image_layers) == len(store.cached)  # it never loses one
+            else replace(node, image_layers=frozenset(store.cached))
+            for node, store in zip(self.view.nodes, stores, strict=True)
+        ]
         queued: dict[str, frozenset[int]] = {}
         for at, store in enumerate(stores):
             for digest in store.pending:
@@ -124,10 +129,3 @@ class _Run:
             placed_in_run=np.zeros_like(self.view.placed_in_run),
             images=replace(self._images, queued=queued, queue_mb=queue_mb),
         )
-
-
-def _with_layers(node: Node, store: NodeStore) -> Node:
-    """The node with the layers that it has now."""
-    if len(node.image_layers) == len(store.cached):  # it never loses one
-        return node
-    return replace(node, image_layers=frozenset(store.cached))

@@ -11,19 +11,17 @@ from random import Random
 from typing import NamedTuple
 
 from leadline_controller.framework.cycle import Strategy
+from leadline_controller.framework.model import Pod
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.netsched import NetSched
 
 from leadline_experiments.netsched.boards import (
     CALIBRATION,
-    DEMAND,
     NO_DEMAND,
     PAUSE,
     SENDER,
     WORKERS,
-    NetworkDemand,
     Placement,
-    PodKind,
     best_delivery_s,
     delivery_s,
     place,
@@ -62,8 +60,7 @@ class _Trial(NamedTuple):
 
     table: str
     case: str
-    kind: PodKind
-    pods: int
+    pods: Sequence[Pod]
     spread: Sequence[int]
     together: Sequence[int]
 
@@ -74,9 +71,9 @@ class _Trial(NamedTuple):
 
 
 _TRIALS = (
-    _Trial("Fig. 7", "90 pods", PAUSE, 90, (19, 25, 22, 24), (90, 0, 0, 0)),
-    _Trial("Fig. 8", "5 pods, 500 MB", SENDER, 5, (1, 2, 1, 1), (5, 0, 0, 0)),
-    _Trial("Fig. 8", "10 pods, 1 GB", SENDER, 10, (1, 4, 2, 3), (10, 0, 0, 0)),
+    _Trial("Fig. 7", "90 pods", PAUSE.pods(90), (19, 25, 22, 24), (90, 0, 0, 0)),
+    _Trial("Fig. 8", "5 pods, 500 MB", SENDER.pods(5), (1, 2, 1, 1), (5, 0, 0, 0)),
+    _Trial("Fig. 8", "10 pods, 1 GB", SENDER.pods(10), (1, 4, 2, 3), (10, 0, 0, 0)),
 )
 _DURATIONS = (("Fig. 9", _TRIALS[1]), ("Fig. 10", _TRIALS[2]))
 _SAYS = {
@@ -93,9 +90,9 @@ def run(seed: int, progress: Progress) -> Result:
     placements = {}
     for number, trial in enumerate(_TRIALS, start=1):
         for name in _METHODS:
-            placements[trial.case, name] = _place(trial, name, seed)
+            placements[trial.case, name] = place(_METHODS[name], trial.pods, Random(seed))
         progress(number / (len(_TRIALS) + 1))
-    idle = _place(_TRIALS[0], "netsched", seed, NO_DEMAND)
+    idle = place(_METHODS["netsched"], _TRIALS[0].pods, Random(seed), NO_DEMAND)
     matches = {trial.case: _matching_draws(trial, seed) for trial in _TRIALS}
     durations_s = {
         (table, name): _duration_s(trial, name, placements[trial.case, name].counts)
@@ -113,22 +110,15 @@ def run(seed: int, progress: Progress) -> Result:
             ),
         },
         [*_count_rows(placements, matches, idle), *_time_rows(durations_s)],
-        [*_count_claims(placements, matches), *_time_claims(durations_s)],
+        list(_claims(placements, matches, durations_s)),
         list(_figures(placements, durations_s)),
     )
-
-
-def _place(trial: _Trial, name: str, seed: int, demand: NetworkDemand = DEMAND) -> Placement:
-    return place(_METHODS[name], trial.kind.pods(trial.pods), Random(seed), demand)
 
 
 def _matching_draws(trial: _Trial, seed: int) -> int:
     """The number of draws out of _DRAWS in which the original has the paper's counts, with whole
     points as scores and ties broken at random."""
-    draws = (
-        place(_WHOLE_POINTS, trial.kind.pods(trial.pods), Random(seed + number))
-        for number in range(_DRAWS)
-    )
+    draws = (place(_WHOLE_POINTS, trial.pods, Random(seed + n)) for n in range(_DRAWS))
     return sum(tuple(draw.counts) == trial.paper["kube-default"] for draw in draws)
 
 
@@ -139,7 +129,7 @@ def _assign_s(name: str) -> float:
 
 def _duration_s(trial: _Trial, name: str, counts: Sequence[int]) -> float:
     """The time of Fig. 9 and 10: assign all pods, then send until the last one is done."""
-    return trial.pods * _assign_s(name) + delivery_s(counts, _SENT_MB)
+    return len(trial.pods) * _assign_s(name) + delivery_s(counts, _SENT_MB)
 
 
 def _count_rows(
@@ -167,24 +157,23 @@ def _time_rows(durations_s: _DurationsS) -> Iterator[Row]:
     for name in _METHODS:
         yield Row("Fig. 4", "each pod", name, "", "time to assign, s", None, _assign_s(name))
     for table, trial in _DURATIONS:
-        best_s = best_delivery_s(trial.pods, _SENT_MB)
+        best_s = best_delivery_s(len(trial.pods), _SENT_MB)
         for name in _METHODS:
             ours_s = durations_s[table, name]
             yield Row(table, trial.case, name, "", "execution time, s", None, ours_s, best_s)
 
 
-def _count_claims(placements: _Placements, matches: Mapping[str, int]) -> Iterator[Claim]:
+def _claims(
+    placements: _Placements, matches: Mapping[str, int], durations_s: _DurationsS
+) -> Iterator[Claim]:
     for trial in _TRIALS:
         for name in _METHODS:
             paper, ours = trial.paper[name], placements[trial.case, name].counts
             why = ""
-            if (trial.pods, name) == (5, "kube-default"):
+            if (len(trial.pods), name) == (5, "kube-default"):
                 why = _WHY_FIVE.format(found=matches[trial.case], draws=_DRAWS)
             case = f"{trial.case}, {name}"
             yield count_claim(trial.table, case, _SAYS[name], paper, ours, why)
-
-
-def _time_claims(durations_s: _DurationsS) -> Iterator[Claim]:
     assign_s = {name: _assign_s(name) for name in ("kube-default", "netsched")}
     yield order_claim("Fig. 4", "each pod", "The original assigns a pod faster.", assign_s)
     says = "All is sent earlier with NetSched, in spite of its latency."
@@ -201,7 +190,7 @@ def _figures(placements: _Placements, durations_s: _DurationsS) -> Iterator[Figu
     ):
         counts = [
             Series(
-                method if len(trials) == 1 else f"{method}, {trial.pods} pods",
+                method if len(trials) == 1 else f"{method}, {len(trial.pods)} pods",
                 WORKERS,
                 placements[trial.case, method].counts,
             )

@@ -221,17 +221,17 @@ class Deployment:
         return view
 
 
+@dataclass(slots=True)
 class PlannedDeployment:
     """Replicas on the nodes of a plan. plan: the nodes of one replica, of two, and so on."""
 
-    def __init__(self, plan: Sequence[Sequence[str]]) -> None:
-        self.nodes: Sequence[str] = ()
-        self.removed: Sequence[Replica] = ()
-        self._plan = plan
+    plan: Sequence[Sequence[str]]
+    nodes: Sequence[str] = ()
+    removed: Sequence[Replica] = ()
 
     def scale(self, count: int) -> None:
         """Move to the plan's nodes for this number of replicas."""
-        self.nodes = self._plan[count - 1]
+        self.nodes = self.plan[count - 1]
 
 
 @dataclass(frozen=True, slots=True)
