@@ -5,12 +5,12 @@ from random import Random
 import pytest
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_experiments.infrastructure_aware import run
-from leadline_experiments.infrastructure_aware.simulation import simulate
-from leadline_experiments.infrastructure_aware.stand_ins import (
+from leadline_experiments.infrastructure_aware.simulation import (
     POINTS,
     SERVER_MBPS,
     draw_applications,
     draw_topology,
+    simulate,
     stand_in_images,
 )
 

@@ -9,9 +9,8 @@ from statistics import fmean
 import pytest
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
-from leadline_experiments.response_time import ROBUSTNESS
+from leadline_experiments.response_time import ROBUSTNESS, Plan, best_of_all, least_response_ms
 from leadline_experiments.response_time.claims import DEFAULT, OURS, MethodResult
-from leadline_experiments.response_time.optimum import Plan, best_of_all, least_response_ms
 from leadline_experiments.response_time.trial import (
     DETECTION,
     LEVELS,

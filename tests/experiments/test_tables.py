@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leadline_experiments.result import Row
-from leadline_experiments.tables import gap_percent, number, section, tables, tally
+from leadline_experiments.tables import number, section, tables, tally
 
 from tests.experiments import fakes
 
@@ -45,9 +45,9 @@ def test_numbers_are_short(value: float | None, text: str) -> None:
 
 def test_the_gap_is_in_percent_of_the_optimum() -> None:
     row = Row("T", "", "s", "", "m", None, 3.0, optimum=2.0)
-    assert gap_percent(row) == 50.0
-    assert gap_percent(replace(row, optimum=None)) is None
-    assert gap_percent(replace(row, optimum=0.0)) is None, "the gap in percent of 0 is undefined"
+    assert row.gap_percent == 50.0
+    assert replace(row, optimum=None).gap_percent is None
+    assert replace(row, optimum=0.0).gap_percent is None, "the gap in percent of 0 is undefined"
 
 
 def test_markdown_has_tables_claims_reasons_and_figures() -> None:

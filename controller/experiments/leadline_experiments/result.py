@@ -31,6 +31,11 @@ class Row:
         """Ours less the paper's."""
         return None if self.paper is None else self.ours - self.paper
 
+    @property
+    def gap_percent(self) -> float | None:
+        """The distance from the optimum in percent of it; None without an optimum or if it is 0."""
+        return (self.ours - self.optimum) / abs(self.optimum) * 100 if self.optimum else None
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:

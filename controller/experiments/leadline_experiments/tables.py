@@ -45,19 +45,12 @@ def _table(name: str, rows: Sequence[Cells]) -> Table:
 
 
 def _cells(row: Row) -> Cells:
-    gap = gap_percent(row)
+    gap = row.gap_percent
     return (
         *(row.case, row.strategy, row.option, row.metric),
         *(number(row.paper), number(row.ours), number(row.difference, sign="+")),
         *(number(row.optimum), "" if gap is None else f"{gap:+.1f} %"),
     )
-
-
-def gap_percent(row: Row) -> float | None:
-    """The distance from the optimum in percent of it; None without an optimum or if it is 0."""
-    if not row.optimum:
-        return None
-    return (row.ours - row.optimum) / abs(row.optimum) * 100
 
 
 def number(value: float | None, sign: str = "") -> str:
@@ -83,7 +76,7 @@ def to_dict(result: Result) -> dict[str, Any]:
         "paper": result.paper,
         "calibration": dict(result.calibration),
         "rows": [
-            {**_fields(row), "difference": row.difference, "gap_percent": gap_percent(row)}
+            {**_fields(row), "difference": row.difference, "gap_percent": row.gap_percent}
             for row in result.rows
         ],
         "claims": [_fields(claim) for claim in result.claims],

@@ -3,8 +3,7 @@
 import pytest
 import simpy
 from leadline_controller.framework.model import Layer
-from leadline_experiments.models.network import Network
-from leadline_experiments.models.registry import Registry
+from leadline_experiments.models.network import Network, Registry
 
 A, B, C = Layer("a", 4.0), Layer("b", 2.0), Layer("c", 6.0)
 

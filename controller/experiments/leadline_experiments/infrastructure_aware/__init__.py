@@ -2,7 +2,7 @@
 on 168 nodes of a national network, and the pulled layers (Table II, Fig. 2 and 3).
 
 Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using the Infrastructure
-Aware Scheduling Algorithm". Network and images are stand-ins; see stand_ins.py.
+Aware Scheduling Algorithm". Network and images are stand-ins; see simulation.py.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,13 +24,15 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
 from leadline_experiments.infrastructure_aware.claims import LITERAL, LITERAL_WITH_LAYERS, claims
-from leadline_experiments.infrastructure_aware.simulation import NODE_PODS, Outcome, simulate
-from leadline_experiments.infrastructure_aware.stand_ins import (
+from leadline_experiments.infrastructure_aware.simulation import (
+    NODE_PODS,
+    Outcome,
     draw_applications,
     draw_topology,
+    simulate,
     stand_in_images,
 )
-from leadline_experiments.models.registry import PARALLEL_PULLS
+from leadline_experiments.models.network import PARALLEL_PULLS
 from leadline_experiments.result import Figure, Progress, Result, Row, Series
 
 DRAWS = 6

@@ -73,7 +73,7 @@ def _orders(table: Table) -> list[Claim]:
 def _without_ties(claim: Claim, ours: Mapping[str, float], why: str) -> Claim:
     """The claim, missed if two methods have the same value, with "=" between these. why: the reason
     of a tie."""
-    by_value = sorted(ours, key=lambda name: ours[name])
+    by_value = sorted(ours, key=ours.__getitem__)
     signs = ["=" if ours[a] == ours[b] else "<" for a, b in pairwise(by_value)]
     if "=" not in signs:
         return claim
@@ -137,10 +137,8 @@ def _hit_rate(row: Mapping[str, float]) -> float:
 
 
 def _counts(table: Table) -> list[Claim]:
-    names = (_KUBE, _IMAGE, _LAYER, _INFRA)
-
     def claim(metric: str, says: str, paper: Sequence[int], why: str) -> Claim:
-        ours = [round(table[name][metric]) for name in names]
+        ours = [round(table[name][metric]) for name in _BY_HITS]
         return count_claim(_TABLE, metric, says, paper, ours, why)
 
     return [

@@ -34,8 +34,6 @@ SERVICES: Mapping[str, tuple[int, int]] = {
     "C": (1, 950),
     "D": (2, 1900),
 }
-LOADS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6)  # at a spread of 0.4, Fig. 4
-SPREADS = (0.1, 0.2, 0.3, 0.4, 0.5)  # at a load of 1.5, Fig. 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,9 @@ class Scenario:
         return f"{self.load:.1f}_{self.spread:.1f}"
 
 
-BY_LOAD = tuple(Scenario(load, 0.4) for load in LOADS)
-BY_SPREAD = tuple(Scenario(1.5, spread) for spread in SPREADS)
+# Fig. 4 and 5.
+BY_LOAD = tuple(Scenario(load, 0.4) for load in (1.1, 1.2, 1.3, 1.4, 1.5, 1.6))
+BY_SPREAD = tuple(Scenario(1.5, spread) for spread in (0.1, 0.2, 0.3, 0.4, 0.5))
 ROUNDED_UP = tuple(replace(each, rounded_up=True) for each in BY_LOAD)
 
 

@@ -94,8 +94,10 @@ def run(seed: int, progress: Progress) -> Result:
         progress(number / (len(_TRIALS) + 1))
     idle = place(_METHODS["netsched"], _TRIALS[0].pods, Random(seed), NO_DEMAND)
     matches = {trial.case: _matching_draws(trial, seed) for trial in _TRIALS}
+    # The time of Fig. 9 and 10: assign all pods, then send until the last one is done.
     durations_s = {
-        (table, name): _duration_s(trial, name, placements[trial.case, name].counts)
+        (table, name): len(trial.pods) * _assign_s(name)
+        + delivery_s(placements[trial.case, name].counts, _SENT_MB)
         for table, trial in _DURATIONS
         for name in _METHODS
     }
@@ -125,11 +127,6 @@ def _matching_draws(trial: _Trial, seed: int) -> int:
 def _assign_s(name: str) -> float:
     """Per pod: the paper's NetSched reads every metric of every worker anew."""
     return _DECISION_S + _READING_S * len(_METHODS[name].needs) * len(WORKERS)
-
-
-def _duration_s(trial: _Trial, name: str, counts: Sequence[int]) -> float:
-    """The time of Fig. 9 and 10: assign all pods, then send until the last one is done."""
-    return len(trial.pods) * _assign_s(name) + delivery_s(counts, _SENT_MB)
 
 
 def _count_rows(

@@ -37,20 +37,18 @@ from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.shared.contention import contention_s
 
-from leadline_experiments.optimum.feasible import (
-    Resources,
-    allowed,
-    identical,
-    refusal,
-    resources_of,
-    unschedulable_reason,
-)
 from leadline_experiments.optimum.programme import (
     TIME_LIMIT_S,
     Optimum,
     Programme,
+    Resources,
     Variable,
+    allowed,
+    identical,
     nodes_of,
+    refusal,
+    resources_of,
+    unschedulable_reason,
 )
 
 _SLACK_S = 1e-6

@@ -32,22 +32,20 @@ from leadline_controller.strategies.kubedsm.edge_state import Quality
 from leadline_controller.strategies.shared.services import service_of
 from leadline_controller.strategies.shared.tiers import is_cloud
 
-from leadline_experiments.optimum.feasible import (
-    Resources,
-    allowed,
-    identical,
-    refusal,
-    resources_of,
-    unschedulable_reason,
-)
 from leadline_experiments.optimum.programme import (
     TIME_LIMIT_S,
     Optimum,
     Programme,
+    Resources,
     Solution,
     Sum,
     Variable,
+    allowed,
+    identical,
     nodes_of,
+    refusal,
+    resources_of,
+    unschedulable_reason,
 )
 
 _SLACK = 1e-7  # of the quality, when migrations are minimised

@@ -1,25 +1,29 @@
-"""The strategies' optimality gaps on random clusters.
+"""The strategies' optimality gaps on random clusters by seed: boards of different sizes, services
+of several replicas, users on all boards.
 
 A strategy places the pods as the scheduler does, one after the other or in one batch, with all
 filters. The paper's objective measures the placement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from statistics import fmean
 from typing import NamedTuple
 
+import numpy as np
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.batch import BatchStrategy, Running, decide_batch
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
-from leadline_controller.framework.model import Pod
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Link, Node, Pod, PodAnnotations
+from leadline_controller.framework.view import METRICS, ClusterView, NodeMetrics
 from leadline_controller.strategies import STRATEGIES
+from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
 
+from leadline_experiments.models.cluster import view_of
 from leadline_experiments.optimum import dacs, kubedsm
-from leadline_experiments.optimum.clusters import cloud_assisted, edge_cluster
 from leadline_experiments.optimum.programme import Optimum
 from leadline_experiments.result import Progress, Row
 
@@ -28,6 +32,10 @@ _Size = tuple[int, int]  # nodes, pods
 SIZES: Sequence[_Size] = ((5, 10), (10, 20), (20, 40))
 CLUSTERS = 6  # of each size
 DELAY, QOS, PENDING = "average_delay_s", "qos", "pods_pending"
+_MIB = 1024**2
+_SERVICES = 5
+_RATIOS = (0.25, 0.5, 0.75, 1.0)
+_LINK_MBPS = 100.0
 
 
 class Gap(NamedTuple):
@@ -133,3 +141,77 @@ def _rows(
 
 def _random(seed: int, number: int) -> Random:
     return Random(f"ties {seed} {number}")
+
+
+def edge_cluster(nodes: int, pods: int, seed: int) -> tuple[ClusterView, list[Pod]]:
+    """Boards at random positions, and pods for users at the boards. Round trips follow the
+    distance, boards have 1 to 4 cores, and the pods request about half of the CPU."""
+    random = Random(f"edge {nodes} {pods} {seed}")
+    boards = [_draw_board(random, f"n{i}") for i in range(nodes)]
+    positions = [(random.random(), random.random()) for _ in boards]
+    links = [
+        Link(f"n{i}", f"n{j}", 1 + 200 * float(np.hypot(a[0] - b[0], a[1] - b[1])))
+        for i, a in enumerate(positions)
+        for j, b in enumerate(positions[:i])
+    ]
+    share = sum(board.allocatable[CPU] for board in boards) / 2 / pods
+    services = [_draw_service(random, f"s{i}", share) for i in range(_SERVICES)]
+    drawn = [_draw_pod(random, services, number, users_at=nodes) for number in range(pods)]
+    return _view(random, boards, links), drawn
+
+
+def cloud_assisted(
+    nodes: int, pods: int, seed: int
+) -> tuple[ClusterView, list[Pod], list[Running]]:
+    """An edge that is too small for all pods, and one large cloud node. Half of the pods run
+    already on random nodes; the others are new."""
+    random = Random(f"cloud {nodes} {pods} {seed}")
+    boards = [_draw_board(random, f"n{i}") for i in range(nodes - 1)]
+    share = sum(board.allocatable[CPU] for board in boards) / pods * 1.3
+    services = [_draw_service(random, f"s{i}", share) for i in range(_SERVICES)]
+    amounts = {CPU: 4000 * pods, MEMORY: 4096 * _MIB * pods, PODS: 4 * pods}
+    view = _view(random, [*boards, Node("cloud", amounts, tier="cloud")], [])
+    drawn = [_draw_pod(random, services, number) for number in range(pods)]
+    running: list[Running] = []
+    for decision, after in decide_in_turn(view, drawn[: pods // 2], FILTERS, Chance(), random):
+        if decision.node is not None:
+            running.append((decision.pod, view.table.index[decision.node]))
+            view = after
+    return view, drawn[pods // 2 :], running
+
+
+def _draw_board(random: Random, name: str) -> Node:
+    cores, gib = random.choice([1, 2, 4]), random.choice([1, 2, 4])
+    amounts = {CPU: cores * 1000, MEMORY: gib * 1024 * _MIB, PODS: 110}
+    return Node(name, amounts, tier="edge", bandwidth_mbps=_LINK_MBPS)
+
+
+def _draw_service(random: Random, name: str, share_milli: float) -> Pod:
+    """What the pods of a service have in common."""
+    cpu = int(max(round(share_milli * random.uniform(0.5, 1.5), -1), 10))
+    memory = random.choice([64, 128, 192, 256]) * _MIB
+    return Pod(
+        "default",
+        name,
+        requests={CPU: cpu, MEMORY: memory, PODS: 1},
+        limits={CPU: cpu * random.choice([1, 2, 4])},
+        labels={"app": name},
+        annotations=PodAnnotations(
+            data_mb=random.choice([0.5, 1.0, 2.0]), qos_edge_ratio=random.choice(_RATIOS)
+        ),
+    )
+
+
+def _draw_pod(random: Random, services: Sequence[Pod], number: int, users_at: int = 0) -> Pod:
+    """A pod of one of the services. users_at: the boards that its user may be at; 0: no user."""
+    pod = random.choice(services)
+    annotations = pod.annotations
+    if users_at:
+        user_node, mbps = f"n{random.randrange(users_at)}", _LINK_MBPS / 20
+        annotations = replace(annotations, user_node=user_node, bandwidth_mbps=mbps)
+    return replace(pod, name=f"{pod.name}-{number}", annotations=annotations)
+
+
+def _view(random: Random, nodes: Sequence[Node], links: Sequence[Link]) -> ClusterView:
+    measured = {name: np.array([random.uniform(1, 90) for _ in nodes]) for name in METRICS}
+    return view_of(nodes, links, metrics=NodeMetrics(**measured))
