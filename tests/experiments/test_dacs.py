@@ -15,9 +15,9 @@ from leadline_controller.strategies.kcss import Kcss
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.nas import Nas
 from leadline_controller.strategies.tsra import Tsra
-from leadline_experiments.dacs import trials
+from leadline_experiments.dacs import simulation
 from leadline_experiments.dacs.claims import COMPLETION_S, FASTEST, GAINS
-from leadline_experiments.dacs.trials import (
+from leadline_experiments.dacs.simulation import (
     LAMBDA_S,
     MASTER,
     PHI,
@@ -158,9 +158,9 @@ def test_the_papers_gains_agree_with_its_times(scenario: int) -> None:
 
 
 def test_processing_times_computed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "SLICE_S", 1e9)  # no contention to speak of
-    monkeypatch.setattr(trials, "READY_S", 1.0)
-    monkeypatch.setattr(trials, "CORE_S_AN_ITERATION", 0.01)
+    monkeypatch.setattr(simulation, "SLICE_S", 1e9)  # no contention to speak of
+    monkeypatch.setattr(simulation, "READY_S", 1.0)
+    monkeypatch.setattr(simulation, "CORE_S_AN_ITERATION", 0.01)
     near = replace(SCENARIO_2, rtt_ms=dict.fromkeys(SCENARIO_2.rtt_ms, 0.0))
     # 10 core-seconds each on one thread: three share n1's two cores, two n3's one, one is alone.
     found = simulate(near, ["n1", "n1", "n1", "n2", "n3", "n3"], 1000)
@@ -173,10 +173,10 @@ def test_processing_times_computed_by_hand(monkeypatch: pytest.MonkeyPatch) -> N
 def test_users_of_one_node_wait_for_each_other_only_while_both_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trials, "SLICE_S", 1e9)
-    monkeypatch.setattr(trials, "READY_S", 0.0)
-    monkeypatch.setattr(trials, "_SENDING_S", 0.0)
-    monkeypatch.setattr(trials, "CORE_S_AN_ITERATION", 0.004)
+    monkeypatch.setattr(simulation, "SLICE_S", 1e9)
+    monkeypatch.setattr(simulation, "READY_S", 0.0)
+    monkeypatch.setattr(simulation, "_SENDING_S", 0.0)
+    monkeypatch.setattr(simulation, "CORE_S_AN_ITERATION", 0.004)
     # The users are at n1 and n2; it is 4 s from n3 to n2 and back.
     far = {**dict.fromkeys(SCENARIO_2.rtt_ms, 0.0), ("n2", "n3"): 4000.0}
     found = simulate(replace(SCENARIO_2, rtt_ms=far, pod_count=2), ["n3", "n3"], 1000)
@@ -187,7 +187,7 @@ def test_users_of_one_node_wait_for_each_other_only_while_both_are_served(
 
 
 def test_a_request_without_work_is_only_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "READY_S", 1.0)
+    monkeypatch.setattr(simulation, "READY_S", 1.0)
     found = simulate(SCENARIO_2, ["n1", "n1", "n1", "n1", "n1", "n1"], 0)
     # 1 s until ready, 0.08 s for the data, and the round trip from n1 to the user at n2.
     assert found[1].processing_s == 0
@@ -203,9 +203,9 @@ def test_network_delay_is_the_data_and_the_round_trip() -> None:
 
 def test_the_other_reading_of_table_6_fits_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     # What the calibration says of it: fitted to the same three values, the time of the last.
-    monkeypatch.setattr(trials, "READY_S", 3.27)
-    monkeypatch.setattr(trials, "CORE_S_AN_ITERATION", 0.01505)
-    monkeypatch.setattr(trials, "SLICE_S", 184e-6)
+    monkeypatch.setattr(simulation, "READY_S", 3.27)
+    monkeypatch.setattr(simulation, "CORE_S_AN_ITERATION", 0.01505)
+    monkeypatch.setattr(simulation, "SLICE_S", 184e-6)
     fog = run_trial(SCENARIO_1, ElasticFog(), Random(0))
     nas = run_trial(SCENARIO_1, Nas(), Random(0), "n2")
     kube = run_trial(SCENARIO_1, KubeDefault(), Random(0))

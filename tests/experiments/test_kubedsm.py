@@ -8,16 +8,18 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import decide, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY
-from leadline_experiments.kubedsm.runs import METHODS, EdgePreferred, kubedsm
-from leadline_experiments.kubedsm.scenario_run import (
+from leadline_experiments.kubedsm.simulation import (
     BY_LOAD,
     CYCLES,
+    METHODS,
     MIB,
     ROUNDED_UP,
     SERVICES,
+    EdgePreferred,
     Scenario,
     ScenarioRun,
     empty_cluster,
+    kubedsm,
     make_pod,
     pods_at_full,
     replicas,

@@ -11,7 +11,7 @@ from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
 from leadline_experiments.response_time import ROBUSTNESS, Plan, best_of_all, least_response_ms
 from leadline_experiments.response_time.claims import DEFAULT, OURS, MethodResult
-from leadline_experiments.response_time.trial import (
+from leadline_experiments.response_time.simulation import (
     DETECTION,
     LEVELS,
     THRESHOLD_MS,
@@ -84,7 +84,7 @@ def test_of_equally_full_nodes_the_newest_replica_is_removed() -> None:
 
 
 def test_a_replica_that_fits_no_node_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline_experiments.response_time.trial.THRESHOLD_MS", 100)
+    monkeypatch.setattr("leadline_experiments.response_time.simulation.THRESHOLD_MS", 100)
     deployment = Deployment(DETECTION, PROPOSED, Random(0))
     deployment.scale(2)
     assert deployment.nodes == ()

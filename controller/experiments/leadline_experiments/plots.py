@@ -3,7 +3,7 @@
 This uses matplotlib's objects and not its global state, so an import has no side effects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,4 @@ def _nth(choices: Sequence[str], number: int) -> str:
     return choices[number % len(choices)]
 
 
-_KINDS: Mapping[str, Callable[[Axes, Sequence[Series]], None]] = {
-    "bars": _bars,
-    "lines": _lines,
-    "steps": _steps,
-}
+_KINDS = {"bars": _bars, "lines": _lines, "steps": _steps}

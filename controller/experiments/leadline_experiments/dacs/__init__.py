@@ -6,24 +6,26 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes".
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from leadline_experiments.dacs import trials
+from leadline_experiments.dacs import simulation
 from leadline_experiments.dacs.claims import COMPLETION_S, COUNTS, claims, comparable_counts, label
-from leadline_experiments.dacs.methods import (
+from leadline_experiments.dacs.simulation import (
+    ITERATIONS,
     RUNS,
     TABLE_KEYS,
+    WORKERS,
+    Outcome,
     ScenarioResult,
     optimality_gaps,
     run_methods,
 )
-from leadline_experiments.dacs.trials import ITERATIONS, WORKERS, Outcome
 from leadline_experiments.optimum import study
 from leadline_experiments.result import Figure, Progress, Result, Row, Series
 
 _PAPER = "DACS, Section 7"
-_SCENARIOS = (trials.SCENARIO_1, trials.SCENARIO_2)
+_SCENARIOS = (simulation.SCENARIO_1, simulation.SCENARIO_2)
 _RANKS = ("the fullest node", "the second node", "the third node")
 CALIBRATION: Mapping[str, str] = {
-    **trials.CALIBRATION,
+    **simulation.CALIBRATION,
     "runs": f"{RUNS} of each method, averaged; a tie is broken anew in each",
 }
 
@@ -70,7 +72,7 @@ def _rows(result: ScenarioResult) -> Iterator[Row]:
 
 
 def _completion_rows(result: ScenarioResult) -> Iterator[Row]:
-    """Both readings of Tables 6 and 7 beside the paper's value; see trials.CALIBRATION."""
+    """Both readings of Tables 6 and 7 beside the paper's value; see simulation.CALIBRATION."""
     scenario = result.scenario
     for at, load in enumerate(ITERATIONS):
         for key in TABLE_KEYS:

@@ -4,8 +4,14 @@ reasons of misses."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from leadline_experiments.dacs.methods import ALPHAS, Key, ScenarioResult
-from leadline_experiments.dacs.trials import ITERATIONS, WORKERS, Outcome
+from leadline_experiments.dacs.simulation import (
+    ALPHAS,
+    ITERATIONS,
+    WORKERS,
+    Key,
+    Outcome,
+    ScenarioResult,
+)
 from leadline_experiments.result import Claim, count_claim, gain_claim, gain_percent, order_claim
 
 _DACS: Sequence[Key] = tuple(("dacs", f"alpha={alpha:g}") for alpha in ALPHAS)

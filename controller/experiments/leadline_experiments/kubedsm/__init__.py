@@ -9,26 +9,24 @@ ours.
 from collections.abc import Iterator, Mapping, Sequence
 
 from leadline_experiments.kubedsm.claims import BASELINES, claims, gains
-from leadline_experiments.kubedsm.runs import (
+from leadline_experiments.kubedsm.simulation import (
     ALL,
     AS_REPLICA_SET,
-    K8S,
-    KUBEDSM,
-    METHODS,
-    REPLICATES,
-    SETTINGS,
-    VARIANTS,
-    Runs,
-    optimality_gaps,
-)
-from leadline_experiments.kubedsm.scenario_run import (
     BY_LOAD,
     BY_SPREAD,
     CYCLES,
     INTERVAL_S,
+    K8S,
+    KUBEDSM,
+    METHODS,
     MIGRATION_S,
+    REPLICATES,
     ROUNDED_UP,
+    SETTINGS,
+    VARIANTS,
+    Runs,
     Scenario,
+    optimality_gaps,
 )
 from leadline_experiments.optimum import study
 from leadline_experiments.result import Figure, Progress, Result, Row, Series, gain_percent

@@ -6,13 +6,18 @@ from typing import NamedTuple
 
 from leadline_controller.framework.view import Floats
 
-from leadline_experiments.kubedsm.runs import ALL, K8S, KUBEDSM, REPLICATES, VARIANTS, Runs
-from leadline_experiments.kubedsm.scenario_run import (
+from leadline_experiments.kubedsm.simulation import (
+    ALL,
     BY_LOAD,
     BY_SPREAD,
     CYCLES,
+    K8S,
+    KUBEDSM,
+    REPLICATES,
     ROUNDED_UP,
     SERVICES,
+    VARIANTS,
+    Runs,
     Scenario,
 )
 from leadline_experiments.result import Claim, gain_claim, gain_percent, make_claim, order_claim

@@ -15,7 +15,7 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.netsched import NetSched
 
-from leadline_experiments.netsched.boards import (
+from leadline_experiments.netsched.simulation import (
     CALIBRATION,
     NO_DEMAND,
     PAUSE,

@@ -23,7 +23,7 @@ from leadline_experiments.response_time.claims import (
     Results,
     all_claims,
 )
-from leadline_experiments.response_time.trial import (
+from leadline_experiments.response_time.simulation import (
     DETECTION,
     LEVELS,
     THRESHOLD_MS,

@@ -7,7 +7,7 @@ in which step, which values rise or fall, and which are equal.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leadline_experiments.response_time.trial import LEVELS, THRESHOLD_MS, Service
+from leadline_experiments.response_time.simulation import LEVELS, THRESHOLD_MS, Service
 from leadline_experiments.result import (
     Claim,
     count_claim,

@@ -1,10 +1,11 @@
-"""The two clusters of the DACS paper (Section 7.2, Tables 4 and 5), and one run of one method on
-them: the strategy places the pods, then they compute an FFT for their users.
+"""The two clusters of the DACS paper (Section 7.2, Tables 4 and 5); one run of one method on them:
+the strategy places the pods, then they compute an FFT for their users; and the methods that the
+paper compares, each run many times to average over random ties.
 
 CALIBRATION names what the paper leaves open; the values are the same for all methods.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from random import Random
@@ -26,10 +27,19 @@ from leadline_controller.framework.model import (
     Taint,
 )
 from leadline_controller.framework.view import ClusterView, NodeMetrics
+from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
+from leadline_controller.strategies.elasticfog import ElasticFog
+from leadline_controller.strategies.kcss import Kcss
+from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.nas import Nas
+from leadline_controller.strategies.tsra import Tsra
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import Contention, CpuModel
+from leadline_experiments.optimum import dacs as programme
+from leadline_experiments.optimum import study
+from leadline_experiments.result import Row
 
 _GIB, _MIB = 1024**3, 1024**2
 MASTER = "master"
@@ -276,3 +286,89 @@ def _serve(
     processing_s = env.now - start_s
     yield env.timeout(round_trip_s / 2)
     return ServedRequest(_SENDING_S + round_trip_s, processing_s, env.now)
+
+
+RUNS = 100
+_OPTIMUM_RUNS = 10
+ALPHAS = (0.25, 0.5, 0.75)
+Key = tuple[str, str]  # a method and its option: alpha or the preferred node
+
+
+class _Method(NamedTuple):
+    strategy: Strategy
+    option: str = ""
+    preferred: str | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.strategy.name, self.option
+
+
+_METHODS: Sequence[_Method] = (
+    _Method(KubeDefault()),
+    _Method(ElasticFog()),
+    _Method(Tsra()),
+    *(_Method(Nas(), f"{worker} preferred", worker) for worker in WORKERS),
+    _Method(Kcss()),
+    *(_Method(Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S), f"alpha={alpha:g}") for alpha in ALPHAS),
+    _Method(Chance()),
+)
+# The lines of the paper's tables: NAS is the average over the preferred nodes.
+TABLE_KEYS: Sequence[Key] = tuple(
+    dict.fromkeys(("nas", "") if m.preferred else m.key for m in _METHODS)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """The runs of each method on a scenario. Without an option, a key covers all options of its
+    method."""
+
+    scenario: Scenario
+    runs: Mapping[Key, Sequence[Outcome]]
+
+    def of(self, key: Key) -> Sequence[Outcome]:
+        """All runs that the key covers."""
+        name, option = key
+        return [
+            run
+            for each, runs in self.runs.items()
+            if each == key or (each[0] == name and not option)
+            for run in runs
+        ]
+
+    def mean(self, key: Key, value: Callable[..., float], *of: str | None) -> float:
+        """The average over these runs. value: a method of Outcome; of: its arguments."""
+        return fmean(value(run, *of) for run in self.of(key))
+
+
+def run_methods(scenario: Scenario, seed: int) -> ScenarioResult:
+    """Run every method RUNS times."""
+    runs: dict[Key, Sequence[Outcome]] = {}
+    for method in _METHODS:
+        ties = (Random(f"{seed}/{method.key}/{run}") for run in range(RUNS))
+        strategy, _, preferred = method
+        runs[method.key] = [run_trial(scenario, strategy, each, preferred) for each in ties]
+    return ScenarioResult(scenario, runs)
+
+
+def optimality_gaps(scenario: Scenario, seed: int) -> Iterator[Row]:
+    """The average delay of each method for each alpha, beside the optimum."""
+    view, pods = cluster(scenario)
+    others = [method for method in _METHODS if not method.option]
+    others += [method for method in _METHODS if method.preferred]
+    for alpha in ALPHAS:
+        objective = Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S)
+        best = programme.best(view, pods, objective, FILTERS)
+        delays = programme.Delays.of(view, pods, objective)
+        for strategy, option, preferred in (_Method(objective), *others):
+            _, preferring = cluster(scenario, preferred)
+            gaps = []
+            for run in range(_OPTIMUM_RUNS):
+                ties = Random(f"{scenario.title} {seed} {run}")
+                placement = study.place(view, preferring, (), strategy, ties)
+                pending = len(pods) - len(placement)
+                gaps.append(study.Gap(delays.average_s(placement), best, pending))
+            case = f"{scenario.title}, alpha={alpha:g}"
+            labels = ("Optimum, Eq. 3-7", case, strategy.name, option, study.DELAY)
+            yield from study.gap_rows(*labels, gaps)
