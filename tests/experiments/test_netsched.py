@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 from leadline_experiments import netsched
-from leadline_experiments.netsched import simulation
 from leadline_experiments.result import Result
 
 from tests.experiments.results import Run
@@ -60,9 +59,9 @@ def test_with_whole_points_some_draws_have_the_papers_counts(result: Result) -> 
 
 
 def test_the_best_placement_is_searched_and_not_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "THROTTLED_MBPS", 31.0)
+    monkeypatch.setattr(netsched, "THROTTLED_MBPS", 31.0)
     # 94 against three times 31: three on the free worker and one or none on each other.
-    assert simulation.best_delivery_s(5, 100) == pytest.approx(max(3 * 800 / 94, 800 / 31))
+    assert netsched.best_delivery_s(5, 100) == pytest.approx(max(3 * 800 / 94, 800 / 31))
 
 
 def reachable(start: tuple[float, ...], size: float, counts: tuple[int, ...]) -> bool:

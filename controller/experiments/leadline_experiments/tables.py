@@ -3,10 +3,10 @@ a section of a Markdown page; plain data for JSON.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from leadline_experiments.result import Claim, Result, Row
+from leadline_experiments.result import Result, Row
 
 Cells = Sequence[str]
 
@@ -25,12 +25,12 @@ NUMBERS = frozenset(_COLUMNS[4:])
 _FOLD_ROWS = 12  # a longer table is folded on a page
 
 
-def tables(result: Result) -> Iterator[Table]:
+def tables(result: Result) -> Sequence[Table]:
     """The rows by table, in the order in which the tables first appear."""
-    order = list(dict.fromkeys(row.table for row in result.rows))
-    rows = sorted(result.rows, key=lambda row: order.index(row.table))
-    for name, group in groupby(rows, key=lambda row: row.table):
-        yield _table(name, [_cells(row) for row in group])
+    by_name: dict[str, list[Cells]] = {}
+    for row in result.rows:
+        by_name.setdefault(row.table, []).append(_cells(row))
+    return [_table(name, rows) for name, rows in by_name.items()]
 
 
 def _table(name: str, rows: Sequence[Cells]) -> Table:
@@ -76,15 +76,11 @@ def to_dict(result: Result) -> dict[str, Any]:
         "paper": result.paper,
         "calibration": dict(result.calibration),
         "rows": [
-            {**_fields(row), "difference": row.difference, "gap_percent": row.gap_percent}
+            {**asdict(row), "difference": row.difference, "gap_percent": row.gap_percent}
             for row in result.rows
         ],
-        "claims": [_fields(claim) for claim in result.claims],
+        "claims": [asdict(claim) for claim in result.claims],
     }
-
-
-def _fields(record: Row | Claim) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def section(result: Result, folder: str = "") -> str:

@@ -21,7 +21,6 @@ from leadline_experiments.dacs.simulation import (
 from leadline_experiments.optimum import study
 from leadline_experiments.result import Figure, Progress, Result, Row, Series
 
-_PAPER = "DACS, Section 7"
 _SCENARIOS = (simulation.SCENARIO_1, simulation.SCENARIO_2)
 _RANKS = ("the fullest node", "the second node", "the third node")
 CALIBRATION: Mapping[str, str] = {
@@ -38,7 +37,7 @@ def run(seed: int, progress: Progress) -> Result:
         progress(scenario.number / 4)
     return Result(
         "dacs",
-        _PAPER,
+        "DACS, Section 7",
         CALIBRATION,
         [
             *(row for each in results for row in (*_rows(each), *_completion_rows(each))),

@@ -27,13 +27,8 @@ from leadline_controller.framework.model import (
     Taint,
 )
 from leadline_controller.framework.view import ClusterView, NodeMetrics
-from leadline_controller.strategies.chance import Chance
+from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
-from leadline_controller.strategies.elasticfog import ElasticFog
-from leadline_controller.strategies.kcss import Kcss
-from leadline_controller.strategies.kube_default import KubeDefault
-from leadline_controller.strategies.nas import Nas
-from leadline_controller.strategies.tsra import Tsra
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import Contention, CpuModel
@@ -101,8 +96,8 @@ def _rtt_ms(*values: float) -> dict[tuple[str, str], float]:
     return dict(zip(pairs, values, strict=True))
 
 
-_MASTER_TAINT = Taint("node-role.kubernetes.io/master", "", "NoSchedule")
-_MASTER = _node(MASTER, 2, 8, "cloud", [_MASTER_TAINT])
+_TAINTS = (Taint("node-role.kubernetes.io/master", "", "NoSchedule"),)
+_MASTER = _node(MASTER, 2, 8, "cloud", _TAINTS)
 SCENARIO_1 = Scenario(
     *(1, "Fig. 3", "Table 6"),
     (_node("n1", 2, 4), _node("n2", 2, 4), _node("n3", 2, 4)),
@@ -305,13 +300,11 @@ class _Method(NamedTuple):
 
 
 _METHODS: Sequence[_Method] = (
-    _Method(KubeDefault()),
-    _Method(ElasticFog()),
-    _Method(Tsra()),
-    *(_Method(Nas(), f"{worker} preferred", worker) for worker in WORKERS),
-    _Method(Kcss()),
+    *(_Method(STRATEGIES[name]()) for name in ("kube-default", "elasticfog", "tsra")),
+    *(_Method(STRATEGIES["nas"](), f"{worker} preferred", worker) for worker in WORKERS),
+    _Method(STRATEGIES["kcss"]()),
     *(_Method(Dacs(alpha, phi=PHI, lambda_s=LAMBDA_S), f"alpha={alpha:g}") for alpha in ALPHAS),
-    _Method(Chance()),
+    _Method(STRATEGIES["random"]()),
 )
 # The lines of the paper's tables: NAS is the average over the preferred nodes.
 TABLE_KEYS: Sequence[Key] = tuple(

@@ -145,7 +145,16 @@ def run(seed: int, progress: Progress) -> Result:
         "infrastructure-aware",
         "Infrastructure Aware, Section IV",
         _CALIBRATION,
-        _rows(table),
+        [
+            Row(
+                *("Table II", "1250 replicas, 168 nodes"),
+                *(method.strategy.name, method.option, metric),
+                paper=None if method.paper is None else method.paper[at],
+                ours=table[name][metric],
+            )
+            for name, method in _METHODS.items()
+            for at, metric in enumerate(_METRICS)
+        ],
         claims(table),
         list(_figures(outcomes)),
     )
@@ -166,18 +175,6 @@ def _means(outcomes: Sequence[Outcome]) -> dict[str, float]:
             ]
         )
     return dict(zip(_METRICS, np.array(values).mean(axis=0).tolist(), strict=True))
-
-
-def _rows(table: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    return [
-        Row(
-            *("Table II", "1250 replicas, 168 nodes", method.strategy.name, method.option, metric),
-            paper=None if method.paper is None else method.paper[at],
-            ours=table[name][metric],
-        )
-        for name, method in _METHODS.items()
-        for at, metric in enumerate(_METRICS)
-    ]
 
 
 def _figures(outcomes: Mapping[str, Sequence[Outcome]]) -> Iterator[Figure]:

@@ -104,11 +104,7 @@ _MIB = 1024**2
 # kube-scheduler's defaults for a container without requests: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
 NODE_PODS = 24  # the pods that fill a node; each costs it 10 / 24 points of spreading
-NODE_ALLOCATABLE = {
-    CPU: NODE_PODS * POD_REQUESTS[CPU],
-    MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
-    PODS: 110,
-}
+NODE_ALLOCATABLE = {CPU: NODE_PODS * 100, MEMORY: NODE_PODS * 200 * _MIB, PODS: 110}
 
 
 @dataclass(frozen=True, slots=True)

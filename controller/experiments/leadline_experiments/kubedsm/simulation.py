@@ -11,7 +11,7 @@ from functools import cache
 from math import ceil, floor
 from random import Random
 from statistics import fmean
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from leadline_controller.filters import FILTERS
@@ -19,8 +19,7 @@ from leadline_controller.framework.batch import BatchStrategy, Running, decide_b
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.cloud_first import CloudFirst
-from leadline_controller.strategies.edge_first import BiggestEdgeFirst, SmallestEdgeFirst
+from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.shared.tiers import is_cloud
@@ -159,10 +158,8 @@ class ScenarioRun:
 
     def _remove_one(self, replicas: Sequence[Running]) -> Running:
         if self._as_replica_set:
-            nodes = [node for _, node in replicas]
-            removed = max(
-                replicas, key=lambda each: (nodes.count(each[1]), self.running.index(each))
-            )
+            on_node = Counter(node for _, node in replicas)
+            removed = max(replicas, key=lambda each: (on_node[each[1]], self.running.index(each)))
         else:
             removed = replicas[self._removals.randrange(len(replicas))]
         self.running.remove(removed)
@@ -226,8 +223,7 @@ class ScenarioRun:
         return mean
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+class Outcome(NamedTuple):
     """The outcome of a run. shares: the mean edge share of each service, shape (services,).
     migrations: the number of moved pods."""
 
@@ -278,9 +274,7 @@ def kubedsm(m_c2e: int = 5, m_er: int = 3, targets: Mapping[str, float] | None =
 METHODS: Mapping[str, Method] = {
     KUBEDSM: kubedsm(),
     K8S: Method(EdgePreferred()),
-    "bef": Method(BiggestEdgeFirst()),
-    "sef": Method(SmallestEdgeFirst()),
-    "cloud-first": Method(CloudFirst()),
+    **{name: Method(STRATEGIES[name]()) for name in ("bef", "sef", "cloud-first")},
 }
 # Fig. 10: M_C2E and M_ER. The paper's values of MidMig are lost; these lie between the others.
 VARIANTS: Mapping[str, tuple[int, int]] = {

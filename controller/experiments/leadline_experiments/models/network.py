@@ -33,17 +33,19 @@ class Routes:
     than 0. Raises ValueError.
     """
 
-    def __init__(self, routes: Sequence[Sequence[int]], capacity_mbps: Sequence[float]) -> None:
-        self.capacity_mbps: Floats = np.array(capacity_mbps, dtype=np.float64)
+    def __init__(self, routes: Sequence[Sequence[str]], capacity_mbps: Mapping[str, float]) -> None:
+        self.capacity_mbps: Floats = np.array(list(capacity_mbps.values()), dtype=np.float64)
         if not ((self.capacity_mbps > 0) & np.isfinite(self.capacity_mbps)).all():
             raise ValueError("capacity_mbps: expected finite numbers above 0")
+        number = {link: at for at, link in enumerate(capacity_mbps)}
         for route in routes:
             if not route or len(set(route)) < len(route):
                 raise ValueError(f"route {list(route)}: expected links, each once")
-            if not all(0 <= link < len(capacity_mbps) for link in route):
-                raise ValueError(f"route {list(route)}: expected links below {len(capacity_mbps)}")
+            if unknown := set(route) - number.keys():
+                raise ValueError(f"link {min(unknown)!r}: has no capacity")
         self.count = len(routes)
-        self.links: Ints = np.array([link for route in routes for link in route], dtype=np.int64)
+        links = [number[link] for route in routes for link in route]
+        self.links: Ints = np.array(links, dtype=np.int64)
         self.owner: Ints = np.repeat(np.arange(self.count), [len(route) for route in routes])
 
 
@@ -91,14 +93,8 @@ class Network:
         capacity_mbps: Mapping[str, float],
         routes: Mapping[str, Sequence[str]],
     ) -> None:
-        number = {link: at for at, link in enumerate(capacity_mbps)}
-        if unknown := {link for path in routes.values() for link in path} - number.keys():
-            raise ValueError(f"link {min(unknown)!r}: has no capacity")
         self._env = env
-        self._routes = Routes(
-            [[number[link] for link in path] for path in routes.values()],
-            list(capacity_mbps.values()),
-        )
+        self._routes = Routes(list(routes.values()), capacity_mbps)
         self._index = {name: at for at, name in enumerate(routes)}
         self._order = count()
         # All flows of a route have the same rate. So one counter per route is enough: the Mbit that
@@ -188,21 +184,10 @@ class NodeStore:
 
 
 class Registry:
-    """Serves layers to nodes. network: has a route to each node, named like the node. parallel: the
-    layers that a node pulls at once, 1 or more."""
+    """Serves layers to nodes. network: has a route to each node, named like the node."""
 
-    def __init__(
-        self,
-        env: simpy.Environment,
-        network: Network,
-        nodes: Iterable[str],
-        parallel: int = PARALLEL_PULLS,
-    ) -> None:
-        if parallel < 1:
-            raise ValueError(f"parallel: expected 1 or more, got {parallel}")
-        self._env = env
-        self._network = network
-        self._parallel = parallel
+    def __init__(self, env: simpy.Environment, network: Network, nodes: Iterable[str]) -> None:
+        self._env, self._network = env, network
         self.stores: Mapping[str, NodeStore] = {node: NodeStore() for node in nodes}
 
     def pull(self, node: str, layers: Iterable[Layer]) -> simpy.Event:
@@ -225,7 +210,7 @@ class Registry:
         return self._env.all_of(awaited)
 
     def _start(self, node: str, store: NodeStore) -> None:
-        while store.queue and store.pulling < self._parallel:
+        while store.queue and store.pulling < PARALLEL_PULLS:
             layer = store.queue.popleft()
             store.pulling += 1
             self._env.process(self._download(node, store, layer))

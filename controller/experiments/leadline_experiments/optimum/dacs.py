@@ -137,7 +137,8 @@ def best(
         infeasible = found.status == "infeasible"
         why = "the nodes can't hold all pods at once" if infeasible else "no time left"
         return Optimum(nan, {}, found.status, found.gap, why=why)
-    nodes = model.nodes(found.values)
+    held = ((c, node, x) for (c, node, _), x in model.places.items())
+    nodes = nodes_of(model.classes, held, found.values)
     names = view.table.names
     placement = {pod.key: names[node] for pod, node in zip(pods, nodes.tolist(), strict=True)}
     why = refusal(view, pods, placement, filters)
@@ -238,11 +239,6 @@ class _Model:
                 x = self.places[c, node, int(held[node])].index
                 values[x] = values.get(x, 0.0) + 1.0
         return values
-
-    def nodes(self, values: Floats) -> Ints:
-        """The node of each pod, from the variables' values."""
-        held = ((c, node, x) for (c, node, _), x in self.places.items())
-        return nodes_of(self.classes, held, values)
 
 
 def _pod_counts(

@@ -33,7 +33,6 @@ from leadline_controller.strategies.shared.services import service_of
 from leadline_controller.strategies.shared.tiers import is_cloud
 
 from leadline_experiments.optimum.programme import (
-    TIME_LIMIT_S,
     Optimum,
     Programme,
     Resources,
@@ -127,7 +126,6 @@ def best(
     running: Sequence[Running],
     kubedsm: KubeDsm,
     filters: Mapping[str, Filter],
-    time_limit_s: float = TIME_LIMIT_S,
 ) -> Optimum:
     """The placement with the highest QoS and, among those, the fewest migrations. It names only
     pods on the edge; the others are in the cloud. Running pods that are terminating, or that no
@@ -162,7 +160,7 @@ def best(
     for pod, may, may_leave in zip(pods, problem.may, problem.may_leave, strict=True):
         if not may.any() and not may_leave:
             return Optimum.infeasible(f"pod {pod.key} fits no node of edge or cloud")
-    solution, found = _solve(problem, time_limit_s)
+    solution, found = _solve(problem)
     if found is None:
         infeasible = solution.status == "infeasible"
         why = "the edge can't hold all that must be there" if infeasible else "no time left"
@@ -175,9 +173,9 @@ def best(
     return Optimum(value, placement, status, solution.gap, int(problem.moved(found).sum()), why)
 
 
-def _solve(problem: _Problem, time_limit_s: float) -> tuple[Solution, Ints | None]:
+def _solve(problem: _Problem) -> tuple[Solution, Ints | None]:
     """The solution, and the edge node of each pod, or _CLOUD; None without a solution."""
-    model = _Model(Programme(time_limit_s), problem)
+    model = _Model(Programme(), problem)
     minimise, total = model.programme.minimise, model.programme.total
     qos = total(model.values[key] * y for key, y in model.counts.items())
     first = minimise(total([-1.0 * qos]))

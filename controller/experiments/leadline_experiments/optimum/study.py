@@ -93,7 +93,8 @@ def dacs_rows(seed: int, progress: Progress) -> Sequence[Row]:
         best = dacs.best(view, pods, objective, FILTERS)
         delays = dacs.Delays.of(view, pods, objective)
         for name, strategy in STRATEGIES.items():
-            placement = place(view, pods, (), strategy(), _random(seed, number))
+            ties = Random(f"ties {seed} {number}")
+            placement = place(view, pods, (), strategy(), ties)
             yield name, Gap(delays.average_s(placement), best, len(pods) - len(placement))
 
     return _rows(STRATEGIES, gaps, DELAY, progress)
@@ -111,7 +112,8 @@ def kubedsm_rows(seed: int, progress: Progress) -> Sequence[Row]:
         pods = [*new, *(pod for pod, _ in running)]
         best = kubedsm.best(view, new, running, objective, FILTERS)
         for name in names:
-            placement = place(view, new, running, STRATEGIES[name](), _random(seed, number))
+            ties = Random(f"ties {seed} {number}")
+            placement = place(view, new, running, STRATEGIES[name](), ties)
             pending = len(pods) - len(placement)
             ours = None if pending else kubedsm.quality(view, pods, objective, placement)
             yield name, Gap(ours, best, pending)
@@ -137,10 +139,6 @@ def _rows(
         for ((nodes, pods), name), each in found.items()
         for row in gap_rows(TABLE, f"{nodes} nodes, {pods} pods", name, "", metric, each)
     ]
-
-
-def _random(seed: int, number: int) -> Random:
-    return Random(f"ties {seed} {number}")
 
 
 def edge_cluster(nodes: int, pods: int, seed: int) -> tuple[ClusterView, list[Pod]]:

@@ -40,7 +40,6 @@ from leadline_experiments.response_time.simulation import (
 )
 from leadline_experiments.result import Claim, Figure, Progress, Result, Row, Series
 
-_PAPER = "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5"
 _RUNS = 5
 _SERVICES = (WEB, DETECTION)
 Plan = Sequence[Sequence[str]]  # the nodes of one replica, of two, and so on
@@ -88,7 +87,7 @@ def run(seed: int, progress: Progress) -> Result:
     claims = all_claims(*((service, results) for service, results, _ in services))
     return Result(
         "response-time",
-        _PAPER,
+        "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5",
         _calibration(),
         [
             *(row for each in services for row in _rows(*each)),
@@ -105,9 +104,7 @@ def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None
     share a row."""
     held = [0] * len(claims)
     random = Random(seed)
-    short = [
-        replace(service, step_s=step_s) for service, step_s in zip(_SERVICES, _SHORT_S, strict=True)
-    ]
+    short = [replace(each, step_s=s) for each, s in zip(_SERVICES, _SHORT_S, strict=True)]
     for _ in range(_DRAWS):
         services = draw_workers(short, random, _SPREAD)
         results = [

@@ -8,7 +8,7 @@ laptop, and the node with the most free resources is the one that violates the t
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
@@ -35,16 +35,14 @@ from leadline_experiments.models.cluster import view_of
 from leadline_experiments.models.cpu import CpuModel
 from leadline_experiments.models.load import Autoscaler, LoadProfile, Step, Users
 
-_MIB = 1024**2
-_GIB = 1024**3
+_GIB, _MIB = 1024**3, 1024**2
 MASTER = "master"
 # kindnet, which Kind runs on every node.
 _KINDNET_REQUESTS = {CPU: 100, MEMORY: 50 * _MIB}
 _REPLICA_REQUESTS = {CPU: 200, MEMORY: 128 * _MIB, PODS: 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(NamedTuple):
     """A worker: its size and its round trip to the master."""
 
     name: str
@@ -117,9 +115,8 @@ def cluster(workers: Sequence[Worker]) -> ClusterView:
     """The master and the workers, with no pods but Kind's own."""
     taint = Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule")
     nodes = [Node(MASTER, {CPU: 2000, MEMORY: 2 * _GIB, PODS: 110}, taints=(taint,))]
-    for worker in workers:
-        amounts = {CPU: worker.cores * 1000, MEMORY: worker.memory_gib * _GIB, PODS: 110}
-        nodes.append(Node(worker.name, amounts, tier="edge"))
+    for name, cores, gib, _ in workers:
+        nodes.append(Node(name, {CPU: cores * 1000, MEMORY: gib * _GIB, PODS: 110}, tier="edge"))
     return view_of(
         nodes,
         [Link(MASTER, worker.name, worker.ping_ms) for worker in workers],
@@ -134,7 +131,7 @@ def draw_workers(services: Iterable[Service], random: Random, spread: float) -> 
     def near(value: float) -> float:
         return value * random.uniform(1 - spread, 1 + spread)
 
-    workers = tuple(replace(each, ping_ms=near(each.ping_ms)) for each in WORKERS)
+    workers = tuple(each._replace(ping_ms=near(each.ping_ms)) for each in WORKERS)
     return [
         replace(
             service,
@@ -177,47 +174,43 @@ def on_the_fullest(view: ClusterView, replicas: Sequence[Replica]) -> Replica:
     return replicas[int(np.flatnonzero(free == free.min())[-1])]
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """A strategy to place replicas, and the choice of the replica to remove."""
 
     strategy: Strategy
     removal: Removal
 
 
+@dataclass(slots=True)
 class Deployment:
-    """A service's replicas, in the order of their creation."""
+    """A service's replicas, in the order of their creation. random: breaks ties."""
 
-    def __init__(self, service: Service, method: Method, random: Random) -> None:
-        self.replicas: list[Replica] = []
-        self.removed: list[Replica] = []
-        self._created = 0
-        self._service = service
-        self._method = method
-        self._random = random
-        self._empty = cluster(service.workers)
-        self.nodes: Sequence[str] = ()
+    service: Service
+    method: Method
+    random: Random
+    replicas: list[Replica] = field(default_factory=list)
+    removed: list[Replica] = field(default_factory=list)
+    nodes: Sequence[str] = ()
 
     def scale(self, count: int) -> None:
         """Add or remove replicas one after the other. A replica that fits no node is not
         created."""
         while len(self.replicas) > count:
-            replica = self._method.removal(self._view(), self.replicas)
+            replica = self.method.removal(self._view(), self.replicas)
             self.replicas.remove(replica)
             self.removed.append(replica)
         for _ in range(count - len(self.replicas)):
-            pod = make_pod(self._service, self._created + 1)
-            decision = decide(self._view(), pod, FILTERS, self._method.strategy, self._random)
+            pod = make_pod(self.service, len(self.replicas) + len(self.removed) + 1)
+            decision = decide(self._view(), pod, FILTERS, self.method.strategy, self.random)
             if decision.node is not None:
                 self.replicas.append(Replica(pod, decision.node))
-                self._created += 1
         self.nodes = tuple(each.node for each in self.replicas)
 
     def _view(self) -> ClusterView:
-        view = self._empty
+        view = cluster(self.service.workers)
         for pod, node in self.replicas:
             at = view.table.index[node]
-            view = view.with_placement(pod, at, self._method.strategy.charge(view, pod, at))
+            view = view.with_placement(pod, at, self.method.strategy.charge(view, pod, at))
         return view
 
 
