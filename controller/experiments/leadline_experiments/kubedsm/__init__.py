@@ -57,15 +57,15 @@ def _calibration(runs: Runs) -> Mapping[str, str]:
     """Every choice for what the paper leaves open, the same for every method; for those that decide
     the outcome, also the results of the alternatives."""
 
-    def gains(scenarios: Sequence[Scenario], suffix: str) -> tuple[float, float]:
+    def gained(scenarios: Sequence[Scenario], suffix: str) -> tuple[float, float]:
         """The gain of KubeDSM over the best baseline, and the gain of the optimum, %."""
         baseline = max(runs.ratio_percent(scenarios, name + suffix) for name in BASELINES)
         ours = runs.ratio_percent(scenarios, KUBEDSM + suffix)
         best = runs.best_ratio_percent(scenarios)
         return -gain_percent(ours, baseline), -gain_percent(best, baseline)
 
-    replica_set, most = gains(BY_LOAD, AS_REPLICA_SET)
-    rounded_up, _ = gains(ROUNDED_UP, "")
+    replica_set, most = gained(BY_LOAD, AS_REPLICA_SET)
+    rounded_up, _ = gained(ROUNDED_UP, "")
     return {
         "load 1.0": "14 GB, the edge's memory, as it is scarcer than its cores; a quarter for each "
         "service, in whole pods (rounded down), at least one",
