@@ -117,8 +117,7 @@ def test_the_experiments_have_it_in_their_line_up(environ: dict[str, str]) -> No
     program = """
 from random import Random
 from leadline_experiments.optimum import study
-from leadline_experiments.optimum.clusters import edge_cluster
-view, pods = edge_cluster(5, 10, 0)
+view, pods = study.edge_cluster(5, 10, 0)
 for name, strategy in study.STRATEGIES.items():
     print(name, len(study.place(view, pods, (), strategy(), Random(0))))
 """

@@ -3,17 +3,17 @@
 import pytest
 import simpy
 from leadline_controller.framework.model import Layer
-from leadline_experiments.models.network import Network
-from leadline_experiments.models.registry import Registry
+from leadline_experiments.models import network
+from leadline_experiments.models.network import Network, Registry
 
 A, B, C = Layer("a", 4.0), Layer("b", 2.0), Layer("c", 6.0)
 
 
 class Bench:
-    def __init__(self, parallel: int) -> None:
+    def __init__(self) -> None:
         self.env = simpy.Environment()
-        network = Network(self.env, {"n": 8.0, "m": 8.0}, {"n": ["n"], "m": ["m"]})
-        self.registry = Registry(self.env, network, ["n", "m"], parallel)
+        links = Network(self.env, {"n": 8.0, "m": 8.0}, {"n": ["n"], "m": ["m"]})
+        self.registry = Registry(self.env, links, ["n", "m"])
         self.done_s: dict[str, float] = {}
 
     def pull(self, name: str, node: str, *layers: Layer, at_s: float = 0.0) -> None:
@@ -59,7 +59,7 @@ PULLS: dict[str, tuple[list[Pull], dict[str, float], dict[str, tuple[float, int,
 def test_an_image_is_there_with_its_last_layer(
     pulls: list[Pull], done_s: dict[str, float], stores: dict[str, tuple[float, int, int]]
 ) -> None:
-    bench = Bench(parallel=3)
+    bench = Bench()
     for name, node, layers, at_s in pulls:
         bench.pull(name, node, *layers, at_s=at_s)
     assert bench.run() == done_s
@@ -69,16 +69,12 @@ def test_an_image_is_there_with_its_last_layer(
     } == stores
 
 
-def test_more_than_the_limit_waits_in_the_queue() -> None:
-    bench = Bench(parallel=1)
+def test_more_than_the_limit_waits_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "PARALLEL_PULLS", 1)
+    bench = Bench()
     bench.pull("p", "n", A)
     bench.pull("q", "n", B)
     bench.env.run(until=1.0)
     assert bench.registry.stores["n"].waiting_mb == 6.0
     assert bench.run() == {"p": 4.0, "q": 6.0}
     assert bench.registry.stores["n"].waiting_mb == 0.0
-
-
-def test_a_node_pulls_one_layer_at_least() -> None:
-    with pytest.raises(ValueError, match="parallel: expected 1 or more"):
-        Bench(parallel=0)

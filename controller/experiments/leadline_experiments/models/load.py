@@ -1,7 +1,13 @@
-"""Simulated users of a service, as in the load tester Locust."""
+"""Simulated load of a service: its users, as in the load tester Locust, and an autoscaler that
+scales as KEDA and Kubernetes' HorizontalPodAutoscaler (HPA) do.
+
+KEDA provides the metric, and the HPA divides it by the target of one replica. KEDA's own cool-down
+applies only to a scale-down to zero, which is not simulated.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil
 from random import Random
 from typing import NamedTuple
 
@@ -45,9 +51,6 @@ class LoadProfile:
             raise ValueError("parallel: expected 1 or more; pause_s: 0 or more, shortest first")
 
 
-Serve = Callable[[], ProcessGenerator]
-
-
 class Users:
     """Users whose number changes in steps; the last user to come is the first to go, after its
     answer.
@@ -59,15 +62,13 @@ class Users:
     def __init__(
         self,
         env: simpy.Environment,
-        serve: Serve,
+        serve: Callable[[], ProcessGenerator],
         load_profile: LoadProfile,
         random: Random,
     ) -> None:
         self.answered: list[AnsweredRequest] = []
-        self._env = env
-        self._serve = serve
+        self._env, self._serve, self._random = env, serve, random
         self._load_profile = load_profile
-        self._random = random
         self._users = 0
         self._active: set[int] = set()
 
@@ -97,3 +98,57 @@ class Users:
             self.answered.append(AnsweredRequest(sent_s, float(env.now)))
             yield env.timeout(random.uniform(shortest_s, longest_s))
         self._active.discard(stream)
+
+
+@dataclass(slots=True)
+class Autoscaler:
+    """Recommends a number of replicas; the defaults are those of Kubernetes and KEDA.
+
+    target: the load of one replica, in the metric's unit. minimum, maximum: replicas. poll_s: the
+    interval between two readings. stabilisation_s: a scale-down goes no lower than the highest
+    recommendation within this window. tolerance: a load this close to the target, as a share of
+    it, changes nothing. Raises ValueError.
+    """
+
+    target: float
+    minimum: int = 1
+    maximum: int = 10
+    poll_s: float = 30.0
+    stabilisation_s: float = 300.0
+    tolerance: float = 0.1
+    _recommendations: list[tuple[float, int]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if not (self.target > 0 and self.poll_s > 0):
+            raise ValueError("target and poll_s: expected numbers more than 0")
+        if not 1 <= self.minimum <= self.maximum:
+            raise ValueError("minimum: expected from 1 to the maximum")
+
+    def desired(self, now_s: float, metric: float, replicas: int) -> int:
+        """The desired replicas. metric: of the whole service. replicas: the current number."""
+        desired = ceil(metric / self.target)
+        if abs(metric / (self.target * replicas) - 1) <= self.tolerance:
+            desired = replicas
+        desired = min(max(desired, self.minimum), self.maximum)
+        start_s = now_s - self.stabilisation_s
+        self._recommendations = [each for each in self._recommendations if each[0] > start_s]
+        self._recommendations.append((now_s, desired))
+        if desired >= replicas:
+            return desired
+        return min(replicas, max(count for _, count in self._recommendations))
+
+    def follow(
+        self,
+        env: simpy.Environment,
+        metric: Callable[[], float],
+        replicas: Callable[[], int],
+        scale: Callable[[int], None],
+    ) -> ProcessGenerator:
+        """An endless process: read the metric every `poll_s` and call `scale` with the desired
+        number of replicas if it differs from the current one."""
+        while True:
+            yield env.timeout(self.poll_s)
+            current = replicas()
+            desired = self.desired(float(env.now), metric(), current)
+            if desired != current:
+                scale(desired)
