@@ -20,7 +20,7 @@ TESTBED := systemd-container mmdebstrap debian-archive-keyring qemu-user-static 
 # a third of the time of the unit tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-experiments test-parts test-rollout attack bench experiments predicates demo packages control-plane clean
+.PHONY: help env rollout-env lock bundle proto lint mypy test test-unit test-examples test-experiments test-parts test-rollout attack bench experiments predicates demo packages control-plane clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -30,10 +30,13 @@ demo: env ## Show Leadline on this machine: agents measure, pods are placed, eac
 	@test -n "$(SUDO)" || $(MAKE) --no-print-directory packages || true
 	@$(VENV)/bin/leadline lab run
 
-test: env packages control-plane test-unit test-experiments test-parts ## Run all tests but those of the rollout
+test: env packages control-plane test-unit test-examples test-experiments test-parts ## Run all tests but those of the rollout
 
 test-unit: env ## Run the unit and contract tests, in under a minute
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not ($(SLOW))"
+
+test-examples: env ## Run the tests over generated examples again, with four times as many
+	$(PYTEST) -q -n auto --dist worksteal --hypothesis-profile=many -m "hypothesis and not ($(SLOW))"
 
 # They compute and do not wait, so one worker for each core. Each experiment is one test.
 test-experiments: env ## Run the papers' experiments in full and compare docs/experiments.md

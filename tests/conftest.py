@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -12,12 +13,19 @@ from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane, control_plane
 from tests.kube.oracle import Oracle
 
+if TYPE_CHECKING:
+    from tests.experiments.results import Run
+
 # Against what hangs; no test is judged by its time, and CI may be several times slower than here.
 BUILD_S = 600
 EXPERIMENT_S = 1200
 
 # The same examples in every run, and none of them timed: a slow machine fails no test.
-settings.register_profile("leadline", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "leadline", max_examples=100, derandomize=True, deadline=None, print_blob=True
+)
+# `make test-examples` tries more.
+settings.register_profile("many", settings.get_profile("leadline"), max_examples=400)
 settings.load_profile("leadline")
 
 
@@ -57,3 +65,13 @@ def api(plane: ControlPlane) -> Api:
 def oracle() -> Iterator[Oracle]:
     with Oracle() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def experiment(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[str], Run]:
+    """A paper's experiment by name, computed once for the tests of all workers."""
+    from tests.experiments.results import computed_once  # its libraries take long to import
+
+    own = tmp_path_factory.getbasetemp()
+    folder = own if worker_id == "master" else own.parent
+    return lambda name: computed_once(name, folder)

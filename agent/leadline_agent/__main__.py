@@ -14,10 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from leadline_agent import __version__, config, loop
-from leadline_agent.publish.identity import StateError
-from leadline_agent.publish.session import ForgetError, forget
+from leadline_agent.publish.session import ForgetError, StateError, forget
 from leadline_agent.text import one_line
 
 SAMPLE_S = 1.0
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.command == "once":
             return _once(settings)
         if asked.command == "forget":
-            forget(loop.endpoint_of(settings.broker), settings.cluster, settings.node)
+            forget(settings)
             return 0
         return loop.run(settings, reload=lambda: config.load(asked.config, os.environ))
     except config.ConfigError as error:
@@ -133,8 +133,9 @@ def _on_thread_end(ended: threading.ExceptHookArgs) -> None:
 
 
 def _once(settings: config.Settings) -> int:
-    import dataclasses
     import json
+
+    from leadline_wire.v1 import telemetry_pb2 as pb
 
     from leadline_agent.collectors import Collectors
 
@@ -142,13 +143,36 @@ def _once(settings: config.Settings) -> int:
     collectors = Collectors()
     collectors.collect()
     time.sleep(SAMPLE_S)
-    report = dataclasses.asdict(collectors.collect())
-    readings = report.pop("readings")
-    values = {run["name"]: readings.get(run["name"]) for run in report["collectors"]}
-    shown = {"node": settings.node, "cluster": settings.cluster, **report, **values}
+    report = collectors.collect()
+    shown: dict[str, Any] = {
+        "node": settings.node,
+        "cluster": settings.cluster,
+        "measured_boot_ms": report.timing.measured_boot_ms,
+        "collectors": [],
+    }
+    for run in report.collectors:
+        outcome = pb.CollectorRun.Outcome.Name(run.outcome).lower()
+        shown["collectors"].append({**_values(run), "outcome": outcome})
+        shown[run.name] = _values(getattr(report, run.name)) if outcome == "ok" else None
     print(json.dumps(shown, indent=2))  # noqa: T201 - its purpose
     sys.stdout.flush()
     return 0
+
+
+def _values(value: Any) -> Any:
+    """A field of the report for JSON; what is not set is null."""
+    if isinstance(value, float):
+        return float(f"{value:.7g}")  # all digits that a float of the wire has
+    if isinstance(value, str | int):
+        return value
+    if not hasattr(value, "DESCRIPTOR"):
+        return [_values(each) for each in value]
+    return {
+        field.name: _values(getattr(value, field.name))
+        if not field.has_presence or value.HasField(field.name)
+        else None
+        for field in value.DESCRIPTOR.fields
+    }
 
 
 def _fail(code: int, error: object) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leadline_agent.sample import is_unicast
+from leadline_agent.lease import is_unicast
 from leadline_agent.text import one_line
 
 MAX_FILE_BYTES, MAX_LINE = 64 * 1024, 1000
@@ -76,11 +76,13 @@ class _Field:
     convert: Callable[[object], Any]  # raises ValueError
 
 
-def _text(pattern: re.Pattern[str], expected: str, default: str | None) -> _Field:
-    def convert(value: object) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
+def _string(
+    accepts: Callable[[str], object], expected: str, default: Any, make: type[str | Path] = str
+) -> _Field:
+    def convert(value: object) -> object:
+        if not isinstance(value, str) or not accepts(value):
             raise ValueError
-        return value
+        return make(value)
 
     return _Field(default, expected, convert)
 
@@ -97,46 +99,37 @@ def _number(low: int, high: int, unit: str, default: int | None) -> _Field:
     return _Field(default, f"a whole number{unit} from {low} to {high}", convert)
 
 
-def _path(default: Path | None) -> _Field:
-    def convert(value: object) -> Path:
-        if not (isinstance(value, str) and value.startswith("/") and value.isprintable()):
-            raise ValueError
-        return Path(value)
+def _path(default: Path | None = None) -> _Field:
+    def accepts(text: str) -> bool:
+        return text.startswith("/") and text.isprintable()
 
-    return _Field(default, "an absolute path", convert)
-
-
-def _unicast(value: object) -> str:
-    if not (isinstance(value, str) and is_unicast(value)):
-        raise ValueError
-    return value
+    return _string(accepts, "an absolute path", default, Path)
 
 
 def _flag(value: object) -> bool:
-    words = {"true": True, "false": False}
     if isinstance(value, bool):
         return value
-    if isinstance(value, str) and value in words:
-        return words[value]
-    raise ValueError
+    if value not in ("true", "false"):
+        raise ValueError
+    return value == "true"
 
 
 _NAME_EXPECTED = "letters, digits, '-' and '.', 253 at most"
 _HOST_EXPECTED = "a host name or an IP address"
 
 _FIELDS: Mapping[str, _Field] = {
-    "node": _text(_NAME, _NAME_EXPECTED, None),
-    "cluster": _text(_NAME, _NAME_EXPECTED, "default"),
+    "node": _string(_NAME.fullmatch, _NAME_EXPECTED, None),
+    "cluster": _string(_NAME.fullmatch, _NAME_EXPECTED, "default"),
     "state_dir": _path(Path("/var/lib/leadline-agent")),
     "interval_s": _number(1, 3600, " of seconds", 10),
     "buffer.max_bytes": _number(4096, 1 << 30, " of bytes", 1 << 20),
-    "broker.host": _text(_HOST, _HOST_EXPECTED, "localhost"),
+    "broker.host": _string(_HOST.fullmatch, _HOST_EXPECTED, "localhost"),
     "broker.port": _number(1, 65535, " (a TCP port)", None),
     "broker.plaintext": _Field(False, "true or false", _flag),
-    "broker.tls.ca_file": _path(None),
-    "broker.tls.cert_file": _path(None),
-    "broker.tls.key_file": _path(None),
-    "probe.address": _Field("", "the IP address of one host", _unicast),
+    "broker.tls.ca_file": _path(),
+    "broker.tls.cert_file": _path(),
+    "broker.tls.key_file": _path(),
+    "probe.address": _string(is_unicast, "the IP address of one host", ""),
     "probe.max_ping_peers": _number(0, 256, " of peers", 32),
     "probe.max_bandwidth_bytes": _number(0, 1 << 34, " of bytes", 1 << 28),
     "probe.max_bandwidth_duration_ms": _number(0, 30_000, " of milliseconds", 10_000),
@@ -239,13 +232,12 @@ def _settings(values: Mapping[str, Any], where: str) -> Settings:
         interval_s=values["interval_s"],
         buffer_max_bytes=values["buffer.max_bytes"],
         broker=_broker(values, where),
-        probe=Probe(
-            address=values["probe.address"],
-            max_ping_peers=values["probe.max_ping_peers"],
-            max_bandwidth_bytes=values["probe.max_bandwidth_bytes"],
-            max_bandwidth_duration_ms=values["probe.max_bandwidth_duration_ms"],
-        ),
+        probe=Probe(**_table(values, "probe.")),
     )
+
+
+def _table(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {key.removeprefix(prefix): values[key] for key in values if key.startswith(prefix)}
 
 
 def _own_name(where: str) -> str:
@@ -269,8 +261,7 @@ def _broker(values: Mapping[str, Any], where: str) -> Broker:
 
 
 def _tls(values: Mapping[str, Any], where: str) -> Tls | None:
-    names = ("ca_file", "cert_file", "key_file")
-    files = {name: values[f"broker.tls.{name}"] for name in names}
+    files = _table(values, "broker.tls.")
     if not any(files.values()):
         return None
     for name, file in files.items():

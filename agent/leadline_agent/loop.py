@@ -11,27 +11,19 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from enum import Enum
 from queue import Empty, SimpleQueue
+
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent import __version__
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
-from leadline_agent.config import Broker, ConfigError, Settings
+from leadline_agent.config import ConfigError, Settings
+from leadline_agent.lease import Result
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import ProbeContext, Probes
-from leadline_agent.publish import certificate
-from leadline_agent.publish.connection import Endpoint, Event, MessageReceived, tls_context
-from leadline_agent.publish.identity import StateError
-from leadline_agent.publish.session import Session
-from leadline_agent.sample import (
-    BandwidthResult,
-    CollectorOutcome,
-    CollectorRun,
-    Result,
-    RttRound,
-)
+from leadline_agent.publish.connection import Endpoint, Event, MessageReceived
+from leadline_agent.publish.session import Session, StateError
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -40,16 +32,8 @@ FIRST_REPORT_S = (1.0, 10.0)  # drawn at random: boards that start together must
 DISCONNECT_TIMEOUT_S = 2.0
 MAX_WAITING = 256  # messages in the inbox; further leases are dropped
 RETRY_S = 1.0
-
-
-class Command(Enum):
-    """What a signal tells the loop to do."""
-
-    STOP = "stop"
-    RELOAD = "reload"
-
-
-InboxItem = Event | Result | Command
+# A signal stops the loop or, if it is SIGHUP, reloads the settings.
+InboxItem = Event | Result | signal.Signals
 
 
 class PeriodicTimer:
@@ -82,18 +66,16 @@ class Agent:
         self._notify = notify
         self._collectors = Collectors()
         self._collectors.collect()  # the first rates count from here
-        limits = settings.probe
         context = ProbeContext(
-            max_ping_peers=limits.max_ping_peers,
-            max_bandwidth_bytes=limits.max_bandwidth_bytes,
-            max_bandwidth_duration_ms=limits.max_bandwidth_duration_ms,
+            limits=settings.probe,
             own_address=lambda: self._session.address,
             broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
             report=inbox.put,
         )
         self._probes = Probes(context)
         try:
-            self._session = self._open_session()
+            board = read_board(SYS_ROOT, __version__, settings, self._probes.capabilities)
+            self._session = Session(endpoint, settings, board, self._post)
         except Exception:
             self._probes.stop()
             raise
@@ -107,7 +89,7 @@ class Agent:
         self._is_ready = False
         self._has_failed = False  # the last tick
         self._retry_s = now_s
-        self._commands: list[Command] = []
+        self._signals: list[signal.Signals] = []
 
     def due_s(self) -> float:
         """When to call `tick` again, on the monotonic clock."""
@@ -137,7 +119,7 @@ class Agent:
     def handle(self, message: Event | Result) -> None:
         """Handle an event of the connection or a probe's result. A failure is logged."""
         try:
-            if isinstance(message, RttRound | BandwidthResult):
+            if isinstance(message, Result):
                 self._session.publish(message)
             elif lease := self._session.handle(message):
                 self._probes.start_lease(lease)
@@ -151,8 +133,8 @@ class Agent:
             self._session.close(self._next_event, DISCONNECT_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - a failed goodbye must not keep the agent up
             _log_failure("the goodbye", error)
-        for command in self._commands:
-            self._inbox.put(command)
+        for number in self._signals:
+            self._inbox.put(number)
 
     def with_new_settings(self, reload: Callable[[], Settings] | None) -> "Agent":
         """An agent with new settings, or with the old ones if the new ones are invalid.
@@ -161,7 +143,7 @@ class Agent:
         """
         try:
             wanted = reload() if reload else self._settings
-            endpoint = endpoint_of(wanted.broker)
+            endpoint = Endpoint.of(wanted.broker)
         except Exception as error:  # noqa: BLE001 - any fault leaves the old settings in force
             _log_reload_failure(error)
             return self
@@ -176,17 +158,15 @@ class Agent:
 
     def _publish_report(self, now_s: float) -> None:
         report = self._collectors.collect()
-        readings = dict(report.readings)
         if self._probes.has_loaded_since(self._collected_s):
             # The packets of our own test are not the load of this board's users.
-            readings.pop("network", None)
+            report.ClearField("network")
         self._collected_s = now_s
-        failed_probes = tuple(
-            CollectorRun(name, CollectorOutcome.FAILED, 0) for name in self._probes.take_failed()
-        )
-        runs = report.collectors + failed_probes
-        self._session.publish(replace(report, collectors=runs, readings=readings))
-        if any(run.outcome is CollectorOutcome.OK for run in report.collectors):
+        has_progressed = any(run.outcome == pb.CollectorRun.OK for run in report.collectors)
+        for name in self._probes.take_failed():
+            report.collectors.add(name=name, outcome=pb.CollectorRun.FAILED)
+        self._session.publish(report)
+        if has_progressed:
             self._progress_s = now_s
             if not self._is_ready:
                 self._is_ready = True
@@ -210,28 +190,9 @@ class Agent:
             message = self._inbox.get(timeout=timeout_s)
         except Empty:
             return None
-        if isinstance(message, Command):
-            self._commands.append(message)  # a signal during the goodbye must not be lost
-        return None if isinstance(message, RttRound | BandwidthResult | Command) else message
-
-    def _open_session(self) -> Session:
-        settings = self._settings
-        board = read_board(
-            SYS_ROOT,
-            __version__,
-            settings.probe.address,
-            settings.interval_s,
-            self._probes.capabilities,
-        )
-        return Session(
-            self._endpoint,
-            cluster=settings.cluster,
-            node=settings.node,
-            board=board,
-            state_dir=settings.state_dir,
-            buffer_max_bytes=settings.buffer_max_bytes,
-            post=self._post,
-        )
+        if isinstance(message, signal.Signals):
+            self._signals.append(message)  # a signal during the goodbye must not be lost
+        return None if isinstance(message, Result | signal.Signals) else message
 
 
 def _log_failure(what: str, error: Exception) -> None:
@@ -245,49 +206,28 @@ def _log_reload_failure(error: Exception) -> None:
     LOG.error("reload: the settings stay as they were: %s", one_line(f"{kind}{error}", 400))
 
 
-def endpoint_of(broker: Broker) -> Endpoint:
-    """The broker, with its TLS files loaded. Raises ConfigError when they do not match."""
-    if broker.tls is None:
-        return Endpoint(broker.host, broker.port, None)
-    files = broker.tls
-    try:
-        context = tls_context(files.ca_file, files.cert_file, files.key_file)
-        own_certificate = certificate.read(files.cert_file)
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"broker.tls: expected PEM files and a key without a passphrase that belongs to the "
-            f"certificate: {error}"
-        ) from None
-    return Endpoint(broker.host, broker.port, context, own_certificate)
-
-
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
     """Measure and report until SIGTERM or SIGINT; SIGHUP takes new settings from `reload`.
 
     Returns the exit code. Raises ConfigError or StateError before it starts to measure.
     """
     inbox: SimpleQueue[InboxItem] = SimpleQueue()
-    for number, command in (
-        (signal.SIGTERM, Command.STOP),
-        (signal.SIGINT, Command.STOP),
-        (signal.SIGHUP, Command.RELOAD),
-    ):
-        signal.signal(number, lambda *_, command=command: inbox.put(command))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: inbox.put(signal.Signals(number)))
     notify = Notifier(os.environ)
-    endpoint = endpoint_of(settings.broker)
-    agent = Agent(settings, endpoint, inbox, notify)
+    agent = Agent(settings, Endpoint.of(settings.broker), inbox, notify)
     LOG.info("node %s: a report every %g s", settings.node, settings.interval_s)
     while True:
         with suppress(Empty):
             message = inbox.get(timeout=max(0.0, agent.due_s() - time.monotonic()))
-            if message is Command.STOP:
-                break
-            if message is Command.RELOAD:
+            if not isinstance(message, signal.Signals):
+                agent.handle(message)
+            elif message is signal.SIGHUP:
                 notify.reloading()
                 agent = agent.with_new_settings(reload)
                 notify.ready()
             else:
-                agent.handle(message)
+                break
         agent.tick(time.monotonic())
     notify.stopping()
     agent.close()

@@ -18,7 +18,15 @@ _LONGEST_ERROR = 800
 
 def main(argv: list[str] | None = None) -> int:
     """Run the controller; 0 after a clean stop, 1 when it failed, 2 on bad usage or settings."""
-    arguments = _parser().parse_args(argv)
+    parser = argparse.ArgumentParser(
+        prog="leadline-controller",
+        description="Scores nodes and tells Kubernetes where to bind each pod.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument("command", nargs="?", choices=["run"], default="run")
+    parser.add_argument("--config", type=Path, help=f"settings (default {config.DEFAULT_PATH})")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    arguments = parser.parse_args(argv)
     logs.set_up()
     try:
         settings = config.load(arguments.config)
@@ -39,18 +47,6 @@ async def _run_until_signal(settings: config.Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await wiring.run(settings, stop)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="leadline-controller",
-        description="Scores nodes and tells Kubernetes where to bind each pod.",
-        epilog=_EXAMPLE,
-    )
-    parser.add_argument("command", nargs="?", choices=["run"], default="run")
-    parser.add_argument("--config", type=Path, help=f"settings (default {config.DEFAULT_PATH})")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    return parser
 
 
 def _fail(error: object, code: int) -> int:

@@ -1,12 +1,18 @@
-"""The controller's settings: a TOML file, overridden by LEADLINE_* variables. Every field is
-checked, and an error names it."""
+"""The controller's settings: a TOML file, overridden by LEADLINE_* variables as the agent's are.
+Every field is checked, and an error names it.
+
+A variable is the setting's path in capitals with underscores: LEADLINE_BROKER_TLS_CA_FILE is
+broker.tls.ca_file. So a systemd unit can name the files that systemd provides, such as credentials.
+"""
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
@@ -17,18 +23,18 @@ from leadline_controller.api.settings import (
     TlsFiles,
 )
 from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.environment import overlay
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
-from leadline_controller.parsing.addresses import Network, is_loopback, read_network
+from leadline_controller.parsing.addresses import Network, is_loopback
+from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.parsing.toml import parse_toml
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
 from leadline_controller.telemetry.state import TimesToLive
 
+T = TypeVar("T")
 DEFAULT_PATH = Path("/etc/leadline/controller.toml")
 _STATE_DIRECTORY = "/var/lib/leadline-controller"
 # Every agent refuses a lease outside these limits.
@@ -42,12 +48,58 @@ _WHOLE_LIMITS = {
     "ping_count": (1, 20),
     "ping_ttl_s": (3, 86_400),
 }
-_SECTIONS = ("broker", "kubernetes", "strategy", "probe", "ttl", "grpc", "extender")
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
 class ConfigError(ValueError):
     """A setting that cannot be used. str() has the file, the field and what was expected."""
+
+
+def _flag(text: str) -> object:
+    return {"true": True, "false": False}.get(text, text)
+
+
+def _number(text: str) -> object:
+    """The number, or the text itself, which the check of the setting then refuses."""
+    for convert in (int, float):
+        with suppress(ValueError):
+            return convert(text)
+    return text
+
+
+def _names(text: str) -> object:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+_TLS_FILES = ("ca_file", "cert_file", "key_file")
+# Every setting but strategy.options, which is a table, and what its variable's text becomes.
+VARIABLES: Mapping[str, Callable[[str], object]] = {
+    "cluster": str,
+    "broker.host": str,
+    "broker.port": _number,
+    "broker.plaintext": _flag,
+    **{f"broker.tls.{name}": str for name in _TLS_FILES},
+    "kubernetes.kubeconfig": str,
+    "kubernetes.scheduler_name": str,
+    "kubernetes.standalone": _flag,
+    "strategy.name": str,
+    "strategy.seed": _number,
+    "probe.anchors": _names,
+    "probe.networks": _names,
+    "probe.interval_s": _number,
+    **{f"probe.{name}": _number for name in _WHOLE_LIMITS},
+    **{f"ttl.{each.name}": _number for each in fields(TimesToLive)},
+    "grpc.address": str,
+    **{f"grpc.tls.{name}": str for name in _TLS_FILES},
+    "warm_up_s": _number,
+    "extender.address": str,
+    **{f"extender.tls.{name}": str for name in _TLS_FILES},
+    "extender.filters": str,
+    "extender.bind": _flag,
+    "decisions.path": str,
+    "decisions.max_mb": _number,
+    "decisions.max_age_days": _number,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +140,36 @@ def load(path: Path | None, environ: Mapping[str, str] = os.environ) -> Settings
     ConfigError."""
     where = path or DEFAULT_PATH
     data = _from_file(where, may_be_absent=path is None)
-    variables = overlay(data, environ)
+    variables = _overlay(data, environ)
     try:
         return _settings(Fields(data, ""), environ)
     except FieldError as error:
-        raise ConfigError(f"{_variables_of(str(error), variables) or where}: {error}") from None
+        field = re.split("[: ]", str(error), maxsplit=1)[0]
+        names = [name for path, name in variables.items() if f"{path}.".startswith(f"{field}.")]
+        origin = f"the environment ({', '.join(names)})" if names else where
+        raise ConfigError(f"{origin}: {error}") from None
 
 
-def _variables_of(error: str, variables: Mapping[str, str]) -> str:
-    """The environment variables that set the field of this error. Empty if it is the file's."""
-    field = re.split("[: ]", error, maxsplit=1)[0]
-    names = [name for path, name in variables.items() if f"{path}.".startswith(f"{field}.")]
-    return f"the environment ({', '.join(names)})" if names else ""
+def variable(path: str) -> str:
+    """The variable of a setting."""
+    return "LEADLINE_" + path.replace(".", "_").upper()
+
+
+def _overlay(data: dict[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+    """Set the values of the variables in the file's data, in place. Returns path -> variable, of
+    the variables that are set."""
+    applied = {}
+    for path, convert in VARIABLES.items():
+        *sections, name = path.split(".")
+        table: Any = data
+        if (value := environ.get(variable(path))) is not None:
+            for section in sections:
+                # The check of the settings refuses anything but a table.
+                table = table.setdefault(section, {}) if isinstance(table, dict) else None
+            if isinstance(table, dict):
+                table[name] = convert(value)
+                applied[path] = variable(path)
+    return applied
 
 
 def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
@@ -118,161 +188,133 @@ def _from_file(where: Path, *, may_be_absent: bool) -> dict[str, Any]:
 
 
 def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
-    root.only(
-        "cluster",
-        "broker",
-        "kubernetes",
-        "strategy",
-        "probe",
-        "ttl",
-        "grpc",
-        "warm_up_s",
-        "extender",
-        "decisions",
-    )
-    kubernetes = root.object("kubernetes")
-    kubernetes.only("kubeconfig", "scheduler_name", "standalone")
-    default = Settings()
-    host, port, tls = _broker(root.object("broker"))
-    strategy, options, seed = _strategy(root.object("strategy"))
-    warm_up_s = root.number("warm_up_s")
+    _only_settings(root)
+    with _named("", ValueError):
+        cluster = check_cluster(root.text("cluster", "default"))
+    kubernetes = _only_settings(root.object("kubernetes"))
+    standalone = kubernetes.flag("standalone", default=True)
+    if not (standalone or root.has("extender")):
+        raise kubernetes.error("standalone", "true, or a section [extender] beside it")
+    host, port, tls = _broker(_only_settings(root.object("broker")))
+    strategy, options, seed = _strategy(_only_settings(root.object("strategy")))
+    probe = _only_settings(root.object("probe"))
+    ttl = _only_settings(root.object("ttl"))
+    lifetimes = {each.name: ttl.number(each.name) for each in fields(TimesToLive)}
+    grpc = _only_settings(root.object("grpc"))
+    with _named(grpc.at("address"), ServeError):
+        serve = ServeSettings(grpc.text("address", DEFAULT_ADDRESS), _tls(grpc, TlsFiles))
     return Settings(
-        cluster=_cluster(root, default.cluster),
+        cluster=cluster,
         broker_host=host,
         broker_port=port,
         broker_tls=tls,
-        kubeconfig=_file(kubernetes, "kubeconfig"),
+        kubeconfig=_file(kubernetes, "kubeconfig") if kubernetes.has("kubeconfig") else None,
         scheduler_name=kubernetes.text("scheduler_name", SCHEDULER_NAME),
-        standalone=_standalone(kubernetes, root.has("extender")),
+        standalone=standalone,
         strategy=strategy,
         options=options,
         seed=seed,
-        warm_up_s=default.warm_up_s if warm_up_s is None else warm_up_s,
-        anchors=root.object("probe").texts("anchors"),
-        networks=_networks(root.object("probe")),
-        limits=_limits(root.object("probe")),
-        ttl=_ttl(root.object("ttl")),
-        serve=_serve(root.object("grpc")),
+        **_given(warm_up_s=root.number("warm_up_s")),
+        anchors=probe.texts("anchors"),
+        networks=_networks(probe),
+        limits=_limits(probe),
+        ttl=TimesToLive(**_given(**lifetimes)),
+        serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
-        decisions=_decisions(root.object("decisions"), environ),
+        decisions=_decisions(_only_settings(root.object("decisions")), environ),
     )
 
 
-def _cluster(root: Fields, default: str) -> str:
-    name = root.text("cluster", default)
+def _only_settings(table: Fields) -> Fields:
+    """The table. Raises FieldError if it has anything but settings."""
+    prefix = f"{table.path}." if table.path else ""
+    known = [path for path in (*VARIABLES, "strategy.options") if path.startswith(prefix)]
+    table.only(*dict.fromkeys(path.removeprefix(prefix).partition(".")[0] for path in known))
+    return table
+
+
+def _given(**values: object) -> dict[str, Any]:
+    """The values that are set; the others keep their defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def _named(where: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns these errors into a FieldError of the field `where`, or of the one they begin with."""
     try:
-        return check_cluster(name)
-    except ValueError as error:
-        raise FieldError(str(error)) from None
+        yield
+    except kinds as error:
+        raise FieldError(f"{where}: {error}" if where else str(error)) from None
 
 
 def _strategy(strategy: Fields) -> tuple[str, dict[str, object], int | None]:
-    strategy.only("name", "options", "seed")
-    name = strategy.text("name", DEFAULT_STRATEGY)
-    if name not in STRATEGIES:
-        raise strategy.error("name", f"one of {', '.join(STRATEGIES)}")
-    options = dict(strategy.object("options").items())
-    try:
+    name = strategy.choice("name", *STRATEGIES, default=DEFAULT_STRATEGY)
+    options = dict(strategy.object("options").data)
+    with _named(strategy.at("name"), PluginError), _named(strategy.at("options"), OptionError):
         build(STRATEGIES[name], options)
-    except PluginError as error:
-        raise FieldError(f"{strategy.at('name')}: {error}") from None
-    except OptionError as error:
-        raise FieldError(f"{strategy.at('options')}: {error}") from None
     return name, options, strategy.integer("seed", 0, (1 << 63) - 1)
 
 
 def _broker(broker: Fields) -> tuple[str, int, BrokerTls | None]:
-    broker.only("host", "port", "plaintext", "tls")
     host = broker.text("host", "localhost")
-    files = _tls_files(broker)
+    tls = _tls(broker, BrokerTls)
     plaintext = broker.flag("plaintext", default=False)
-    if files and plaintext:
+    if tls and plaintext:
         raise FieldError(f"{broker.at('plaintext')}: expected false beside broker.tls")
-    if not (files or plaintext or is_loopback(host)):
+    if not (tls or plaintext or is_loopback(host)):
         raise FieldError(
             f"{broker.at('tls')}: expected ca_file, cert_file and key_file, because {host} is "
             "another machine (or plaintext = true, where nobody else is on the network)"
         )
-    port = broker.integer("port", 1, 65_535) or (8883 if files else 1883)
-    return host, port, BrokerTls(*files) if files else None
-
-
-def _serve(grpc: Fields) -> ServeSettings:
-    grpc.only("address", "tls")
-    files = _tls_files(grpc)
-    address = grpc.text("address", DEFAULT_ADDRESS)
-    try:
-        return ServeSettings(address, TlsFiles(*files) if files else None)
-    except ServeError as error:
-        raise FieldError(f"{grpc.at('address')}: {error}") from None
+    return host, broker.integer("port", 1, 65_535) or (8883 if tls else 1883), tls
 
 
 def _extender(extender: Fields) -> ExtenderSettings:
-    extender.only("address", "tls", "filters", "bind")
-    files = _tls_files(extender)
+    _only_settings(extender)
+    tls = _tls(extender, TlsFiles)
     address = extender.text("address", DEFAULT_EXTENDER_ADDRESS)
-    filters = extender.text("filters", "own")
-    if filters not in ("own", "all"):
-        raise extender.error("filters", "own or all")
-    tls = TlsFiles(*files) if files else None
+    every_filter = extender.choice("filters", "own", "all", default="own") == "all"
     bind = extender.flag("bind", default=False)
     if bind and tls is None:
         raise FieldError(
             f"{extender.at('bind')}: expected false without {extender.at('tls')}, because only "
             "clients with a certificate may have pods bound"
         )
-    try:
-        return ExtenderSettings(address, tls, every_filter=filters == "all", bind=bind)
-    except ServeError as error:
-        raise FieldError(f"{extender.at('address')}: {error}") from None
-
-
-def _standalone(kubernetes: Fields, extends: bool) -> bool:
-    standalone = kubernetes.flag("standalone", default=True)
-    if not (standalone or extends):
-        raise kubernetes.error("standalone", "true, or a section [extender] beside it")
-    return standalone
+    with _named(extender.at("address"), ServeError):
+        return ExtenderSettings(address, tls, every_filter, bind)
 
 
 def _decisions(decisions: Fields, environ: Mapping[str, str]) -> HistorySettings:
-    decisions.only("path", "max_mb", "max_age_days")
-    default = HistorySettings()
     # systemd may list several folders, separated by colons; the first is the unit's own.
     folder = environ.get("STATE_DIRECTORY", "").partition(":")[0] or _STATE_DIRECTORY
     path = decisions.text("path", f"{folder}/decisions.db")
     if not path.startswith("/") or "\0" in path:
         raise decisions.error("path", "an absolute path of a file")
-    max_mb = decisions.integer("max_mb", 0, 1 << 20)
-    max_age_days = decisions.number("max_age_days", highest=36_500)
-    return HistorySettings(
-        path=Path(path),
-        max_mb=default.max_mb if max_mb is None else max_mb,
-        max_age_days=default.max_age_days if max_age_days is None else max_age_days,
+    limits = _given(
+        max_mb=decisions.integer("max_mb", 0, 1 << 20),
+        max_age_days=decisions.number("max_age_days", highest=36_500),
     )
+    return HistorySettings(Path(path), **limits)
 
 
-def _tls_files(parent: Fields) -> tuple[Path, Path, Path] | None:
+def _tls(parent: Fields, kind: Callable[[Path, Path, Path], T]) -> T | None:
     if not parent.has("tls"):
         return None
-    tls = parent.object("tls")
-    tls.only("ca_file", "cert_file", "key_file")
+    tls = _only_settings(parent.object("tls"))
     found = []
-    for name in ("ca_file", "cert_file", "key_file"):
-        path = _file(tls, name)
-        if path is None:
+    for name in _TLS_FILES:
+        if not tls.has(name):
             raise FieldError(f"{tls.at(name)}: expected a file; all three are needed")
-        found.append(path)
-    files = (found[0], found[1], found[2])
+        found.append(_file(tls, name))
+    ca_file, cert_file, key_file = found
     try:
-        BrokerTls(*files).context()
+        BrokerTls(ca_file, cert_file, key_file).context()
     except (OSError, ValueError) as error:
         raise FieldError(f"{tls.path}: expected {_PEM}: {error}") from None
-    return files
+    return kind(ca_file, cert_file, key_file)
 
 
-def _file(parent: Fields, name: str) -> Path | None:
-    if not parent.has(name):
-        return None
+def _file(parent: Fields, name: str) -> Path:
     path = Path(parent.text(name))
     try:
         path.open("rb").close()
@@ -284,29 +326,15 @@ def _file(parent: Fields, name: str) -> Path | None:
 def _networks(probe: Fields) -> tuple[Network, ...]:
     networks = []
     for i, text in enumerate(probe.texts("networks")):
-        try:
-            networks.append(read_network(text))
-        except ValueError as error:
-            where = f"{probe.at('networks')}[{i}]"
-            raise FieldError(f"{where}: expected a network such as 10.0.0.0/24: {error}") from None
+        expected = f"{probe.at('networks')}[{i}]: expected a network such as 10.0.0.0/24"
+        with _named(expected, ValueError):
+            networks.append(ip_network(text))
     return tuple(networks)
 
 
 def _limits(probe: Fields) -> ProbeLimits:
-    probe.only("anchors", "networks", "interval_s", *_WHOLE_LIMITS)
     interval_s = probe.number("interval_s")
     if interval_s is not None and interval_s < 1:
         raise probe.error("interval_s", "a number of 1 or more")
-    given: dict[str, int] = {
-        name: value
-        for name, (lowest, highest) in _WHOLE_LIMITS.items()
-        if (value := probe.integer(name, lowest, highest)) is not None
-    }
-    limits = ProbeLimits(**given)
-    return limits if interval_s is None else replace(limits, interval_s=interval_s)
-
-
-def _ttl(ttl: Fields) -> TimesToLive:
-    names = [each.name for each in fields(TimesToLive)]
-    ttl.only(*names)
-    return TimesToLive(**{n: v for n in names if (v := ttl.number(n)) is not None})
+    whole = {name: probe.integer(name, *bounds) for name, bounds in _WHOLE_LIMITS.items()}
+    return ProbeLimits(**_given(interval_s=interval_s, **whole))

@@ -19,10 +19,7 @@ class RateLimitFilter(logging.Filter):
     `per_s` seconds. The first record of the next period has the number of those left out."""
 
     def __init__(
-        self,
-        at_most: int = 10,
-        per_s: float = 60.0,
-        now_s: Callable[[], float] = time.monotonic,
+        self, at_most: int = 10, per_s: float = 60.0, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._at_most = at_most

@@ -27,8 +27,7 @@ from leadline_controller.framework.cycle import Strategy, filters_with
 from leadline_controller.framework.model import Node
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, Leadership
-from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
@@ -55,7 +54,7 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
 
 
 def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
-    """How the settings want kube-scheduler advised about the pods that it places."""
+    """The extender's profile, for the pods that kube-scheduler places."""
     own = filters_with({name: FILTERS[name] for name in EXTENDER_FILTERS}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
     at_binding = FILTERS if every else BIND_FILTERS
@@ -71,7 +70,7 @@ def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
 
 
 def placing(settings: Settings) -> SchedulingProfile:
-    """How the settings want pods placed. Raises OptionError."""
+    """The scheduler's profile. Raises OptionError, PluginError."""
     return SchedulingProfile(
         strategy=strategy(settings.strategy, settings.options),
         filters=FILTERS,
@@ -83,8 +82,8 @@ def placing(settings: Settings) -> SchedulingProfile:
 
 @dataclass
 class Controller:
-    """The parts of one controller that outlive a strategy: what is measured, what the
-    cluster holds, and what was decided."""
+    """The parts of one controller that do not depend on the strategy: measurements, the cluster's
+    state, and decisions."""
 
     settings: Settings
     cluster: Cluster
@@ -103,7 +102,7 @@ class Controller:
         self.decisions = DecisionLog(sink=self.history)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
-        """A loop that places this cluster's pods."""
+        """The scheduling loop for this cluster's pods."""
         return Scheduler(
             self.cluster,
             self.state,
@@ -116,7 +115,7 @@ class Controller:
         )
 
     async def follow(self) -> None:
-        """Only know what the cluster holds, and place nothing, until cancelled."""
+        """Keep the cluster's state current without placing pods, until cancelled."""
         async with aclosing(self.cluster.watch()) as changes:
             async for change in changes:
                 self.state.apply(change)
@@ -125,9 +124,8 @@ class Controller:
 
     @asynccontextmanager
     async def measuring(self) -> AsyncIterator[None]:
-        """Take reports in, and while we lead hand leases out, for as long as the context lasts."""
+        """Ingest reports, and send leases while this controller leads, during the context."""
         settings = self.settings
-
         probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
         probe_scheduler = ProbeScheduler(
             self.telemetry, lambda lease: session.send(lease), probing, self._nodes
@@ -138,28 +136,23 @@ class Controller:
                 host=settings.broker_host,
                 port=settings.broker_port,
                 cluster=settings.cluster,
-                # Whoever knew it could take this session over, where the broker lets them.
+                # Random, because a client with the same id could take this session over.
                 client_id=f"leadline-controller-{socket.gethostname()}-{secrets.token_hex(8)}",
                 tls=settings.broker_tls,
             ),
             ingestor,
         )
         session.start()
-        ticking = asyncio.create_task(
-            self._tick(probe_scheduler, session.is_running, session.request_retained)
-        )
-        estimating = asyncio.create_task(self._estimate())
         try:
-            yield
+            ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
+            async with running(ticking), running(self._estimate()):
+                yield
         finally:
-            ticking.cancel()
-            estimating.cancel()
-            await asyncio.gather(ticking, estimating, return_exceptions=True)
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
     async def remembering(self) -> AsyncIterator[None]:
-        """Keep decisions for as long as the context lasts, and know those of earlier runs."""
+        """Record decisions during the context, after loading those of earlier runs."""
         self.history.start()
         try:
             self.decisions.restore(await self.history.restored())
@@ -169,7 +162,7 @@ class Controller:
 
     @asynccontextmanager
     async def serving(self, strategy_name: str) -> AsyncIterator[str]:
-        """Answer inspections for as long as the context lasts; yields the address."""
+        """Serve the gRPC API during the context; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.state,
@@ -197,8 +190,7 @@ class Controller:
     async def extending(
         self, how: SchedulingProfile, cluster: Cluster
     ) -> AsyncIterator[str | None]:
-        """Answer kube-scheduler for as long as the context lasts; yields the address, None where
-        it is not asked for."""
+        """Serve the extender during the context; yields the address, None without an extender."""
         extender = self.settings.extender
         if extender is None:
             yield None
@@ -237,9 +229,9 @@ class Controller:
         hears: Callable[[], bool] = lambda: True,
         fetch: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> None:
-        """Keep a place for what the nodes of the cluster report, and while we lead, have what is
-        due sent. A fault in it must not end the measuring."""
-        led, said = self.leadership is SOLE_LEADER, ""
+        """Tell the telemetry which nodes exist, and send what is due while this controller leads.
+        An error must not end the measuring."""
+        led, logged = self.leadership is SOLE_LEADER, ""
         beat = self.rounds.part("measuring")
         while True:
             if hears():
@@ -255,10 +247,10 @@ class Controller:
                     probe_scheduler.tick(now_s)
                 else:
                     probe_scheduler.tick_as_standby(now_s)
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is said once
-                if repr(error) != said:
-                    said = repr(error)
-                    log.error("probing the network failed, trying again: %s", said)
+            except Exception as error:  # noqa: BLE001  # any error is logged once
+                if repr(error) != logged:
+                    logged = repr(error)
+                    log.error("probing the network failed, trying again: %s", logged)
             await self.clock.sleep(_PROBE_TICK_S)
 
     async def _estimate(self) -> None:
@@ -286,22 +278,22 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     started = asyncio.Event()
     async with (
-        _working(_run(settings, stop, started)) as running,
-        _working(stop.wait()) as stopping,
+        running(_run(settings, stop, started)) as controller,
+        running(stop.wait()) as stopping,
     ):
-        await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((controller, stopping), return_when=asyncio.FIRST_COMPLETED)
         if started.is_set():
-            await asyncio.wait((running,))
-        # Else whatever the start waits for is given up.
+            await asyncio.wait((controller,))
+        # Otherwise a start that still waits is cancelled.
 
 
 async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) -> None:
     from leadline_controller.kube.cluster import KubeCluster
 
-    # What is imported stays, and going over it would stop everything for 20 ms now and then.
+    # A collection that visits all imported modules would block the event loop for 20 ms.
     gc.collect()
     gc.freeze()
-    # Else a few hundred new pods, which are there to stay, have it look for garbage again.
+    # The default threshold would start a collection after a few hundred new pods.
     gc.set_threshold(_COLLECT_AFTER)
     how = placing(settings)
     notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
@@ -312,18 +304,18 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
         controller = Controller(settings, cluster.fenced(elector), elector, rounds=rounds)
         async with (
             controller.remembering(),
-            # An address that is taken ends it before anything has begun.
+            # First, so that an address in use ends the controller before it acts.
             controller.serving(how.strategy.name),
-            # The first to begin is the last to end: the others keep the Lease until they are done.
-            _working(elector.run()) as electing,
+            # Contexts end in reverse order, so the Lease is held until those below have ended.
+            running(elector.run()) as electing,
             controller.measuring(),
-            # kube-scheduler is elected itself: what it asks for is bound whoever leads here.
+            # kube-scheduler has an election of its own, so the extender binds without our Lease.
             controller.extending(how, cluster),
-            _working(
+            running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,
-            _working(feed(notifier, rounds)),
-            _working(stop.wait()) as stopping,
+            running(feed(notifier, rounds)),
+            running(stop.wait()) as stopping,
         ):
             started.set()
             notifier.send("READY=1")
@@ -333,8 +325,8 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
 
 
 @asynccontextmanager
-async def _working(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Have it done beside. Leaving ends it, and raises what it died of."""
+async def running(work: Coroutine[Any, Any, Any]) -> AsyncIterator["asyncio.Task[Any]"]:
+    """Run `work` beside the context, which cancels it at its end and raises what `work` raised."""
     task = asyncio.create_task(work)
     try:
         yield task

@@ -6,7 +6,7 @@ Each rejection has a `Fault`, so that receivers can count them by kind.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sized
 from enum import StrEnum
 from typing import Any
 
@@ -62,25 +62,10 @@ class MessageError(ValueError):
 
 TelemetryMessage = pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport | pb.Status | pb.Lease
 
-_TYPES: dict[topics.Kind, type[TelemetryMessage]] = {
-    topics.Kind.BIRTH: pb.Birth,
-    topics.Kind.REPORT: pb.Report,
-    topics.Kind.RTT: pb.RttReport,
-    topics.Kind.BANDWIDTH: pb.BandwidthReport,
-    topics.Kind.STATUS: pb.Status,
-    topics.Kind.LEASE: pb.Lease,
-}
-_TIMED: dict[topics.Kind, type[pb.Birth | pb.Report | pb.RttReport | pb.BandwidthReport]] = {
-    topics.Kind.BIRTH: pb.Birth,
-    topics.Kind.REPORT: pb.Report,
-    topics.Kind.RTT: pb.RttReport,
-    topics.Kind.BANDWIDTH: pb.BandwidthReport,
-}
-
 
 def kind_of(message: TelemetryMessage) -> topics.Kind:
     """The kind of the topic to which a message is published."""
-    return next(kind for kind, type_ in _TYPES.items() if isinstance(message, type_))
+    return next(kind for kind, (type_, _) in _KINDS.items() if isinstance(message, type_))
 
 
 def encode(message: TelemetryMessage) -> bytes:
@@ -94,9 +79,10 @@ def stamp_sent(kind: topics.Kind, payload: bytes, sent_boot_ms: int) -> bytes:
     Protobuf merges the fields of concatenated messages, so the board need not decode a buffered
     message again.
     """
-    if kind not in _TIMED:
+    if kind in (topics.Kind.STATUS, topics.Kind.LEASE):
         return payload
-    stamp = _TIMED[kind](timing=pb.Timing(sent_boot_ms=sent_boot_ms))
+    # `timing` has the same number in every message that has one.
+    stamp = pb.Report(timing=pb.Timing(sent_boot_ms=sent_boot_ms))
     return payload + stamp.SerializeToString()
 
 
@@ -110,12 +96,13 @@ def decode(topic: topics.Topic, payload: bytes, schema: str | None) -> Telemetry
         raise MessageError(
             Fault.UNKNOWN_SCHEMA, f"schema {str(schema)[:40]!r}, expected {topics.SCHEMA!r}"
         )
-    message = _TYPES[topic.kind]()
+    message_type, checks = _KINDS[topic.kind]
+    message = message_type()
     try:
         message.ParseFromString(payload)
     except DecodeError:
-        raise MessageError(Fault.BROKEN, f"no {type(message).__name__} in this payload") from None
-    for check in _CHECKS[topic.kind]:
+        raise MessageError(Fault.BROKEN, f"no {message_type.__name__} in this payload") from None
+    for check in checks:
         check(message, topic)
     return message
 
@@ -153,7 +140,9 @@ def _check_numbered(message: Any, _: topics.Topic) -> None:
 def _check_birth(message: pb.Birth, _: topics.Topic) -> None:
     for name in ("agent_version", "hardware_model", "architecture", "kernel", "address"):
         _check_text(name, getattr(message, name))
-    _check_texts("probes", message.probes, MOST_PROBES)
+    _check_count("probes", message.probes, MOST_PROBES)
+    for probe in message.probes:
+        _check_text("probes", probe)
     _check_most("cores", message.cores, MOST_CORES)
     _check_most("memory_bytes", message.memory_bytes, MOST_MEMORY_BYTES)
     _check_most("interval_s", message.interval_s, MOST_INTERVAL_S)
@@ -162,15 +151,14 @@ def _check_birth(message: pb.Birth, _: topics.Topic) -> None:
 
 def _check_report(message: pb.Report, _: topics.Topic) -> None:
     cpu, disk, network = message.cpu, message.disk, message.network
-    if len(network) > MOST_INTERFACES:
-        raise _too_many("network", MOST_INTERFACES)
+    _check_count("network", network, MOST_INTERFACES)
     # All are checked at once against the bound of rates, because this is a hot path.
     busy_percent, load_1m, frequency_mhz = cpu.busy_percent, cpu.load_1m, cpu.frequency_mhz
     values = [busy_percent, load_1m, frequency_mhz]
     values += (disk.read_bytes_per_s, disk.written_bytes_per_s)
     for interface in network:
         if len(interface.name) > MAX_TEXT:
-            raise _too_long("network.name")
+            _check_text("network.name", interface.name)
         values += (
             interface.packets_sent_per_s,
             interface.packets_received_per_s,
@@ -192,8 +180,7 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
     if memory.available_bytes > memory.total_bytes:
         _check_most("memory.available_bytes", memory.available_bytes, MOST_MEMORY_BYTES)
         raise MessageError(Fault.OUT_OF_RANGE, "memory.available_bytes is more than the total")
-    if len(message.collectors) > MOST_COLLECTORS:
-        raise _too_many("collectors", MOST_COLLECTORS)
+    _check_count("collectors", message.collectors, MOST_COLLECTORS)
     for run in message.collectors:
         if len(run.name) > MAX_TEXT or run.duration_us > MOST_DURATION_US:
             _check_text("collectors.name", run.name)
@@ -201,8 +188,7 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
 
 
 def _check_rtt(message: pb.RttReport, _: topics.Topic) -> None:
-    if len(message.peers) > MOST_PEERS:
-        raise _too_many("peers", MOST_PEERS)
+    _check_count("peers", message.peers, MOST_PEERS)
     times_ms = [v for p in message.peers for v in (p.rtt_ms, p.deviation_ms)]
     _check_values("a time of the round", times_ms, MOST_RTT_MS)
     for peer in message.peers:
@@ -222,31 +208,25 @@ def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
 
 def _check_lease(message: pb.Lease, topic: topics.Topic) -> None:
     _check_node(message.node, topic)
-    if message.WhichOneof("work") is None:
+    work = message.WhichOneof("work")
+    if work is None:
         raise MessageError(Fault.BROKEN, "the lease names no work")
-    if message.WhichOneof("work") == "ping":
-        _check_ping_lease(message.ping)
-    else:
-        _check_bandwidth_lease(message.bandwidth)
-
-
-def _check_ping_lease(ping: pb.PingLease) -> None:
-    if len(ping.peers) > MOST_PEERS:
-        raise _too_many("ping.peers", MOST_PEERS)
-    for peer in ping.peers:
-        _check_peer(peer)
-    _check_most("ping.interval_s", ping.interval_s, MOST_INTERVAL_S)
-    _check_most("ping.count", ping.count, MOST_ECHOES)
-    _check_most("ping.ttl_s", ping.ttl_s, MOST_INTERVAL_S)
-
-
-def _check_bandwidth_lease(lease: pb.BandwidthLease) -> None:
-    _check_text("bandwidth.lease_id", lease.lease_id)
-    _check_peer(lease.peer)
-    _check_most("bandwidth.port", lease.port, 65_535)
-    _check_most("bandwidth.duration_ms", lease.duration_ms, MOST_TEST_MS)
-    _check_most("bandwidth.max_bytes", lease.max_bytes, MOST_TEST_BYTES)
-    _check_most("bandwidth.ttl_ms", lease.ttl_ms, MOST_TEST_MS)
+    if work == "ping":
+        ping = message.ping
+        _check_count("ping.peers", ping.peers, MOST_PEERS)
+        for peer in ping.peers:
+            _check_peer(peer)
+        _check_most("ping.interval_s", ping.interval_s, MOST_INTERVAL_S)
+        _check_most("ping.count", ping.count, MOST_ECHOES)
+        _check_most("ping.ttl_s", ping.ttl_s, MOST_INTERVAL_S)
+        return
+    bandwidth = message.bandwidth
+    _check_text("bandwidth.lease_id", bandwidth.lease_id)
+    _check_peer(bandwidth.peer)
+    _check_most("bandwidth.port", bandwidth.port, 65_535)
+    _check_most("bandwidth.duration_ms", bandwidth.duration_ms, MOST_TEST_MS)
+    _check_most("bandwidth.max_bytes", bandwidth.max_bytes, MOST_TEST_BYTES)
+    _check_most("bandwidth.ttl_ms", bandwidth.ttl_ms, MOST_TEST_MS)
 
 
 def _check_peer(peer: pb.Peer) -> None:
@@ -272,29 +252,23 @@ def _check_most(what: str, value: float, most: float) -> None:
 
 def _check_text(what: str, text: str) -> None:
     if len(text) > MAX_TEXT:
-        raise _too_long(what)
+        raise MessageError(Fault.TOO_LONG, f"{what} is longer than {MAX_TEXT} characters")
 
 
-def _check_texts(what: str, texts: Sequence[str], most: int) -> None:
-    if len(texts) > most:
-        raise _too_many(what, most)
-    for text in texts:
-        _check_text(what, text)
+def _check_count(what: str, items: Sized, most: int) -> None:
+    if len(items) > most:
+        raise MessageError(Fault.TOO_LONG, f"{what} has more than {most} entries")
 
 
-def _too_long(what: str) -> MessageError:
-    return MessageError(Fault.TOO_LONG, f"{what} is longer than {MAX_TEXT} characters")
-
-
-def _too_many(what: str, most: int) -> MessageError:
-    return MessageError(Fault.TOO_LONG, f"{what} has more than {most} entries")
-
-
-_CHECKS: Mapping[topics.Kind, tuple[Callable[[Any, topics.Topic], None], ...]] = {
-    topics.Kind.BIRTH: (_check_origin, _check_numbered, _check_birth),
-    topics.Kind.REPORT: (_check_origin, _check_numbered, _check_report),
-    topics.Kind.RTT: (_check_origin, _check_numbered, _check_rtt),
-    topics.Kind.BANDWIDTH: (_check_origin, _check_numbered, _check_bandwidth),
-    topics.Kind.STATUS: (_check_origin,),
-    topics.Kind.LEASE: (_check_lease,),
+_Check = Callable[[Any, topics.Topic], None]
+_KINDS: Mapping[topics.Kind, tuple[type[TelemetryMessage], tuple[_Check, ...]]] = {
+    topics.Kind.BIRTH: (pb.Birth, (_check_origin, _check_numbered, _check_birth)),
+    topics.Kind.REPORT: (pb.Report, (_check_origin, _check_numbered, _check_report)),
+    topics.Kind.RTT: (pb.RttReport, (_check_origin, _check_numbered, _check_rtt)),
+    topics.Kind.BANDWIDTH: (
+        pb.BandwidthReport,
+        (_check_origin, _check_numbered, _check_bandwidth),
+    ),
+    topics.Kind.STATUS: (pb.Status, (_check_origin,)),
+    topics.Kind.LEASE: (pb.Lease, (_check_lease,)),
 }

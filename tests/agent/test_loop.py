@@ -7,18 +7,13 @@ from queue import SimpleQueue
 
 import pytest
 from leadline_agent.config import Broker, ConfigError, Probe, Settings, Tls
-from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer, endpoint_of
+from leadline_agent.lease import Result
+from leadline_agent.loop import MAX_WAITING, Agent, InboxItem, PeriodicTimer
 from leadline_agent.notify import Notifier
 from leadline_agent.probes import Probes
-from leadline_agent.publish.connection import MessageReceived
+from leadline_agent.publish.connection import Endpoint, MessageReceived
 from leadline_agent.publish.session import Session
-from leadline_agent.sample import (
-    BandwidthOutcome,
-    BandwidthResult,
-    CollectorOutcome,
-    Report,
-    RttRound,
-)
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.certificates import Authority, Certificate
 from tests.support.ports import free_port, wait_until
@@ -48,7 +43,7 @@ def tls(certificate: Certificate) -> Broker:
 
 
 def test_tls_checks_the_broker_and_shows_a_certificate(tmp_path: Path) -> None:
-    context = endpoint_of(tls(Authority(tmp_path).client("pi-1"))).tls
+    context = Endpoint.of(tls(Authority(tmp_path).client("pi-1"))).tls
     assert context is not None
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
@@ -65,7 +60,7 @@ def test_a_key_that_does_not_match_its_certificate_is_refused(tmp_path: Path, br
     else:
         Path(getattr(certificate, broken)).write_text("no PEM")
     with pytest.raises(ConfigError, match=r"broker\.tls: expected PEM files"):
-        endpoint_of(tls(certificate))
+        Endpoint.of(tls(certificate))
 
 
 class CountingNotifier(Notifier):
@@ -92,29 +87,35 @@ def systemd() -> CountingNotifier:
 
 @pytest.fixture
 def agent(settings: Settings, systemd: CountingNotifier) -> Iterator[Agent]:
-    agent = Agent(settings, endpoint_of(settings.broker), SimpleQueue(), systemd)
+    agent = Agent(settings, Endpoint.of(settings.broker), SimpleQueue(), systemd)
     yield agent
     agent.close()
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[Report | RttRound | BandwidthResult]:
-    published: list[Report | RttRound | BandwidthResult] = []
+def published(monkeypatch: pytest.MonkeyPatch) -> list[pb.Report | Result]:
+    published: list[pb.Report | Result] = []
     monkeypatch.setattr(Session, "publish", lambda _, sample: published.append(sample))
     return published
 
 
 def test_a_result_that_cannot_be_encoded_is_dropped_alone(
-    agent: Agent, caplog: pytest.LogCaptureFixture
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    too_long = BandwidthResult(1, "L1", "pi-2", BandwidthOutcome.DONE, 1.0, duration_ms=2**40)
-    agent.handle(too_long)
-    agent.handle(BandwidthResult(1, "L2", "pi-2", BandwidthOutcome.FAILED, detail="\ud800"))
-    agent.handle(BandwidthResult(1, "L3", "pi-2", BandwidthOutcome.FAILED, detail="fine"))
-    agent.tick(time.monotonic() + 5)
+    encoded: list[str] = []
+
+    def encode(_: Session, sample: pb.BandwidthReport) -> None:
+        if sample.lease_id != "L3":
+            raise ValueError("a bug")
+        encoded.append(sample.lease_id)
+
+    monkeypatch.setattr(Session, "publish", encode)
+    for lease_id in ("L1", "L2", "L3"):
+        agent.handle(pb.BandwidthReport(lease_id=lease_id))
     lines = [record.getMessage() for record in caplog.records if "left out" in record.message]
     assert len(lines) == 2
-    assert all("BandwidthResult failed and is left out" in line for line in lines)
+    assert all("BandwidthReport failed and is left out" in line for line in lines)
+    assert encoded == ["L3"]
 
 
 def test_the_watchdog_is_fed_while_the_agent_is_healthy(
@@ -160,7 +161,7 @@ def test_the_watchdog_is_not_fed_while_ticks_fail(
 
 def test_a_probe_that_failed_is_in_the_next_report(
     agent: Agent,
-    published: list[Report | RttRound | BandwidthResult],
+    published: list[pb.Report | Result],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failed = [["ping"], []]
@@ -168,17 +169,17 @@ def test_a_probe_that_failed_is_in_the_next_report(
     now_s = time.monotonic()
     agent.tick(now_s + 5)
     agent.tick(now_s + 10)
-    first, second = (sample for sample in published if isinstance(sample, Report))
+    first, second = (sample for sample in published if isinstance(sample, pb.Report))
     assert (first.collectors[-1].name, first.collectors[-1].outcome) == (
         "ping",
-        CollectorOutcome.FAILED,
+        pb.CollectorRun.FAILED,
     )
     assert len(second.collectors) == len(first.collectors) - 1
 
 
 def test_a_flood_of_leases_does_not_fill_the_memory(settings: Settings) -> None:
     inbox: SimpleQueue[InboxItem] = SimpleQueue()
-    agent = Agent(settings, endpoint_of(settings.broker), inbox, Notifier({}))
+    agent = Agent(settings, Endpoint.of(settings.broker), inbox, Notifier({}))
     for _ in range(10 * MAX_WAITING):
         agent._post(MessageReceived("leadline/v1/default/pi-1/lease", b"x", None, 0.0))
     assert inbox.qsize() <= MAX_WAITING
@@ -210,7 +211,7 @@ def test_a_new_state_folder_that_cannot_be_used_leaves_the_old_one(
     (tmp_path / "file").write_text("")
     authority = Authority(tmp_path / "ca")
     certificate = authority.client("pi-1")
-    old = Agent(settings, endpoint_of(tls(certificate)), SimpleQueue(), Notifier({}))
+    old = Agent(settings, Endpoint.of(tls(certificate)), SimpleQueue(), Notifier({}))
     certificate.cert_file.unlink()  # what the old settings name is gone, too
     elsewhere = Settings(
         *("pi-1", "default", tmp_path / "file" / "state", 1, 1 << 20),

@@ -10,6 +10,7 @@ import pytest
 from leadline_agent import __version__
 from leadline_agent.__main__ import RateLimitFilter
 from leadline_agent.collectors import COLLECTORS
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,6 +37,9 @@ def test_once_prints_a_report_with_rates_and_needs_no_broker(config: Path) -> No
     assert report["node"] == "pi-1"
     assert 0 <= report["cpu"]["busy_percent"] <= 100
     assert report["memory"]["total_bytes"] > report["memory"]["available_bytes"] > 0
+    # An unknown value is null.
+    assert list(report["cpu"]) == [field.name for field in pb.Cpu.DESCRIPTOR.fields]
+    assert {run["outcome"] for run in report["collectors"]} <= {"ok", "absent"}
     assert [run["name"] for run in report["collectors"]] == list(COLLECTORS)
     assert not (config.parent / "state").exists()
 

@@ -90,7 +90,7 @@ def test_forget_with_anothers_certificate_is_1_and_names_both(
 
 def log_of_a_refused_agent(tls: Certificate, broker: Broker, folder: Path, sign: str) -> str:
     with running_agent(agent_config(folder, broker.port, tls=tls)) as agent:
-        wait_until(lambda: agent.log.count(sign) >= 2, f"'{sign}' is said, and said again")
+        wait_until(lambda: agent.log.count(sign) >= 2, f"'{sign}' is logged twice")
         assert agent.process.poll() is None
         return agent.log
 

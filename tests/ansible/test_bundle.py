@@ -1,4 +1,4 @@
-"""What of a bundle travels to a board, and what is said when it is not all there."""
+"""The part of a bundle that is copied to a board, and the errors about an incomplete one."""
 
 import hashlib
 import zipfile
@@ -10,7 +10,6 @@ import pytest
 from tests.ansible.plugins import load
 
 bundle = load("plugin_utils/bundle")
-PI = bundle.Platform("3.11.2", "aarch64")
 WHEELS = {"a-1-py3-none-any.whl": b"a", "c-1-cp311-cp311-linux_aarch64.whl": b"c"}
 
 
@@ -29,11 +28,11 @@ def whole(tmp_path: Path) -> Any:
     lines = [f"x==1 --hash=sha256:{digest}\n" for digest in hashes]
     (folder / "agent/requirements.txt").write_text("".join(lines))
     (folder / "agent/wheels-cp311-aarch64.txt").write_text("\n".join(WHEELS))
-    return bundle.Bundle(folder, "agent")
+    return bundle.Bundle(folder, "agent", "3.11.2", "aarch64")
 
 
 def test_only_this_boards_wheels_travel(whole: Any, tmp_path: Path) -> None:
-    whole.pack(PI, tmp_path / "archive.zip")
+    whole.pack(tmp_path / "archive.zip")
     with zipfile.ZipFile(tmp_path / "archive.zip") as packed:
         names = set(packed.namelist())
     assert names == {
@@ -62,13 +61,13 @@ def test_its_release(whole: Any) -> None:
 def test_what_is_missing_is_said(whole: Any, gone: str, said: str) -> None:
     (whole.folder / gone).unlink()
     with pytest.raises(bundle.BundleError, match=said):
-        (whole.release, whole.files(PI))
+        (whole.release, whole.files())
 
 
 def test_a_wheel_that_the_lock_does_not_name_is_refused(whole: Any) -> None:
     (whole.folder / "wheels/a-1-py3-none-any.whl").write_bytes(b"another")
     with pytest.raises(bundle.BundleError, match="not the file that the bundle's lock names"):
-        whole.files(PI)
+        whole.files()
 
 
 def test_a_version_that_is_none_is_refused(whole: Any) -> None:

@@ -1,4 +1,4 @@
-"""A board's releases: whole or not there, whatever interrupts, and a way back that works."""
+"""A board's releases: complete or absent after any interruption, and a rollback that works."""
 
 import zipfile
 from contextlib import suppress

@@ -418,7 +418,7 @@ def serve(victim: Board, name: str, address: str, own_address: str) -> int:
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody on this machine listens on a TCP port, without connecting to it."""
+    """Whether a process on this machine listens on a TCP port, without connecting to it."""
     wanted = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
@@ -563,7 +563,7 @@ def endless_files(paths: Sequence[str] = ("/dev/zero", "/dev/urandom", "fifo")) 
 
 
 def _start(config: Path) -> tuple[int, str]:
-    """Exit code and complaint; -1 if it did not end by itself. In 1 GB of address space."""
+    """Exit code and complaint; -1 if it had to be killed. In 1 GB of address space."""
     command = [sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
     limited = ["sh", "-c", 'ulimit -v 1000000; exec "$@"', "sh", *command]
     try:

@@ -41,7 +41,7 @@ from tests.attack.scene import (
 from tests.kube.objects import pod
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import REPOSITORY, SERVER
-from tests.rollout.test_placement import bound
+from tests.rollout.test_placement import place_pod
 
 LIST_NODES = "/leadline.v1.Inspection/ListNodes"
 HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
@@ -75,9 +75,9 @@ def attacked(
             end_s = time.monotonic()
             time.sleep(AFTER_S)
         shown = ", ".join(f"{found[name]} {name}" for name in ("opened", "kept") if name in found)
-        told = answers()
+        clients = answers()
         for service in services:
-            each = told[service]
+            each = clients[service]
             during = [good for put_s, good in each if begin_s <= put_s < end_s]
             after = [good for put_s, good in each if put_s >= end_s]
             yield Check(
@@ -87,7 +87,9 @@ def attacked(
                 f"afterwards" + (f" ({shown})" if shown else ""),
                 sum(during) * 2 >= len(during) > 0 and all(after) and bool(after),
             )
-        yield Check(attack, "a pod is bound meanwhile", "bound" if placed else "waits", placed)
+        yield Check(
+            attack, "a pod is place_pod meanwhile", "place_pod" if placed else "waits", placed
+        )
         yield within(attack, limits)
         yield from unharmed(attack, unit, before)
     return found
@@ -108,10 +110,10 @@ def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bo
         cwd=REPOSITORY,
         text=True,
     ) as process:
-        told: list[str] = []
+        output: list[str] = []
         try:
-            yield lambda: json.loads(told[0])
-            told.append(process.communicate("", timeout=120)[0])
+            yield lambda: json.loads(output[0])
+            output.append(process.communicate("", timeout=120)[0])
         finally:
             process.kill()
 
@@ -119,7 +121,7 @@ def asking(scene: Scene) -> Iterator[Callable[[], dict[str, list[tuple[float, bo
 def is_bound(server: Machine, name: str) -> bool:
     """Whether a new pod gets its node in time."""
     try:
-        bound(server, pod(name, "10m"))
+        place_pod(server, pod(name, "10m"))
     except AssertionError:
         return False
     return True
@@ -144,7 +146,7 @@ def watches(scene: Scene, count: int) -> Iterator[Check]:
 
 
 def calls(count: int) -> dict[str, object]:
-    """So many, on connections of 20."""
+    """`count` calls, 20 on each connection."""
     return {"count": count, "per_connection": 20, "hold_s": HOLD_S}
 
 

@@ -1,4 +1,4 @@
-"""The agent under systemd: a bandwidth test far beyond its lease, and settings that cannot be."""
+"""The agent under systemd: a bandwidth test far beyond its lease, and impossible settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEASED_BYTES, LEASED_MS, LEASE_TTL_MS = 30_000_000, 2000, 5000
 ASKED = "1600M"
 # What is under way in buffers when the server's end cuts off, and what headers add.
 TOLERANCE = 2
-# Of somebody else nothing but what it takes to turn it away.
+# For strangers only the work of refusing them.
 STRANGER_BYTES = 1_000_000
 LISTENS_S = 10.0
 TEST_S = 60.0
@@ -99,8 +99,8 @@ def endless_number(scene: Scene) -> Iterator[Check]:
         finally:
             unit.machine.run(f"mv {SETTINGS}.good {SETTINGS}")
         refused = [line for line in unit.lines_since(before) if SETTINGS in line]
-        told = refused[0][:120] if refused else "nothing"
-        yield Check(attack, "a line names the file", told, bool(refused))
+        shown = refused[0][:120] if refused else "nothing"
+        yield Check(attack, "a line names the file", shown, bool(refused))
         yield reports_on(scene, attack)
         yield within(attack, limits)
 

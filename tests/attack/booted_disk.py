@@ -15,7 +15,7 @@ from tests.attack.scene import CONTROLLER, MIB, Scene
 from tests.attack.units import TRACEBACK, Limits, Unit
 from tests.kube.objects import pod
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_placement import bound
+from tests.rollout.test_placement import place_pod
 
 FOLDER = f"/var/lib/private/{CONTROLLER}"
 DATABASE = f"{FOLDER}/decisions.db"
@@ -70,7 +70,7 @@ def rotten(scene: Scene) -> Iterator[Check]:
     server = scene.testbed.server
     ask = scene.leadline
     server.run(f"systemctl restart {CONTROLLER}", timeout_s=120)
-    bound(server, pod(POD, "10m"))
+    place_pod(server, pod(POD, "10m"))
     server.wait_for(ask("explain", POD), START_S)
     with tempfile.TemporaryDirectory(prefix="leadline-attack-") as folder:
         good = saved(scene.testbed, Path(folder))

@@ -1,4 +1,4 @@
-"""What an attack found, beside what must hold."""
+"""The finding of an attack, beside the required one."""
 
 from dataclasses import dataclass
 

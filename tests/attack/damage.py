@@ -1,4 +1,4 @@
-"""Files of decisions that something happened to, and what a start with each of them comes to.
+"""Damaged files of decisions, and the outcome of a start with each of them.
 
 Each start is that of the history as the controller uses it, in a process that is watched: it
 restores what was decided, notes a new decision, answers for it and stops.
@@ -178,7 +178,7 @@ def _interior(child: int) -> bytes:
 
 
 def starts(cases: Iterable[Case], patience_s: float = PATIENCE_S) -> Iterator[tuple[Case, str]]:
-    """Start with each of them; what came of it: USED, ASIDE, ALONE, HUNG, FORGETS or an error."""
+    """Start with each file; the outcome is USED, ASIDE, ALONE, HUNG, FORGETS or an error."""
     watched: tuple[BaseProcess, Connection] | None = None
     with tempfile.TemporaryDirectory(prefix="leadline-damage-", dir=_in_memory()) as folder:
         for number, case in enumerate(cases):
@@ -215,10 +215,10 @@ def _serve(connection: Connection) -> None:
     while (task := connection.recv()) is not None:
         make, folder = task
         try:
-            told = _start(make, Path(folder))
+            outcome = _start(make, Path(folder))
         except BaseException as error:  # noqa: BLE001  # that is what is looked for
-            told = f"raised {error!r:.120}"
-        connection.send(told)
+            outcome = f"raised {error!r:.120}"
+        connection.send(outcome)
 
 
 def _start(make: Make, folder: Path) -> str:
@@ -226,8 +226,8 @@ def _start(make: Make, folder: Path) -> str:
     path = folder / "d.db"
     make(path)
     before = path.read_bytes() if path.is_file() else None
-    told = asyncio.run(_through(path))
-    if not told:
+    explained = asyncio.run(_through(path))
+    if not explained:
         return FORGETS
     if path.with_name("d.db.corrupt").exists():
         return ASIDE
@@ -237,7 +237,7 @@ def _start(make: Make, folder: Path) -> str:
 
 
 async def _through(path: Path) -> bool:
-    """Whether a decision that is made now is told of."""
+    """Whether a new decision is recorded."""
     recorder = Recorder(HistorySettings(path, 1))
     log = DecisionLog(sink=recorder)
     recorder.start()
@@ -245,8 +245,8 @@ async def _through(path: Path) -> bool:
         log.restore(await recorder.restored())
         made = Decision(Pod("default", "new", "u"), "n1", "it fits", "dacs", "lower")
         log.add(made, 0.0, PENDING, {})
-        told = await recorder.about("default/new")
+        records = await recorder.about("default/new")
         await recorder.since(None)
     finally:
         await recorder.stop()
-    return [each.node for each in told] == ["n1"]
+    return [each.node for each in records] == ["n1"]

@@ -1,4 +1,4 @@
-"""Damaged files of decisions, thousands of pods that wait for nodes, and texts that are none."""
+"""Damaged files of decisions, thousands of pods that wait for nodes, and invalid texts."""
 
 import asyncio
 import gc
@@ -183,14 +183,14 @@ def _locked(path: Path) -> Iterator[None]:
 def joined(pods: int, nodes: int, every_s: float, disk_s: float) -> Iterator[Check]:
     """Pods that fit nowhere, and nodes that join one by one; see tests.attack.joining."""
     command = [sys.executable, "-m", "tests.attack.joining"]
-    told = subprocess.run(
+    ended = subprocess.run(
         [*command, *map(str, (pods, nodes, every_s, disk_s))],
         cwd=REPOSITORY,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         check=True,
     )
-    found = json.loads(told.stdout)
+    found = json.loads(ended.stdout)
     plain = _counted(found["warnings"], r"(\d+) decisions are kept without their scores")
     lost = found["decided"] - found["kept"]
     yield Check(
@@ -289,8 +289,8 @@ async def _noted(count: int) -> tuple[int, int]:
             log.set_outcome(pod.key, f"failed: 503{odd}")
         recorder.start()
         try:
-            told, _ = await recorder.since(None)
+            listed, _ = await recorder.since(None)
         finally:
             await recorder.stop()
         watched = [placement(record, log.now()).SerializeToString() for record in log.all()]
-    return len(told), len(watched)
+    return len(listed), len(watched)

@@ -54,8 +54,8 @@ class Ended:
         )
 
     def __str__(self) -> str:
-        told = f"exit {self.code}, {self.cpu_s:.1f} s CPU, {self.rss_mb:.0f} MB"
-        return told if not self.errors else f"{told}, {self.errors.strip()[:90]!r}"
+        ended = f"exit {self.code}, {self.cpu_s:.1f} s CPU, {self.rss_mb:.0f} MB"
+        return ended if not self.errors else f"{ended}, {self.errors.strip()[:90]!r}"
 
 
 def run_bounded(
@@ -151,8 +151,8 @@ def mutation_check(count: int = MUTATIONS, seed: int = 12) -> Check:
             slowest_s, largest_mb = max(slowest_s, ended.cpu_s), max(largest_mb, ended.rss_mb)
             if not ended.is_clean:
                 bad.append(f"number {number} ({kind}, {strategy}, {output}): {ended}")
-    told = ", ".join(f"exit {code}: {number:,}" for code, number in sorted(codes.items()))
-    found = f"{told}; slowest {slowest_s:.1f} s CPU, largest {largest_mb:.0f} MB"
+    ends = ", ".join(f"exit {code}: {number:,}" for code, number in sorted(codes.items()))
+    found = f"{ends}; slowest {slowest_s:.1f} s CPU, largest {largest_mb:.0f} MB"
     return Check(
         f"{count:,} mutated snapshots (seed {seed})",
         f"exit 0, 1 or 2, one line, {_MUTANT_CPU_S} s and {_MUTANT_MEMORY_MB} MB at most",

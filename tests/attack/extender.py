@@ -135,21 +135,21 @@ async def _mutations(address: Address, count: int, seed: int) -> list[str]:
 
 def _fault(status: int, answer: bytes, body: bytes) -> str | None:
     """What is wrong with the answer to a filter question."""
-    told = json.loads(answer)
+    parsed = json.loads(answer)
     if status != 200:
         return f"status {status}"
-    if told["Error"]:
-        return "internal error" if "internal error" in told["Error"] else None
+    if parsed["Error"]:
+        return "internal error" if "internal error" in parsed["Error"] else None
     right = expected_nodes(body, MBPS)
-    found = names_of(told)
+    found = names_of(parsed)
     if right is None:
         return None
-    # A node that can't be read for another reason is refused, and that is told.
-    told_of = told["FailedAndUnresolvableNodes"]
+    # A node that can't be read for another reason is refused, and the answer says so.
+    reasons = parsed["FailedAndUnresolvableNodes"]
     unreadable = {
-        name for name in right - found if told_of.get(name, "").startswith("Nodes.items[")
+        name for name in right - found if reasons.get(name, "").startswith("Nodes.items[")
     }
-    return None if found == right - unreadable else f"{found} pass, not {right}: {told_of}"
+    return None if found == right - unreadable else f"{found} pass, not {right}: {reasons}"
 
 
 async def all_at_once(address: Address, question: bytes, count: int) -> list[str]:
@@ -320,7 +320,7 @@ def _attacks(running: Extending, api: Api, tls: bool) -> Iterator[Check]:
                 # A busy machine may take longer than kube-scheduler waits: so it asks again.
                 if errors != [""]:
                     errors = asyncio.run(all_at_once(address, question, count))
-            told = next(iter(sorted({error[:150] for error in errors}, reverse=True)), "")
+            shown = next(iter(sorted({error[:150] for error in errors}, reverse=True)), "")
             here = _is_alive(pid)
             peak = peak_bytes(pid) if here else 0
             right = (
@@ -332,7 +332,7 @@ def _attacks(running: Extending, api: Api, tls: bool) -> Iterator[Check]:
                 f"{count} x {what} ({len(question) / 1e6:.0f} MB) {way}",
                 "answered, or refused with a reason; under 768 MiB",
                 f"peak {peak / MIB:.0f} MiB (before {before / MIB:.0f}), "
-                f"{errors.count('')} answered, {told!r}",
+                f"{errors.count('')} answered, {shown!r}",
                 here and peak < MEMORY_HIGH and right,
             )
             if not here:

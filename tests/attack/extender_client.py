@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection as kube-scheduler has it, and as an attacker abuses it."""
+"""One HTTP/1.1 connection, used as by kube-scheduler or as by an attacker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of kube-scheduler, spoiled in every way that a seed can think of."""
+"""Requests of kube-scheduler with random damage from a seed."""
 
 from __future__ import annotations
 

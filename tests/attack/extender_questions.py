@@ -1,4 +1,4 @@
-"""What kube-scheduler sends of a cluster of Raspberry Pis, and what nobody should send."""
+"""Requests of kube-scheduler for a cluster of Raspberry Pis, and excessive ones."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def pi_node(number: int, images: int = 15) -> Object:
         "finalizers": ["wrangler.cattle.io/node"],
     }
     moment = {"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00"}
-    told = {**moment, "reason": "KubeletHasNoPressure", "message": "kubelet has no such pressure"}
+    common = {**moment, "reason": "KubeletHasNoPressure", "message": "kubelet has no such pressure"}
     made["status"] |= {
         "conditions": [
-            *({"type": kind, "status": "False", **told} for kind in CONDITIONS),
-            {"type": "Ready", "status": "True", **told},
+            *({"type": kind, "status": "False", **common} for kind in CONDITIONS),
+            {"type": "Ready", "status": "True", **common},
         ],
         "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
@@ -73,7 +73,7 @@ def pi_node(number: int, images: int = 15) -> Object:
 
 
 def whole_question(nodes: int, images: int = 15) -> bytes:
-    """A question of so many boards, sent whole (nodeCacheCapable: false)."""
+    """A request with this many whole nodes (nodeCacheCapable: false)."""
     return args(pod_manifest("whole"), nodes=[pi_node(i, images) for i in range(nodes)])
 
 

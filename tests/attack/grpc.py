@@ -1,4 +1,4 @@
-"""Whoever reaches the inspection API's port: silent connections, unread answers, endless watches
+"""Attacks on the inspection API's port: silent connections, unread answers, endless watches
 and malformed requests, while pods wait to be placed and a user asks for the nodes."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ START_S = 120.0
 
 @contextmanager
 def silent(address: Address, count: int) -> Iterator[None]:
-    """So many TCP connections that send nothing; one that is closed is opened again at once."""
+    """`count` TCP connections that send nothing; a closed one is opened again at once."""
     done = Event()
 
     def keep_open() -> None:
@@ -68,7 +68,7 @@ def silent(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def unread(address: Address, count: int) -> Iterator[None]:
-    """So many calls whose answers nobody takes: the windows of their streams are 0 bytes."""
+    """`count` calls whose answers are not read: the windows of their streams are 0 bytes."""
     asked = [INSPECTION + name for name in (b"GetMatrix", b"ListNodes", b"GetVersion")]
 
     def begin(connected: socket.socket, number: int) -> None:
@@ -80,7 +80,7 @@ def unread(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def unfinished(address: Address, count: int) -> Iterator[None]:
-    """So many calls that never send their request."""
+    """`count` calls that never send their request."""
 
     def begin(connected: socket.socket, number: int) -> None:
         connected.sendall(http2.headers(2 * number + 1, INSPECTION + b"GetVersion"))
@@ -91,7 +91,7 @@ def unfinished(address: Address, count: int) -> Iterator[None]:
 
 @contextmanager
 def health_watches(address: Address, count: int) -> Iterator[None]:
-    """So many watches of the server's health."""
+    """`count` watches of the server's health."""
 
     def begin(connected: socket.socket, number: int) -> None:
         connected.sendall(http2.call(2 * number + 1, HEALTH_WATCH))
@@ -101,7 +101,7 @@ def health_watches(address: Address, count: int) -> Iterator[None]:
 
 
 def malformed(address: Address, count: int, seed: int = 1) -> None:
-    """Send so many requests that are wrong in one way or another, as fast as they are taken."""
+    """Send `count` malformed requests, as fast as they are read."""
     random = Random(seed)
     for _ in range(-(-count // CALLS_A_CONNECTION)):
         with suppress(OSError), http2.connection(address) as connected:
@@ -150,7 +150,7 @@ def _held(
     begin: Callable[[socket.socket, int], None],
     initial_window: int = 65_535,
 ) -> Iterator[None]:
-    """So many calls, a few a connection, begun again where the connection is closed."""
+    """`count` calls, a few on each connection, begun again when a connection is closed."""
     done = Event()
 
     def hold() -> None:
@@ -267,7 +267,7 @@ def _place() -> Iterator[Place]:
 
 @contextmanager
 def _victim(place: Place, files: int, *, tls: bool) -> Iterator[Victim]:
-    """A controller that may open so many files."""
+    """A controller with a limit on open files."""
     port = free_port()
     folder = Path(tempfile.mkdtemp(dir=place.folder))
     config = folder / "controller.toml"
@@ -312,22 +312,22 @@ def _attacked(place: Place, victim: Victim, name: str, attack: Attack) -> Iterat
         descriptors, rss_mib = victim.descriptors(), victim.rss_mib()
     during = sum(map(_fine, answers))
     refusals = {each.stderr.strip()[:90] for each in answers if not _fine(each)}
-    told = f"{during} of 8 answered {refusals or ''}"
-    yield Check(name, "`leadline nodes` is answered during it, 7 of 8", told, during >= 7)
+    found = f"{during} of 8 answered {refusals or ''}"
+    yield Check(name, "`leadline nodes` is answered during it, 7 of 8", found, during >= 7)
     slowest_s = max(placed_s)
-    told = "not bound" if slowest_s > PLACED_WITHIN_S else f"{slowest_s:.1f} s at most"
-    yield Check(name, "pods are bound during it", told, slowest_s <= PLACED_WITHIN_S)
-    told = f"{descriptors} descriptors, {rss_mib:.0f} MiB"
+    found = "not bound" if slowest_s > PLACED_WITHIN_S else f"{slowest_s:.1f} s at most"
+    yield Check(name, "pods are bound during it", found, slowest_s <= PLACED_WITHIN_S)
+    found = f"{descriptors} descriptors, {rss_mib:.0f} MiB"
     fits = descriptors < SYSTEMD_DEFAULT_FILES / 2 and rss_mib < 256
-    yield Check(name, "less than 512 descriptors, 256 MiB", told, fits)
+    yield Check(name, "less than 512 descriptors, 256 MiB", found, fits)
     after = leadline("nodes", *victim.options)
-    told = "answered" if _fine(after) else after.stderr.strip()
-    yield Check(name, "`leadline nodes` is answered after it", told, _fine(after))
+    found = "answered" if _fine(after) else after.stderr.strip()
+    yield Check(name, "`leadline nodes` is answered after it", found, _fine(after))
     log = victim.daemon.lines()[lines:]
     traces = sum("Traceback" in line for line in log)
-    told = f"{len(log)} lines, {traces} tracebacks"
+    found = f"{len(log)} lines, {traces} tracebacks"
     held = len(log) < LOG_LINES and not traces
-    yield Check(name, f"less than {LOG_LINES} log lines, no traceback", told, held)
+    yield Check(name, f"less than {LOG_LINES} log lines, no traceback", found, held)
 
 
 def _fine(answer: object) -> bool:

@@ -1,4 +1,4 @@
-"""Honest clients of a controller, while somebody else attacks it.
+"""Honest clients of a controller, while others attack it.
 
 `python -m tests.attack.honest JSON` asks until the standard input closes and then prints JSON: for
 each service when each question was put (seconds of the monotonic clock) and whether it was

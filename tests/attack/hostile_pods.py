@@ -1,4 +1,4 @@
-"""Pods as large as the API server takes them, 1.5 MB: what one of them costs the event loop."""
+"""Pods of 1.5 MB, the API server's limit: the time that one of them takes in the event loop."""
 
 import json
 import time
@@ -82,7 +82,7 @@ def _sidecars(count: int) -> Manifest:
     return _pod(initContainers=[{**each, "restartPolicy": "Always"} for each in made])
 
 
-# By what there is a lot of: a pod with so many.
+# Pods that have very many of one thing, by its name.
 KINDS: dict[str, Callable[[int], Manifest]] = {
     "anti-affinity terms": lambda n: _away([_neighbour(i, "In") for i in range(n)]),
     "anti-affinity over other labels": lambda n: _away(
@@ -190,7 +190,7 @@ def pod_checks(
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a pod took, in seconds of CPU time, and what came of it."""
+    """The CPU seconds that a pod took, and its outcome."""
 
     read_s: float
     tries_s: list[float]

@@ -1,4 +1,4 @@
-"""Snapshots with something wrong at a place that chance picks."""
+"""Snapshots with one error at a random place."""
 
 import copy
 import json

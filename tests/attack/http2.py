@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that sends whatever it is told to, and reads only what it is told to."""
+"""A client of HTTP/2 that sends and reads only what its caller asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that answers echo requests with other data than it was sent: `python icmp_responder.py`.
+"""A host that answers echo requests with wrong data: `python icmp_responder.py`.
 
 Runs as root in a network namespace whose kernel answers no echo requests. Each request gets the
 next of REPLIES, over and over. The first word that it prints says that it listens.

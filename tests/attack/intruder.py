@@ -1,7 +1,7 @@
 """One attacker with a few sockets: the standard library alone, so that a board can run it.
 
 `python3 - JSON < intruder.py` opens what the JSON asks for, prints `open N`, and keeps it open
-until `hold_s` are over or somebody makes the file `until`. It then prints JSON: how many
+until `hold_s` are over or the file `until` exists. It then prints JSON: how many
 connections the server has kept, or what was answered. `attack` is one of ATTACKS; `ca`, `cert`
 and `key` are PEM files, without which the connections speak no TLS.
 """
@@ -186,19 +186,19 @@ def taken(
 def questions(asked: dict[str, Any]) -> dict[str, Any]:
     """`count` questions at once to the extender's `path`, each of `bytes` bytes at most: `kind`
     objects is a pod of empty objects, nodes is a cluster of nodes of `node_bytes` bytes each."""
-    told: list[dict[str, Any]] = []
-    # Made before anybody waits, for the server gives a question little time to arrive.
+    answers: list[dict[str, Any]] = []
+    # Made first, because the server gives a request little time to arrive.
     body, items = question(asked)
     print(f"open {asked['count']}", flush=True)
     threads = [
-        threading.Thread(target=lambda: told.append(answered(asked, body, items)))
+        threading.Thread(target=lambda: answers.append(answered(asked, body, items)))
         for _ in range(asked["count"])
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return {"answers": told}
+    return {"answers": answers}
 
 
 def answered(asked: dict[str, Any], body: bytes, items: int) -> dict[str, Any]:
@@ -220,17 +220,17 @@ def answered(asked: dict[str, Any], body: bytes, items: int) -> dict[str, Any]:
         with suppress(OSError):  # cut off in the middle: there may be an answer all the same
             connection.send(body)
         answer = connection.getresponse()
-        told = json.loads(answer.read())
+        parsed = json.loads(answer.read())
     except (OSError, ValueError, http.client.HTTPException) as error:
         return {"status": 0, "error": f"{type(error).__name__}: {error}"}
     finally:
         connection.close()
-    passed = len((told.get("Nodes") or {}).get("items") or [])
-    return {"status": answer.status, "passed": passed, "asked": items, "error": told["Error"]}
+    passed = len((parsed.get("Nodes") or {}).get("items") or [])
+    return {"status": answer.status, "passed": passed, "asked": items, "error": parsed["Error"]}
 
 
 def question(asked: dict[str, Any]) -> tuple[bytes, int]:
-    """A question of at most so many bytes, and of how many items it is."""
+    """A request of at most this many bytes, and its number of items."""
     begin, item, end = parts(asked)
     count = (asked["bytes"] - len(begin) - len(end)) // (len(item) + 1)
     if NUMBER in item:
@@ -260,7 +260,7 @@ ATTACKS = {"silent": silent, "idle": idle, "calls": calls, "questions": question
 
 
 def main(asked: dict[str, Any]) -> None:
-    """Attack, and say what came of it."""
+    """Attack, and print the outcome."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 16), hard))
     print(json.dumps(ATTACKS[asked["attack"]](asked)), flush=True)

@@ -28,11 +28,12 @@ from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import NodeChanged, PodEvent, Relisted
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 MIB = 2**20
 
@@ -165,5 +166,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="leadline-joining-") as folder:
         count, joining, every_s, disk_s = sys.argv[1:]
         path = Path(folder) / "d.db"
-        told = asyncio.run(work(path, int(count), int(joining), float(every_s), float(disk_s)))
-    print(json.dumps(asdict(told)), flush=True)
+        measured = asyncio.run(work(path, int(count), int(joining), float(every_s), float(disk_s)))
+    print(json.dumps(asdict(measured)), flush=True)

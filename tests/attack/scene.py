@@ -107,8 +107,8 @@ def place(machine: Machine, folder: str, ca: Path, cert: Path, key: Path) -> Non
 def intrude(machine: Machine, asked: Mapping[str, object]) -> dict[str, Any]:
     """Have an intruder attack from a machine, to the end; returns what it found."""
     command = f"python3 - {shlex.quote(json.dumps(asked))} <<'END'\n{INTRUDER.read_text()}\nEND"
-    told = machine.run(command, timeout_s=300).stdout
-    found: dict[str, Any] = json.loads(told.splitlines()[-1])
+    output = machine.run(command, timeout_s=300).stdout
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
     return found
 
 
@@ -145,7 +145,7 @@ def within(attack: str, limits: Limits) -> Check:
 
 @contextmanager
 def restarted(unit: Unit, ready: str = "true") -> Iterator[Limits]:
-    """The unit started anew and held to its limits; `ready` succeeds when it serves."""
+    """The unit restarted and held to its limits; `ready` succeeds when it serves."""
     limits = Limits(unit)
     unit.machine.run(f"systemctl stop {unit.name}", timeout_s=120)
     with limits.enforced():

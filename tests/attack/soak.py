@@ -138,14 +138,14 @@ class Soak:
 
 @contextmanager
 def soaking(folder: Path, nodes: Sequence[str]) -> Iterator[Soak]:
-    """A controller at work on so many boards."""
+    """A running controller with these boards."""
     with ExitStack() as cleanup:
         broker = RestartableBroker(None)
         cleanup.callback(broker.kill)
         broker.start()
         (folder / "plane").mkdir()
         plane = cleanup.enter_context(control_plane(folder / "plane"))
-        # The plane writes its own file anew at each start.
+        # The plane writes its own file again at each start.
         admins = Path(shutil.copy(plane.kubeconfig, folder / "admin"))
         admin = Api(admins)
         cleanup.enter_context(applied(admin))
@@ -163,7 +163,7 @@ def soaking(folder: Path, nodes: Sequence[str]) -> Iterator[Soak]:
         controller = Daemon("leadline_controller", config, log)
         cleanup.callback(controller.stop)
         controller.start()
-        # What a board sends before that, the controller is not told.
+        # The controller does not get what a board sends before that.
         eventually(lambda: controller.said(CONNECTED), bool, CONNECTED, START_S)
         time.sleep(1)
         pace = Pace(REPORT_S, BOARD_LIFE_S, BOARD_AWAY_S)
@@ -230,9 +230,11 @@ def broker_away(found: Soak, away_s: float) -> str:
         "every board is heard again",
         SETTLED_S,
     )
-    told = f"the broker was away for {away_s:.0f} s: {found.client.lost - found.lost_before} lost"
+    finding = (
+        f"the broker was away for {away_s:.0f} s: {found.client.lost - found.lost_before} lost"
+    )
     found.lost_before = found.client.lost
-    return told
+    return finding
 
 
 def api_away(found: Soak, away_s: float) -> str:

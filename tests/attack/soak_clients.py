@@ -1,4 +1,4 @@
-"""Those who use a controller while it soaks: pods that come and go, and an inspection client."""
+"""Users of a controller during the soak: pods that come and go, and an inspection client."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Client:
             thread.join()
 
     def placements(self) -> dict[str, str]:
-        """Pod -> what came of the last decision about it."""
+        """Pod -> outcome of the last decision about it."""
         answer = self._stub.ListPlacements(pb.ListPlacementsRequest(), timeout=ANSWER_S)
         return {each.pod: each.outcome for each in answer.placements}
 

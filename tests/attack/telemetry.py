@@ -1,4 +1,4 @@
-"""What a board, or whoever reaches the broker, can do to a controller by what it publishes."""
+"""Attacks on a controller by the messages of a board or of another client of the broker."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Controller:
         self._process = process
         self.stub = control_pb2_grpc.InspectionStub(grpc.insecure_channel(address))
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Stalls since the last call, memory, refusals."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
@@ -57,7 +57,7 @@ class Controller:
         return self.line()
 
     def line(self) -> dict[str, Any]:
-        """The next that it says."""
+        """Its next line of output."""
         assert self._process.stdout is not None
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
@@ -109,7 +109,7 @@ def controller(broker: Broker, nodes: Mapping[str, str], **limits: object) -> It
 
 
 def boards(count: int, prefix: str = "pi", net: int = 10) -> dict[str, str]:
-    """So many nodes, each with an address."""
+    """Nodes, each with an address."""
     return {
         f"{prefix}-{i}": f"{net}.{i >> 16 & 255}.{i >> 8 & 255}.{i & 255}"
         for i in range(1, count + 1)
@@ -127,12 +127,12 @@ def many_boards(count: int, leases: int) -> Check:
         controller(broker, nodes, interval_s=1.0, ttl_ms=100, duration_ms=1000) as attacked,
         connected(broker) as client,
     ):
-        before = attacked.told()
+        before = attacked.status()
         client.listen_to_all(CLUSTER)
         pour(broker, births(CLUSTER, nodes), "boards")
         with suppress(TimeoutError):
             wait_until(lambda: len(_tests(client)) >= leases, "tests are planned", 90)
-        given, after = len(_tests(client)), attacked.told()
+        given, after = len(_tests(client)), attacked.status()
     grown = after["most_mb"] - before["rss_mb"]
     return Check(
         f"{count:,} boards are born, {leases} bandwidth tests are planned",
@@ -142,11 +142,11 @@ def many_boards(count: int, leases: int) -> Check:
     )
 
 
-def _stalls(told: Mapping[str, float]) -> str:
+def _stalls(status: Mapping[str, float]) -> str:
     """Standing still counts what other processes take of the processor; being busy does not."""
     return (
-        f"the event loop was busy for {told['busy_s']:.2f} s at most and stood still for "
-        f"{told['stall_s']:.2f} s"
+        f"the event loop was busy for {status['busy_s']:.2f} s at most and stood still for "
+        f"{status['stall_s']:.2f} s"
     )
 
 
@@ -172,7 +172,7 @@ def lies(count: int) -> list[Check]:
         connected(broker) as client,
     ):
         client.listen_to_all(CLUSTER)
-        for name in ("pi-3", "pi-4"):  # so that there is somebody to lie of; without iperf3
+        for name in ("pi-3", "pi-4"):  # the attacker lies about them; without iperf3
             client.send(
                 BoardMessages(name, CLUSTER),
                 BoardMessages(name, CLUSTER).birth(nodes[name], ["icmp"]),
@@ -181,7 +181,7 @@ def lies(count: int) -> list[Check]:
             mbps = (1e30, 1e9, 900.0, 90.0)[number % 4]
             client.send(liar, liar.bandwidth("pi-3", mbps, lease_id=f"x-{number}"))
             client.send(liar, liar.rtt(("pi-3", 0.001), ("pi-4", 0.001), ("@broker", 0.001)))
-        wait_until(lambda: attacked.told()["accepted"] + _refused(attacked) >= 2 * count, "taken")
+        wait_until(lambda: attacked.status()["accepted"] + _refused(attacked) >= 2 * count, "taken")
         unleased = [link for link in attacked.links() if "pi-1" in (link.a, link.b)]
         for board in (liar, honest):
             client.send(board, board.status(online=True))
@@ -242,7 +242,7 @@ def lies(count: int) -> list[Check]:
 
 
 def _refused(attacked: Controller) -> int:
-    return sum(attacked.told()["refused"].values())
+    return sum(attacked.status()["refused"].values())
 
 
 def third_party(within_s: float) -> Check:
@@ -393,18 +393,18 @@ def _steal(broker: Broker, own: Certificate, client_id: str, stop: threading.Eve
 
 
 def phantoms(count: int, honest: int, timeout_s: float = 60.0) -> list[Check]:
-    """So many births of invented names are kept by the broker; then the honest boards come."""
+    """The broker retains births of invented names; then the honest boards connect."""
     nodes, invented = boards(honest), boards(count, "phantom", 11)
     with mosquitto() as broker, controller(broker, nodes) as attacked:
-        before = attacked.told()
+        before = attacked.status()
         pour(broker, births(CLUSTER, invented), "inventor")
         _quiet(attacked)
         with honest_boards(broker, CLUSTER, nodes):
             with suppress(TimeoutError):
                 wait_until(lambda: _heard(attacked, nodes) == honest, "all are heard", timeout_s)
-            attacked.told()
+            attacked.status()
             time.sleep(3)
-            after, listed = attacked.told(), attacked.nodes()
+            after, listed = attacked.status(), attacked.nodes()
             heard = _heard(attacked, nodes)
     strange = len(listed.keys() - nodes.keys())
     grown = after["most_mb"] - before["rss_mb"]
@@ -432,7 +432,7 @@ def _heard(attacked: Controller, nodes: Mapping[str, str]) -> int:
 def _quiet(attacked: Controller) -> None:
     """Wait until the controller has taken in what was sent."""
     seen = -1
-    while seen != (seen := (told := attacked.told())["accepted"] + sum(told["refused"].values())):
+    while seen != (seen := (now := attacked.status())["accepted"] + sum(now["refused"].values())):
         time.sleep(0.5)
 
 

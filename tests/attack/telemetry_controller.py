@@ -1,4 +1,4 @@
-"""A controller's measuring in a process of its own, for attacks on the telemetry.
+"""A controller's telemetry in a process of its own, for attacks on it.
 
 It joins the real rooms over a simulated cluster. The first line on its standard input is JSON that
 says what to run. Each line after it is answered with one JSON line: the longest time that the event
@@ -21,8 +21,9 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.probing.planning import ProbeLimits
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 _TICK_S = 0.02
 
@@ -43,9 +44,9 @@ class Stalls:
 
     def take(self) -> dict[str, float]:
         """Both since the last call."""
-        told = {"stall_s": self._late_s, "busy_s": self._busy_s}
+        stalls = {"stall_s": self._late_s, "busy_s": self._busy_s}
         self._late_s = self._busy_s = 0.0
-        return told
+        return stalls
 
 
 async def main() -> None:
@@ -81,14 +82,14 @@ async def main() -> None:
     async with controller.measuring(), controller.serving("attacked"):
         print(json.dumps({"ready": True}), flush=True)
         while await reader.readline():
-            told = {
+            status = {
                 **stalls.take(),
                 "rss_mb": psutil.Process().memory_info().rss / 1e6,
                 "most_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
                 "refused": dict(controller.telemetry.refused),
                 "accepted": controller.telemetry.accepted,
             }
-            print(json.dumps(told), flush=True)
+            print(json.dumps(status), flush=True)
     for task in (following, watching):
         task.cancel()
     await asyncio.gather(following, watching, return_exceptions=True)

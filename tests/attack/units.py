@@ -1,4 +1,4 @@
-"""A unit on a booted machine: held to its limits, and watched while somebody attacks it.
+"""A unit on a booted machine: held to its limits, and watched during an attack.
 
 Where the kernel gives systemd the controllers `memory` and `pids`, systemd holds the unit to
 MemoryMax and TasksMax. Where they belong to the old hierarchies (version 1), as on the machine

@@ -1,8 +1,8 @@
-"""The agent's memory and processor time, beside node_exporter's in the same minute.
+"""The memory and CPU time of the agent and of node_exporter in the same minute.
 
-Both work at their true pace: the agent reports every 10 s over TLS and pings five peers,
-node_exporter is scraped every 10 s. A second agent then runs 10,000 cycles as fast as it
-can, to show whether its memory grows.
+Both work at their usual rate: the agent reports every 10 s over TLS and pings five peers, and
+node_exporter is scraped every 10 s. Then a second agent runs 10,000 cycles as fast as it can, to
+show whether its memory grows.
 """
 
 import os
@@ -31,7 +31,7 @@ MEASURED_S = 60
 PEERS = 5
 CYCLES = 10_000
 SAMPLED_AT = (1_000, 4_000, 7_000, CYCLES)
-# An agent of the same code that neither waits between reports nor paces its sending.
+# An agent of the same code that does not wait between reports and does not limit its sending.
 ACCELERATED = """
 import dataclasses, os, pathlib, sys
 from leadline_agent import config, loop
@@ -52,16 +52,16 @@ def main() -> None:
 
 
 def compiled(folder: Path) -> Mapping[str, str]:
-    """An environment in which Python finds bytecode, as it does on a board after pip."""
+    """An environment in which Python finds compiled bytecode, as on a board after pip."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     environ = {"PYTHONPYCACHEPREFIX": str(folder)}
-    everything = [sys.executable, "-c", "import leadline_agent.__main__"]
-    subprocess.run(everything, check=True, env={**os.environ, **environ})
+    command = [sys.executable, "-c", "import leadline_agent.__main__"]
+    subprocess.run(command, check=True, env={**os.environ, **environ})
     return environ
 
 
 def side_by_side(folder: Path, environ: Mapping[str, str]) -> None:
-    """Agent and node_exporter through the same minute."""
+    """Measure the agent and node_exporter in the same minute."""
     authority = Authority(folder / "ca")
     with (
         mosquitto(tls=authority.server("localhost")) as broker,
@@ -87,14 +87,14 @@ def side_by_side(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def ping_lease() -> pb.PingLease:
-    """Five peers, all of them this machine."""
+    """A lease for five peers, which are all this machine."""
     peers = [pb.Peer(node=f"pi-{n}", address=f"127.0.0.{n}") for n in range(2, 2 + PEERS)]
     return pb.PingLease(peers=peers, interval_s=INTERVAL_S, count=5, ttl_s=10 * MEASURED_S)
 
 
 @contextmanager
 def node_exporter() -> Iterator[list[int]]:
-    """Debian's node_exporter as [pid, port], or [] where it is not installed."""
+    """Run Debian's node_exporter. Yields [pid, port], or [] if it is not installed."""
     program = shutil.which(EXPORTER)
     if program is None:
         yield []
@@ -111,7 +111,7 @@ def node_exporter() -> Iterator[list[int]]:
 
 
 def scrape(port: int) -> None:
-    """Ask for all metrics, as Prometheus does."""
+    """Read all metrics, as Prometheus does."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         answer.read()
 
@@ -133,13 +133,13 @@ def watch(pids: list[int], scraped: list[int]) -> list[tuple[float, float]]:
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Seconds of processor time that a process has used."""
+    """The CPU seconds of a process since its start."""
     times = process.cpu_times()
     return times.user + times.system
 
 
 def growth(folder: Path, environ: Mapping[str, str]) -> None:
-    """Resident memory after some and after all of the accelerated cycles."""
+    """Print the resident memory after each number of cycles in SAMPLED_AT."""
     with mosquitto() as broker, listening(broker.port, broker.host) as listener:
         config = agent_config(folder, broker.port)
         command = [sys.executable, "-c", ACCELERATED, str(config)]
@@ -155,7 +155,7 @@ def growth(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def rss_after(cycles: int, listener: Listener, pid: int) -> float:
-    """Resident MB when so many reports have arrived."""
+    """Wait for this number of reports. The agent's resident MB then."""
     wait_until(lambda: len(listener.heard) >= cycles, f"{cycles} reports", timeout_s=300)
     return psutil.Process(pid).memory_info().rss / 2**20
 

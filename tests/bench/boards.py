@@ -11,14 +11,9 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import Synchronized
 from threading import Event
 
-from leadline_agent import sample
-from leadline_agent.collectors.cpu import Cpu
-from leadline_agent.collectors.disk import Disk
-from leadline_agent.collectors.memory import Memory
-from leadline_agent.collectors.network import Interface, Network
-from leadline_agent.collectors.temperature import Temperature
-from leadline_agent.publish.encode import Encoder
+from leadline_agent.publish.session import Encoder
 from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
 from paho.mqtt.client import Client, MQTTv5
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -32,27 +27,38 @@ RTT_EVERY_TURNS = 6
 _CONTEXT = get_context("spawn")
 
 
-def report(boot_ms: int) -> sample.Report:
+def report(boot_ms: int) -> pb.Report:
     """A report of an agent on a board with two interfaces."""
-    names = ("cpu", "memory", "disk", "network", "temperature")
-    return sample.Report(
-        measured_boot_ms=boot_ms,
-        collectors=tuple(
-            sample.CollectorRun(name, sample.CollectorOutcome.OK, 150) for name in names
-        ),
-        readings={
-            "cpu": Cpu(12.5, 0.52, 4, 1500.0, throttled=False, under_voltage=False),
-            "memory": Memory(4_000_000_000, 2_500_000_000),
-            "disk": Disk(10_240.5, 20_480.7),
-            "network": Network(
-                (
-                    Interface("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
-                    Interface("wlan0", 1.5, 2.5, 300.1, 400.2),
-                )
-            ),
-            "temperature": Temperature(48.3),
-        },
+    report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms))
+    for name in ("cpu", "memory", "disk", "network", "temperature"):
+        report.collectors.add(name=name, outcome=pb.CollectorRun.OK, duration_us=150)
+    cpu = pb.Cpu(
+        busy_percent=12.5,
+        load_1m=0.52,
+        cores=4,
+        frequency_mhz=1500.0,
+        throttled=False,
+        under_voltage=False,
     )
+    memory = pb.Memory(total_bytes=4_000_000_000, available_bytes=2_500_000_000)
+    disk = pb.Disk(read_bytes_per_s=10_240.5, written_bytes_per_s=20_480.7)
+    network = [
+        pb.NetworkInterface(
+            name=name,
+            packets_sent_per_s=packets_sent,
+            packets_received_per_s=packets_received,
+            bytes_sent_per_s=bytes_sent,
+            bytes_received_per_s=bytes_received,
+        )
+        for name, packets_sent, packets_received, bytes_sent, bytes_received in (
+            ("eth0", 120.3, 80.1, 90_400.6, 45_678.9),
+            ("wlan0", 1.5, 2.5, 300.1, 400.2),
+        )
+    ]
+    temperature = pb.Temperature(cpu_celsius=48.3)
+    values = pb.Report(cpu=cpu, memory=memory, disk=disk, network=network, temperature=temperature)
+    report.MergeFrom(values)
+    return report
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +104,19 @@ class _Board:
         """Publish the birth and the status online."""
         last = self._at + 1
         address = f"10.99.{last // 250}.{last % 250}"
-        board = sample.Board(
-            "0.1.0", "Simulated", "aarch64", "6.1", 4, 4 << 30, address, 1.0, ("iperf3", "icmp")
+        birth = pb.Birth(
+            timing=pb.Timing(measured_boot_ms=_now_ms()),
+            agent_version="0.1.0",
+            hardware_model="Simulated",
+            architecture="aarch64",
+            kernel="6.1",
+            cores=4,
+            memory_bytes=4 << 30,
+            address=address,
+            interval_s=1,
+            probes=["iperf3", "icmp"],
         )
-        birth = self._encoder.birth(board, address, 0, _now_ms())
-        _publish(self._client, topics.Kind.BIRTH, birth)
+        _publish(self._client, topics.Kind.BIRTH, self._encoder.sample(birth))
         _publish(self._client, topics.Kind.STATUS, self._encoder.status(online=True))
 
     def change(self, pace: Pace, now_s: float) -> None:
@@ -162,15 +176,14 @@ def _report_forever(
         turn += 1
 
 
-def _rtt_round(nodes: Sequence[str], at: int) -> sample.RttRound:
+def _rtt_round(nodes: Sequence[str], at: int) -> pb.RttReport:
     peers = (nodes[(at + step) % len(nodes)] for step in range(1, PEERS + 1))
-    return sample.RttRound(
-        _now_ms(),
-        tuple(
-            sample.RttSample(peer, sample.RttMethod.ICMP, 5, 5, 0.2 + (at % 50) / 10, 0.1)
-            for peer in peers
-        ),
-    )
+    rtt_ms = 0.2 + (at % 50) / 10
+    rtts = [
+        pb.Rtt(peer=peer, method=pb.Rtt.ICMP, sent=5, received=5, rtt_ms=rtt_ms, deviation_ms=0.1)
+        for peer in peers
+    ]
+    return pb.RttReport(timing=pb.Timing(measured_boot_ms=_now_ms()), peers=rtts)
 
 
 def _publish(client: Client, kind: topics.Kind, message: tuple[str, bytes]) -> None:

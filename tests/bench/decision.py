@@ -154,8 +154,8 @@ def main() -> None:
     print(f"{'':36}" + "".join(f"{size:>10,}" for size in SIZES) + "   nodes; times as long over")
     print(f"{'':36}" + " " * 10 * len(SIZES) + f"   {SIZES[-1] // SIZES[0]} times as many")
     for what, times in rows():
-        told = "".join(f"{each:10.3f}" for each in times)
-        print(f"{what:36}{told}{times[-1] / times[0]:12.1f}", flush=True)
+        columns = "".join(f"{each:10.3f}" for each in times)
+        print(f"{what:36}{columns}{times[-1] / times[0]:12.1f}", flush=True)
 
 
 if __name__ == "__main__":

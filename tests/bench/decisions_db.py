@@ -1,7 +1,7 @@
-"""What keeping every decision costs: the scheduler's time, bytes on disk, and making room.
+"""The cost of recording every decision: the scheduler's time, bytes on disk, and pruning.
 
 DACS with all filters decides over clusters of 4 to 5,000 nodes, at a rate at which pods can be
-bound, once with nobody keeping the decisions and once with the history writing them to disk.
+bound, once without a recorder and once with a recorder that writes the decisions to disk.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from statistics import mean, median, quantiles
@@ -41,43 +42,43 @@ DACS: Strategy = build(STRATEGIES["dacs"], {})
 
 
 def view_of(size: int) -> ClusterView:
-    """The bench's cluster with the times at which everything was measured."""
+    """The benchmark's cluster with the times of all measurements."""
     view = cluster(size)
     at_s = np.random.default_rng(size).uniform(0, 60, (size, len(METRICS)))
     return replace(view, metrics=replace(view.metrics, measured_at_s=at_s))
 
 
 def decisions(size: int) -> Iterator[Decision]:
-    """Pods placed one after the other, each of them another pod."""
-    view, wanted, random = view_of(size), pods(size), Random(0)
+    """Decisions about one new pod after another."""
+    view, templates, random = view_of(size), pods(size), Random(0)
     number = 0
     while True:
-        for pod in wanted:
+        for pod in templates:
             number += 1
-            fresh = replace(pod, name=f"{pod.name}-{number}", uid=f"{number:032x}")
-            yield decide(replace(view), fresh, FILTERS, DACS, random)
+            new_pod = replace(pod, name=f"{pod.name}-{number}", uid=f"{number:032x}")
+            yield decide(replace(view), new_pod, FILTERS, DACS, random)
 
 
 def paced(size: int, log: DecisionLog) -> tuple[list[float], list[float]]:
-    """Milliseconds of each decision, and of noting it, at PER_S decisions a second."""
-    options, made, decided, noted = values_of(DACS), decisions(size), [], []
+    """Milliseconds of each decision, and of logging it, at PER_S decisions a second."""
+    options, source, decide_ms, log_ms = values_of(DACS), decisions(size), [], []
     due_s = time.perf_counter()
     for _ in range(DECISIONS):
         due_s += 1 / PER_S
         time.sleep(max(0.0, due_s - time.perf_counter()))
         start = time.perf_counter()
-        decision = next(made)
+        decision = next(source)
         between = time.perf_counter()
         log.add(decision, 60.0, PENDING, options)
         log.set_outcome(decision.pod.key, BOUND)
-        noted.append((time.perf_counter() - between) * 1e3)
-        decided.append((between - start) * 1e3)
-    return decided, noted
+        log_ms.append((time.perf_counter() - between) * 1e3)
+        decide_ms.append((between - start) * 1e3)
+    return decide_ms, log_ms
 
 
 @contextmanager
 def recording(path: Path) -> Iterator[Recorder]:
-    """A history on disk."""
+    """A recorder that writes to disk."""
     recorder = Recorder(HistorySettings(path))
     recorder.start()
     try:
@@ -87,24 +88,24 @@ def recording(path: Path) -> Iterator[Recorder]:
 
 
 def added_time(folder: Path) -> None:
-    """The scheduling loop without and with the history."""
-    print(f"{'':8}{'deciding, ms: median/p99':>32}{'noting, ms: median/p99':>32}{'thread,':>12}")
+    """Measure the scheduling loop without and with the recorder."""
+    print(f"{'':8}{'deciding, ms: median/p99':>32}{'logging, ms: median/p99':>32}{'thread,':>12}")
     print(f"{'nodes':8}{'without':>16}{'with':>16}{'without':>16}{'with':>16}{'ms each':>12}")
     for size in SIZES:
         without = paced(size, DecisionLog())
         with recording(folder / f"{size}.db") as recorder:
             with_ = paced(size, DecisionLog(sink=recorder))
         columns = (without[0], with_[0], without[1], with_[1])
-        told = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
-        print(f"{size:<8,}{told}{thread_ms(size):12.3f}", flush=True)
+        cells = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
+        print(f"{size:<8,}{cells}{thread_ms(size):12.3f}", flush=True)
 
 
 def thread_ms(size: int) -> float:
-    """What the thread does for one decision, without the database."""
-    made = decisions(size)
+    """The time of the recorder's thread for one decision, without the database."""
+    source = decisions(size)
     spent = []
     for _ in range(100):
-        decision = next(made)
+        decision = next(source)
         start = time.perf_counter()
         encode(explanation(decision, 60.0, KEPT_NODES))
         spent.append(time.perf_counter() - start)
@@ -112,27 +113,27 @@ def thread_ms(size: int) -> float:
 
 
 def sizes(folder: Path) -> None:
-    """Bytes of an account, and of the whole file, a decision."""
+    """Print the bytes of an explanation, and of the whole file for each decision."""
     print(f"\n{'nodes':8}{'explanation, B':>12}{'file, B':>12}{'in 64 MiB':>12}")
     for size in SIZES:
-        made = decisions(size)
-        accounts = [len(encode(explanation(next(made), 60.0, KEPT_NODES))) for _ in range(200)]
+        source = decisions(size)
+        lengths = [len(encode(explanation(next(source), 60.0, KEPT_NODES))) for _ in range(200)]
         path = folder / f"{size}.db"
         with closing(sqlite3.connect(path)) as connection:
             (count,) = connection.execute("SELECT count(*) FROM decisions").fetchone()
         each = path.stat().st_size / count
-        print(f"{size:<8,}{mean(accounts):12.0f}{each:12.0f}{64 * MIB / each:12,.0f}")
+        print(f"{size:<8,}{mean(lengths):12.0f}{each:12.0f}{64 * MIB / each:12,.0f}")
 
 
 def pruning(folder: Path) -> None:
-    """Batches into a database that has room, and into one that is full."""
-    now, options, made = times.now(), values_of(DACS), decisions(100)
-    some = [next(made) for _ in range(500)]
+    """Write batches into a database with room, and into a full one."""
+    now, options = times.now(), values_of(DACS)
     records = [
-        DecisionRecord.of(each, 60.0, BOUND, options, now).encoded(KEPT_NODES) for each in some
+        DecisionRecord.of(each, 60.0, BOUND, options, now).encoded(KEPT_NODES)
+        for each in islice(decisions(100), 500)
     ]
     print(f"\n{'a batch of 64, ms':24}{'median':>10}{'p99':>10}{'largest':>10}")
-    for what, max_mb in (("with room", 1024), ("full at 16 MiB", 16)):
+    for name, max_mb in (("with room", 1024), ("full at 16 MiB", 16)):
         database = Database(folder / f"pruned-{max_mb}.db", max_mb * MIB, 1e9)
         spent = []
         for turn in range(200):
@@ -145,7 +146,7 @@ def pruning(folder: Path) -> None:
             spent.append((time.perf_counter() - start) * 1e3)
         database.close()
         half = spent[100:]
-        print(f"{what:24}{median(half):10.2f}{quantiles(half, n=100)[98]:10.2f}{max(half):10.2f}")
+        print(f"{name:24}{median(half):10.2f}{quantiles(half, n=100)[98]:10.2f}{max(half):10.2f}")
 
 
 def main() -> None:

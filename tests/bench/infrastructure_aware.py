@@ -14,10 +14,10 @@ from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.options import build
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies import STRATEGIES
-from leadline_experiments.infrastructure_aware.ipe import draw_topology
-from leadline_experiments.infrastructure_aware.simulation import simulate
-from leadline_experiments.infrastructure_aware.workload import (
+from leadline_experiments.infrastructure_aware.simulation import (
     draw_applications,
+    draw_topology,
+    simulate,
     stand_in_images,
 )
 

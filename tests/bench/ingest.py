@@ -1,10 +1,10 @@
-"""How many reports a second one core takes from a real mosquitto into state.
+"""The number of reports that one core ingests from a real mosquitto in a second.
 
-A hundred boards send what agents send (every collector, two interfaces, QoS 1, schema, content
-type and expiry), from processes of their own and as fast as the broker takes it, so that the
-ingest is always behind. It is kept on one core, the others share the rest. Beside it, in the
-same run: paho's client that counts the same messages and looks at none of them, and folding
-alone, without broker and network.
+A hundred boards send the reports of agents (every collector, two interfaces, QoS 1, schema, content
+type and expiry). Processes of their own send as fast as the broker accepts, so that the ingest is
+always behind. The receiver has one core, the other processes share the rest. The same run also
+measures paho's client, which counts the same messages without reading them, and the ingestor
+without a broker and a network.
 """
 
 import os
@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from leadline_agent.publish.encode import Encoder
+from leadline_agent.publish.session import Encoder
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
@@ -42,7 +42,7 @@ _CONTEXT = get_context("spawn")
 
 @dataclass(frozen=True)
 class Rate:
-    """What was taken in, and what it took. The CPU seconds are of the whole process."""
+    """The ingested reports, and the time for them. cpu_s: of the whole process."""
 
     reports: int
     wall_s: float
@@ -54,7 +54,7 @@ class Rate:
 
 
 def reports(nodes: list[str], each: int) -> Iterator[tuple[str, bytes]]:
-    """(topic, payload) of so many reports of each node, in turn."""
+    """(topic, payload) of `each` reports of every node, in turn."""
     encoders = [Encoder(CLUSTER, node, os.urandom(16), 3) for node in nodes]
     for turn in range(each):
         boot_ms = 86_400_000 + 10_000 * turn
@@ -67,7 +67,7 @@ def reports(nodes: list[str], each: int) -> Iterator[tuple[str, bytes]]:
 
 
 def send(broker: Broker, nodes: list[str], each: int, cores: set[int], go: Event) -> None:
-    """Send to the broker as fast as it takes it; before that, one report now and then."""
+    """Send a report now and then until `go`, and then all reports as fast as the broker accepts."""
     _stay_on(cores)
     packets = [
         _publication(*message, number) for number, message in enumerate(reports(nodes, each))
@@ -78,7 +78,7 @@ def send(broker: Broker, nodes: list[str], each: int, cores: set[int], go: Event
         while not go.wait(0.1):
             for topic, payload in reports([f"{nodes[0]}-early"], 1):
                 connection.sendall(_publication(topic, payload, number := number + 1))
-        time.sleep(0.5)  # the early ones are through
+        time.sleep(0.5)  # until the early reports have arrived
         connection.setblocking(False)
         for start in range(0, len(packets), 50):
             _send_all(connection, b"".join(packets[start : start + 50]))
@@ -115,20 +115,20 @@ def _text(text: str) -> bytes:
 # The receivers.
 
 
-def into_state(broker: Broker, expected: int, told: Connection) -> None:
-    """The controller's own way: session, folder, state."""
+def into_state(broker: Broker, expected: int, results: Connection) -> None:
+    """As the controller does: session, ingestor, state."""
     state = TelemetryState(TimesToLive())
-    folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
-    session = BrokerSession(BrokerSettings(broker.host, broker.port, CLUSTER, "ingest"), folder)
+    ingestor = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
+    session = BrokerSession(BrokerSettings(broker.host, broker.port, CLUSTER, "ingest"), ingestor)
     session.start()
-    _measure(lambda: state.accepted, expected, told)
+    _measure(lambda: state.accepted, expected, results)
     session.stop()
     if state.refused:
         print(f"refused: {dict(state.refused)}")
 
 
-def into_nothing(broker: Broker, expected: int, told: Connection, qos: int) -> None:
-    """paho alone: it counts."""
+def count_only(broker: Broker, expected: int, results: Connection, qos: int) -> None:
+    """paho alone, which only counts."""
     seen = [0]
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTv5)
 
@@ -139,30 +139,30 @@ def into_nothing(broker: Broker, expected: int, told: Connection, qos: int) -> N
     client.connect(broker.host, broker.port)
     client.subscribe(topics.subscription(CLUSTER, topics.Kind.REPORT), qos)
     client.loop_start()
-    _measure(lambda: seen[0], expected, told)
+    _measure(lambda: seen[0], expected, results)
     client.disconnect()
     client.loop_stop()
 
 
-def paho_qos_0(broker: Broker, expected: int, told: Connection) -> None:
-    """The subscription that the controller has."""
-    into_nothing(broker, expected, told, 0)
+def paho_qos_0(broker: Broker, expected: int, results: Connection) -> None:
+    """With the controller's subscription."""
+    count_only(broker, expected, results, 0)
 
 
-def paho_qos_1(broker: Broker, expected: int, told: Connection) -> None:
-    """The subscription that it had."""
-    into_nothing(broker, expected, told, 1)
+def paho_qos_1(broker: Broker, expected: int, results: Connection) -> None:
+    """With a subscription at QoS 1, for comparison."""
+    count_only(broker, expected, results, 1)
 
 
 Receiver = Callable[[Broker, int, Connection], None]
 
 
-def _measure(count: Callable[[], int], expected: int, told: Connection) -> None:
-    """Say that reports arrive; then measure from the first of the flood to the last."""
+def _measure(count: Callable[[], int], expected: int, results: Connection) -> None:
+    """Report that messages arrive; then measure from the first of the flood to the last."""
     _stay_on(_cores()[0])
     while not count():
         time.sleep(0.02)
-    told.send("listening")
+    results.send("listening")
     time.sleep(0.4)
     early = count()
     while count() == early:
@@ -173,11 +173,11 @@ def _measure(count: Callable[[], int], expected: int, told: Connection) -> None:
         time.sleep(0.01)
         if count() > seen:
             seen, seen_s, seen_cpu_s = count(), time.monotonic(), time.process_time()
-    told.send(Rate(seen - early, seen_s - begin_s, seen_cpu_s - begin_cpu_s))
+    results.send(Rate(seen - early, seen_s - begin_s, seen_cpu_s - begin_cpu_s))
 
 
 def _cores() -> tuple[set[int], set[int]]:
-    """One core for the receiver, and those that the others share."""
+    """The receiver's core, and the cores that the other processes share."""
     cores = sorted(os.sched_getaffinity(os.getppid()))
     return {cores[0]}, set(cores[1:] or cores)
 
@@ -198,21 +198,21 @@ def _started(target: Callable[..., None], *arguments: Any) -> Iterator[None]:
 
 
 def measure(receiver: Receiver, each: int) -> Rate:
-    """Flood a receiver with so many reports of every board."""
+    """Flood a receiver with `each` reports of every board."""
     nodes = [f"rpi-kitchen-{number:02}" for number in range(BOARDS)]
     go = _CONTEXT.Event()
-    ours, theirs = _CONTEXT.Pipe()
+    results, sender = _CONTEXT.Pipe()
     others = set(sorted(os.sched_getaffinity(0))[1:]) or os.sched_getaffinity(0)
     with (
         mosquitto() as broker,
-        _started(receiver, broker, BOARDS * each, theirs),
+        _started(receiver, broker, BOARDS * each, sender),
         _started(send, broker, nodes[0::SENDERS], each, others, go),
         _started(send, broker, nodes[1::SENDERS], each, others, go),
     ):
         os.sched_setaffinity(broker.pid, others)
-        _told(ours)
+        _next(results)
         go.set()
-        rate = _told(ours)
+        rate = _next(results)
     assert isinstance(rate, Rate)
     lost = BOARDS * each - rate.reports
     if lost:
@@ -220,34 +220,34 @@ def measure(receiver: Receiver, each: int) -> Rate:
     return rate
 
 
-def _told(ours: Connection) -> object:
-    if not ours.poll(120):
-        raise TimeoutError("the receiver says nothing for two minutes")
-    return ours.recv()
+def _next(results: Connection) -> object:
+    if not results.poll(120):
+        raise TimeoutError("the receiver sent nothing for two minutes")
+    return results.recv()
 
 
-def fold_alone(each: int) -> Rate:
-    """What of it all is decoding, checking and folding."""
+def ingest_alone(each: int) -> Rate:
+    """The rate of decoding, checking and storing."""
     state = TelemetryState(TimesToLive())
-    folder = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
+    ingestor = TelemetryIngestor(CLUSTER, state, PermissiveLeases())
     messages = list(reports([f"rpi-kitchen-{number:02}" for number in range(BOARDS)], each))
     begin_s, begin_cpu_s = time.monotonic(), time.process_time()
     for topic, payload in messages:
-        folder.ingest(topic, payload, topics.SCHEMA, begin_s, retained=False)
+        ingestor.ingest(topic, payload, topics.SCHEMA, begin_s, retained=False)
     return Rate(state.accepted, time.monotonic() - begin_s, time.process_time() - begin_cpu_s)
 
 
 def main() -> None:
-    """Print the rates side by side, and the size of a report."""
+    """Print the rates and the size of a report."""
     topic, payload = next(iter(reports(["rpi-kitchen-01"], 1)))
     whole = len(_publication(topic, payload, 1))
     print(f"a report: {len(payload)} bytes of at most 400, {whole} with topic and properties")
     print(f"\n{BOARDS} boards, QoS 1{'':<30}{'reports/s':>11}{'reports/s':>12}{'CPU us':>10}")
     print(f"{'':<44}{'a core':>12}{'by the wall':>12}{'each':>10}")
     measure(into_state, 600).show(f"leadline, into state (at least {TARGET:,})")
-    measure(paho_qos_0, 300).show("paho alone, QoS 0, messages not looked at")
-    measure(paho_qos_1, 300).show("paho alone, QoS 1, messages not looked at")
-    fold_alone(300).show("folding alone, no broker and no network")
+    measure(paho_qos_0, 300).show("paho alone, QoS 0, messages not read")
+    measure(paho_qos_1, 300).show("paho alone, QoS 1, messages not read")
+    ingest_alone(300).show("ingestor alone, no broker and no network")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_experiments.optimum import clusters, dacs, kubedsm
+from leadline_experiments.optimum import dacs, kubedsm, study
 from leadline_experiments.optimum.programme import Optimum
 
 SIZES = ((3, 10), (5, 10), (10, 20), (20, 40))
@@ -34,17 +34,17 @@ def _all_different(pods: list[Pod], seed: int) -> list[Pod]:
 
 
 def _of_dacs(nodes: int, pods: int, seed: int) -> Optimum:
-    view, made = clusters.edge_cluster(nodes, pods, seed)
+    view, made = study.edge_cluster(nodes, pods, seed)
     return dacs.best(view, made, Dacs(), FILTERS)
 
 
 def _of_dacs_all_different(nodes: int, pods: int, seed: int) -> Optimum:
-    view, made = clusters.edge_cluster(nodes, pods, seed)
+    view, made = study.edge_cluster(nodes, pods, seed)
     return dacs.best(view, _all_different(made, seed), Dacs(), FILTERS)
 
 
 def _of_kubedsm(nodes: int, pods: int, seed: int) -> Optimum:
-    return kubedsm.best(*clusters.cloud_assisted(nodes, pods, seed), KubeDsm(), FILTERS)
+    return kubedsm.best(*study.cloud_assisted(nodes, pods, seed), KubeDsm(), FILTERS)
 
 
 _PROGRAMMES: dict[str, Callable[[int, int, int], Optimum]] = {

@@ -1,8 +1,8 @@
-"""How long the filters take beside 10,000 residents, over clusters of 1,000 and 5,000 nodes.
+"""The time of the filters on clusters of 1,000 and 5,000 nodes that run 10,000 pods.
 
-Each figure is the median for one pod over a view that the controller's state has just made, as
-before every decision. Half of the residents are replicas, twenty alike; the other half have labels
-of their own, as a StatefulSet's pods have, and keep away from their like.
+Each figure is the median for one pod on a new view of the controller's state, as before every
+decision. Half of the running pods are replicas, in groups of twenty. The other half have labels of
+their own, like a StatefulSet's pods, and an anti-affinity to their group.
 """
 
 import time
@@ -23,7 +23,7 @@ from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 SIZES = (1000, 5000)
-RESIDENTS = 10_000
+RUNNING_PODS = 10_000
 ROUNDS = 30
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _uids = count()
@@ -54,19 +54,20 @@ def _claiming(name: str) -> dict[str, Any]:
 
 
 def _storage(size: int) -> list[Resource]:
-    """Two classes of the kind that waits: one makes volumes, of the other each node has one."""
+    """Two storage classes that wait for the first consumer. One provisions volumes, the other has
+    one volume on each node."""
     later = {"volumeBindingMode": "WaitForFirstConsumer"}
     objects: list[tuple[str, dict[str, Any]]] = []
     for name, provisioner in (
         ("made", "rancher.io/local-path"),
         ("local", "kubernetes.io/no-provisioner"),
     ):
-        made = {"metadata": {"name": name}, "provisioner": provisioner, **later}
+        storage_class = {"metadata": {"name": name}, "provisioner": provisioner, **later}
         claim = {"metadata": {"name": name}, "spec": {"storageClassName": name}}
-        objects += [("StorageClass", made), ("PersistentVolumeClaim", claim)]
+        objects += [("StorageClass", storage_class), ("PersistentVolumeClaim", claim)]
     for i in range(size):
-        there = {"key": HOST, "operator": "In", "values": [f"node-{i}"]}
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [there]}]}
+        on_the_node = {"key": HOST, "operator": "In", "values": [f"node-{i}"]}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [on_the_node]}]}
         spec = {"storageClassName": "local", "nodeAffinity": {"required": terms}, "local": {}}
         volume = {"metadata": {"name": f"v{i}"}, "spec": spec, "status": {"phase": "Available"}}
         objects.append(("PersistentVolume", volume))
@@ -74,7 +75,7 @@ def _storage(size: int) -> list[Resource]:
 
 
 def cluster(size: int) -> ClusterState:
-    """The controller's state of a full cluster."""
+    """The controller's state of a cluster with all its pods."""
     nodes = tuple(
         read_node(
             {
@@ -91,22 +92,22 @@ def cluster(size: int) -> ClusterState:
         for i in range(size)
     )
     pods = []
-    for i in range(RESIDENTS):
-        where = {"nodeName": f"node-{i * 7 % size}"}
+    for i in range(RUNNING_PODS):
+        node = {"nodeName": f"node-{i * 7 % size}"}
         if i % 2:
-            pods.append(_pod(f"app-{i // 40}", **where))
+            pods.append(_pod(f"app-{i // 40}", **node))
         else:
             own = {"labels": {"statefulset.kubernetes.io/pod-name": f"s-{i}"}}
-            shy = _requiring("podAntiAffinity", f"set-{i // 40}", HOST)
-            pods.append(_pod(f"set-{i // 40}", **where, **own, **shy))
+            anti_affinity = _requiring("podAntiAffinity", f"set-{i // 40}", HOST)
+            pods.append(_pod(f"set-{i // 40}", **node, **own, **anti_affinity))
     state = ClusterState()
     state.apply(Relisted(nodes, tuple(pods), tuple(_storage(size))))
     return state
 
 
 def kinds() -> Mapping[str, Sequence[Pod]]:
-    """Pods to be placed, by what they demand: as many of each as there are rounds."""
-    made: Mapping[str, Callable[[int], dict[str, Any]]] = {
+    """ROUNDS pending pods for each kind of demand."""
+    specs: Mapping[str, Callable[[int], dict[str, Any]]] = {
         "nothing special": lambda _: {},
         "anti-affinity by host": lambda _: _requiring("podAntiAffinity", "app-3", HOST),
         "affinity by zone": lambda _: _requiring("podAffinity", "app-3", ZONE),
@@ -115,32 +116,31 @@ def kinds() -> Mapping[str, Sequence[Pod]]:
         "claim, volume to be made": lambda _: _claiming("made"),
         "claim, a volume a node": lambda _: _claiming("local"),
     }
-    return {what: [_pod("app-3", **spec(i)) for i in range(ROUNDS)] for what, spec in made.items()}
+    return {what: [_pod("app-3", **spec(i)) for i in range(ROUNDS)] for what, spec in specs.items()}
 
 
 def rows() -> list[tuple[str, list[float]]]:
-    """What is measured, and its milliseconds at each of SIZES."""
+    """The name of each measurement, and its milliseconds at each of SIZES."""
     found: dict[str, list[float]] = {}
     telemetry = TelemetryState(TimesToLive())
     for size in SIZES:
         state = cluster(size)
-        for what, wanted in kinds().items():
-            views, filters = [], []
-            for one in wanted:
+        for what, pending in kinds().items():
+            view_s, filter_s = [], []
+            for pod in pending:
                 changed = _pod("passer-by", nodeName=f"node-{next(_uids) % size}")
                 state.apply(PodChanged(replace(changed, uid="passer-by")))
                 start = time.perf_counter()
                 view = state.view(telemetry, 0.0)
-                views.append(time.perf_counter() - start)
-                filters.append(_filtered(view, one))
-            found.setdefault("making the view", []).extend(
-                [median(views) * 1000][: what == "nothing special"]
-            )
-            found.setdefault(what, []).append(median(filters) * 1000)
+                view_s.append(time.perf_counter() - start)
+                filter_s.append(_filter_s(view, pod))
+            if what == "nothing special":
+                found.setdefault("making the view", []).append(median(view_s) * 1000)
+            found.setdefault(what, []).append(median(filter_s) * 1000)
     return list(found.items())
 
 
-def _filtered(view: ClusterView, pod: Pod) -> float:
+def _filter_s(view: ClusterView, pod: Pod) -> float:
     start = time.perf_counter()
     for test in FILTERS.values():
         test(view, pod)
@@ -149,7 +149,7 @@ def _filtered(view: ClusterView, pod: Pod) -> float:
 
 def main() -> None:
     """Print the table."""
-    print(f"all filters for one pod beside {RESIDENTS:,} residents, median ms")
+    print(f"all filters for one pod with {RUNNING_PODS:,} running pods, median ms")
     print(f"{'':28}" + "".join(f"{size:>10,}" for size in SIZES) + "   nodes")
     for what, times in rows():
         print(f"{what:28}" + "".join(f"{each:10.3f}" for each in times))

@@ -1,4 +1,4 @@
-"""A bundle is there whole or not at all, and its id is made of its bytes."""
+"""A bundle is complete or absent, and its id is a hash of its bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from leadline_bundle import __main__ as command
 from leadline_bundle import build as build_module
 from leadline_bundle.build import build, fingerprint, is_bundle
-from leadline_bundle.errors import BundleError, run
-from leadline_bundle.tools import Cache
+from leadline_bundle.tools import BundleError, Cache, run
 
 
 @pytest.fixture
@@ -157,19 +156,19 @@ def test_a_failure_is_one_line(
 ) -> None:
     fill_with(monkeypatch, then=BundleError("the wheels for cp311-aarch64: no network"))
     code = command.main(["--source", str(source), "--cache", str(source / "cache")])
-    told = capsys.readouterr()
-    assert (code, told.out) == (1, "")
-    assert told.err == "bundle: the wheels for cp311-aarch64: no network\n"
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (1, "")
+    assert printed.err == "bundle: the wheels for cp311-aarch64: no network\n"
 
 
 def test_a_checkout_that_is_none_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = command.main(["--source", str(tmp_path / "nowhere"), "--cache", str(tmp_path / "cache")])
-    told = capsys.readouterr()
-    assert (code, told.out) == (1, "")
-    assert told.err.startswith(f"bundle: {tmp_path / 'nowhere' / 'pyproject.toml'}: ")
-    assert told.err.count("\n") == 1
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (1, "")
+    assert printed.err.startswith(f"bundle: {tmp_path / 'nowhere' / 'pyproject.toml'}: ")
+    assert printed.err.count("\n") == 1
     assert not names(tmp_path)
 
 

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 from leadline_controller.framework.demands import ClaimUse
 from leadline_controller.framework.images import ImageTable
@@ -34,6 +33,7 @@ from leadline_controller.framework.view import (
 
 from tests.controller.builders import GIB, node, pod, view
 from tests.controller.storing import claim, storage_class, volume
+from tests.support.examples import examples
 
 GPU = "example.com/gpu"
 TAINTS = (Taint("dedicated", "db", "NoSchedule"), Taint("soft", "", "PreferNoSchedule"))
@@ -55,10 +55,10 @@ IMAGES = ImageTable.of([Image("web:1", LAYERS)])
 # Drawn from a seed and not value by value: a cluster then takes a moment, and a failure names
 # the seed.
 
-# What holds for every strategy, or every filter, is tried on 40 clusters for each of them, and
-# not on Hypothesis' 100: there are some twenty of each, each contract draws clusters of its own,
-# and a seed has no edges that more draws would find.
-for_each_of_them = settings(max_examples=40)
+# What holds for every strategy, or every filter, is tried on few clusters for each of them: there
+# are some twenty of each, each contract draws clusters of its own, and a seed has no edges that
+# more draws would find.
+for_each_of_them = examples(15)
 
 
 def _node(random: Random, name: str) -> Node:

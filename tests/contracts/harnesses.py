@@ -12,10 +12,10 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import Cluster, ClusterChange
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.kubeobjects.resources import READERS
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.kube.api import Api, ApiError
 from tests.kube.objects import Object
+from tests.support.memory_cluster import MemoryCluster
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"

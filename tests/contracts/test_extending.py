@@ -1,4 +1,4 @@
-"""One file and one line: a filter and a strategy that are registered, and then simply work."""
+"""A new filter or strategy needs one file and one line in the registry, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from leadline_controller.plugin import (
     best,
     option,
 )
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.wiring import Controller, placing
+
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 RETRIED_AFTER_S = 30.0  # more than the longest back-off
 
@@ -119,7 +120,7 @@ def test_a_strategy_is_one_line_in_the_registry(
     registry = {"last": f"{__name__}:Last", **STRATEGIES.built_in}
     monkeypatch.setattr(STRATEGIES, "built_in", registry)
     assert run(["strategies"]) == 0
-    told = capsys.readouterr().out
-    assert all(text in told for text in ("last", "step", "from one node to the next", "points"))
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("last", "step", "from one node to the next", "points"))
     settings = Settings(strategy="last", options={"step": 3})
     assert placing(settings).strategy == Last(step=3.0)

@@ -12,11 +12,11 @@ from contextlib import aclosing, suppress
 import pytest
 from leadline_controller.framework.ports import LeaseChangedError, LeaseStore
 from leadline_controller.kube.cluster import KubeCluster
-from leadline_controller.snapshot.memory_lease import MemoryLease
 
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.api import Api, ApiError
 from tests.kube.control_plane import ControlPlane
+from tests.support.memory_lease import MemoryLease
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/leadline-controller"
 

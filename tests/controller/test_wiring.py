@@ -1,4 +1,4 @@
-"""The rooms joined: the extender beside the scheduler, and without it."""
+"""The joined rooms: the extender with and without the scheduler, and the loop that probes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -15,14 +15,14 @@ from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.api.api_harness import FakeLeadership
-from tests.controller.api.test_extender import post
+from tests.controller.api.extender_server import post
 from tests.controller.probing import test_scheduler as probing
 from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")
@@ -38,16 +38,16 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def eventually(right: Any) -> bool:
+async def eventually(condition: Any) -> bool:
     for _ in range(200):
-        if right():
+        if condition():
             return True
         await asyncio.sleep(0.02)
     return False
 
 
 @pytest.mark.parametrize("standalone", [True, False])
-async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
+async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
     standalone: bool,
 ) -> None:
     settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
@@ -55,22 +55,22 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
     controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
     async with controller.extending(how, controller.cluster) as address, running(work):
-        theirs = cluster.put_pod(pending(pod_manifest("theirs", 50)))
-        ours = cluster.put_pod(Pod("default", "ours"))
+        other = cluster.put_pod(pending(pod_manifest("other", 50)))
+        own = cluster.put_pod(Pod("default", "own"))
         assert address is not None
-        assert await eventually(lambda: controller.state.pod(ours.uid) is not None)
-        _, answer = await post(address, "filter", args(pod_manifest("theirs", 50), ["n1", "n2"]))
+        assert await eventually(lambda: controller.state.pod(own.uid) is not None)
+        _, answer = await post(address, "filter", args(pod_manifest("other", 50), ["n1", "n2"]))
         assert (answer["NodeNames"], answer["Error"]) == (["n2"], "")
-        await cluster.bind(theirs, "n2")
+        await cluster.bind(other, "n2")
         assert await eventually(
             lambda: (
-                (record := controller.decisions.get("default/theirs")) and record.outcome == BOUND
+                (record := controller.decisions.get("default/other")) and record.outcome == BOUND
             )
         )
         if standalone:
-            assert await eventually(lambda: cluster.pod("default/ours").node_name)
-        assert (cluster.pod("default/ours").node_name is not None) == standalone
-        assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "theirs"])
+            assert await eventually(lambda: cluster.pod("default/own").node_name)
+        assert (cluster.pod("default/own").node_name is not None) == standalone
+        assert await eventually(lambda: [e for e in cluster.events if e.pod.name == "other"])
         gone = cluster.put_pod(pending(pod_manifest("gone", 5000)))
         assert await eventually(lambda: controller.state.pod(gone.uid) is not None)
         await post(address, "filter", args(pod_manifest("gone", 5000), ["n1", "n2"]))
@@ -80,14 +80,14 @@ async def test_kube_scheduler_is_answered_and_the_watch_tells_what_came_of_it(
         )
 
 
-async def test_where_kube_scheduler_does_not_ask_nobody_listens() -> None:
+async def test_without_extender_settings_there_is_no_extender() -> None:
     settings = Settings()
     controller = wiring.Controller(settings, MemoryCluster())
     async with controller.extending(wiring.placing(settings), controller.cluster) as address:
         assert address is None
 
 
-async def test_every_filter_can_be_asked_for() -> None:
+async def test_every_filter_runs_where_the_settings_say_so() -> None:
     every = Settings(extender=ExtenderSettings("127.0.0.1:0", every_filter=True))
     for settings, runs in ((every, True), (Settings(extender=ANY_PORT), False)):
         how = wiring.advising(settings, wiring.placing(settings))
@@ -96,7 +96,7 @@ async def test_every_filter_can_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("every", [True, False])
-async def test_a_strategys_own_filter_also_holds_where_kube_scheduler_asks(every: bool) -> None:
+async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> None:
     extender = ExtenderSettings("127.0.0.1:0", every_filter=every)
     settings = Settings(strategy="response-time", extender=extender)
     how = wiring.advising(settings, wiring.placing(settings))
@@ -108,7 +108,7 @@ async def test_a_strategys_own_filter_also_holds_where_kube_scheduler_asks(every
 
 
 class Failing(probing.LeaseRecorder):
-    """Can't send for a while."""
+    """Raises an error from `failures` for each ping lease until there is none left."""
 
     failures: list[Exception]
 
@@ -122,7 +122,7 @@ class Failing(probing.LeaseRecorder):
 async def ticking(
     sent: probing.LeaseRecorder, turn: FakeLeadership, clock: ManualClock
 ) -> AsyncIterator[wiring.Controller]:
-    """The part of a controller that sends what is due, on a clock that a test moves."""
+    """The loop of a controller that sends what is due, on a clock that a test moves."""
     controller = wiring.Controller(Settings(), MemoryCluster(), turn, clock)
     boards = probing.ProbeHarness("n1", "n2")
     probe_scheduler = ProbeScheduler(
@@ -133,7 +133,7 @@ async def ticking(
         yield controller
 
 
-async def test_probing_that_fails_is_said_once_and_tried_again(
+async def test_an_error_of_probing_is_logged_once_and_probing_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sent, clock = Failing(), ManualClock()
@@ -149,8 +149,8 @@ async def test_probing_that_fails_is_said_once_and_tried_again(
     ]
 
 
-async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> None:
-    clock, lives = ManualClock(), True
+async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
+    clock, is_running = ManualClock(), True
     rounds = Heartbeats(clock.now_s)
     controller = wiring.Controller(
         Settings(), MemoryCluster(), FakeLeadership(), clock, rounds=rounds
@@ -159,21 +159,21 @@ async def test_measuring_comes_round_only_while_the_brokers_session_lives() -> N
     probe_scheduler = ProbeScheduler(
         boards.telemetry.state, boards.sent.send, ProbeSettings(), lambda: boards.nodes
     )
-    async with running(controller._tick(probe_scheduler, lambda: lives)):
+    async with running(controller._tick(probe_scheduler, lambda: is_running)):
         await clock.advance(2 * LATE_S)
         assert rounds.late() == []
-        lives = False
+        is_running = False
         await clock.advance(LATE_S + 1)
         assert rounds.late() == ["measuring"]
 
 
-async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -> None:
+async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_last_test() -> None:
     sent, clock, turn = probing.LeaseRecorder(), ManualClock(), FakeLeadership()
     longest_s = DELIVERY_S + (probing.LIMITS.ttl_ms + probing.LIMITS.duration_ms) / 1000 + 1
     tested = sent.tests
     turn.leading = False
     async with ticking(sent, turn, clock):
-        for _ in range(2):  # as the first leader after it stood by, and again later
+        for _ in range(2):  # first after it stood by, then after it led
             await clock.advance(100)
             assert (sent.pings, tested) == ([], [])
             turn.leading = True
@@ -189,7 +189,7 @@ async def test_only_who_leads_probes_and_a_new_leader_lets_the_last_test_end() -
             tested.clear()
 
 
-async def test_of_nodes_that_are_new_and_unknown_the_brokers_word_is_fetched() -> None:
+async def test_retained_messages_of_new_nodes_are_requested_once() -> None:
     clock, fetched = ManualClock(), list[str]()
     cluster = MemoryCluster([read_node(each) for each in NODES])
     controller = wiring.Controller(Settings(), cluster, FakeLeadership(), clock)

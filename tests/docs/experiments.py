@@ -1,4 +1,4 @@
-"""Puts what `leadline experiment all --plot docs/experiments` wrote into docs/experiments.md.
+"""Writes the results of `leadline experiment all --plot docs/experiments` to docs/experiments.md.
 
 The page is written by hand around its generated parts, each between two comments with the
 experiment's name. `make experiments` runs both.

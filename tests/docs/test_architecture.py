@@ -90,13 +90,13 @@ def test_the_controllers_rooms_stand_in_the_layers_of_the_import_contract() -> N
     [("Rooms of the controller", "leadline_controller"), ("Rooms of the agent", "leadline_agent")],
 )
 def test_every_room_has_its_line(title: str, package: str) -> None:
-    told = {
+    documented = {
         name.removesuffix("/").removesuffix(".py")
         for row in rooms(title)
         for cell in row[:2]
         for name in re.findall(r"`([\w.]+(?:/|\.py))`", cell)
     }
-    assert modules(PACKAGES[package]) - told == set()
+    assert modules(PACKAGES[package]) - documented == set()
 
 
 @pytest.mark.parametrize("page", [ARCHITECTURE, GLOSSARY], ids=lambda page: page.name)

@@ -1,43 +1,33 @@
-"""docs/experiments.md and its figures say what the experiments find today."""
+"""docs/experiments.md and its figures agree with the results of the experiments."""
 
 from __future__ import annotations
 
 import math
-import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from leadline_controller.strategies import STRATEGIES
-from leadline_experiments import EXPERIMENTS, markdown, plots
-from leadline_experiments.optimum import study
-from leadline_experiments.running import run
+from leadline_experiments import EXPERIMENTS, plots
+from leadline_experiments.tables import section
 
 from tests.docs import experiments
 from tests.docs.experiments import FOLDER, PAGE, overview, overview_on, part, with_part
+from tests.experiments.results import Run
 
 CURE = "run make experiments and look at what changed"
 
 
-@pytest.fixture
-def line_up_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The strategies that the page compares. One that is new, or a plug-in of this machine, gets
-    there with the next make experiments; until then the page is as true as before."""
-    compared = set(re.findall(r"^\| \d+ nodes, \d+ pods \| ([\w-]+) \|", PAGE.read_text(), re.M))
-    assert compared <= set(STRATEGIES), CURE
-    line_up = {name: STRATEGIES[name] for name in STRATEGIES if name in compared}
-    monkeypatch.setattr(study, "STRATEGIES", line_up)
-
-
 @pytest.mark.experiment
-@pytest.mark.usefixtures("line_up_of_the_page")
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_page_has_what_comes_out(name: str, tmp_path: Path) -> None:
-    result = run(EXPERIMENTS[name], seed=0)
+def test_the_page_has_what_comes_out(
+    name: str, experiment: Callable[[str], Run], tmp_path: Path
+) -> None:
+    result = experiment(name).result
     assert result.experiment == name
     assert all(math.isfinite(row.ours) for row in result.rows)
     assert [claim for claim in result.misses if not claim.why] == [], "a miss has its reason"
     said = part(PAGE.read_text(encoding="utf-8"), name)
-    assert markdown.section(result, f"{FOLDER.name}/") == said, CURE
+    assert section(result, f"{FOLDER.name}/") == said, CURE
     for figure in result.figures:
         svg, png = plots.save(figure, tmp_path)
         assert (FOLDER / svg.name).read_bytes() == svg.read_bytes(), f"{svg.name}: {CURE}"

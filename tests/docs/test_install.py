@@ -106,14 +106,14 @@ def test_the_example_leads_to_the_bundle_and_to_a_folder_that_git_ignores(
 @pytest.mark.parametrize("text", [TEXT, README], ids=["install.md", "README.md"])
 def test_each_target_of_make_is_one(text: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
-    told = re.findall(r"(?:^|`|&& )make ((?:[a-z-]+ ?)+)", text, re.MULTILINE)
-    assert {"rollout-env", "bundle"} <= set(" ".join(told).split()) <= targets
+    commands = re.findall(r"(?:^|`|&& )make ((?:[a-z-]+ ?)+)", text, re.MULTILINE)
+    assert {"rollout-env", "bundle"} <= set(" ".join(commands).split()) <= targets
 
 
 def test_each_playbook_is_one() -> None:
-    told = set(re.findall(r"\bplay ([a-z]+)", TEXT))
-    assert {"preflight", "site", "upgrade", "rollback", "remove"} == told
-    assert told | set(re.findall(r"leadline\.edge\.([a-z]+)", README)) <= PLAYBOOKS
+    plays = set(re.findall(r"\bplay ([a-z]+)", TEXT))
+    assert {"preflight", "site", "upgrade", "rollback", "remove"} == plays
+    assert plays | set(re.findall(r"leadline\.edge\.([a-z]+)", README)) <= PLAYBOOKS
 
 
 def test_play_runs_a_playbook_of_the_collection(tmp_path: Path) -> None:
@@ -131,24 +131,24 @@ def test_play_runs_a_playbook_of_the_collection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [TEXT, README], ids=["install.md", "README.md"])
 def test_each_command_of_leadline_is_one(text: str) -> None:
-    told = set(re.findall(r"^leadline ([a-z]+)", "\n".join(blocks(text)), re.MULTILINE))
-    assert {"nodes", "explain"} <= told <= {*built_in(), "experiment"}
+    commands = set(re.findall(r"^leadline ([a-z]+)", "\n".join(blocks(text)), re.MULTILINE))
+    assert {"nodes", "explain"} <= commands <= {*built_in(), "experiment"}
 
 
 def test_each_variable_is_one_of_the_roles() -> None:
-    told = set(re.findall(r"`((?:agent|broker|controller|pki|leadline)_\w+)", TEXT))
+    variables = set(re.findall(r"`((?:agent|broker|controller|pki|leadline)_\w+)", TEXT))
     known = {name for role in (ANSIBLE / "roles").iterdir() for name in defaults(role.name)}
-    assert "controller_mode" in told
-    assert {name for name in told if not name.startswith("leadline_")} <= known
+    assert "controller_mode" in variables
+    assert {name for name in variables if not name.startswith("leadline_")} <= known
     used = rollout()
-    assert all(re.search(rf"\b{name}\b", used) for name in told)
+    assert all(re.search(rf"\b{name}\b", used) for name in variables)
 
 
 def test_each_file_that_is_stored_is_one_of_the_rollouts() -> None:
-    told = re.findall(r"`(/[^`]+)`", section("What is stored"))
+    paths = re.findall(r"`(/[^`]+)`", section("What is stored"))
     used = rollout()
-    assert len(told) > 12
-    for path in told:
+    assert len(paths) > 12
+    for path in paths:
         folder, _, name = path.rpartition("/")
         if folder == "/var/lib/private":
             assert f"StateDirectory={name}\n" in used
@@ -157,12 +157,12 @@ def test_each_file_that_is_stored_is_one_of_the_rollouts() -> None:
 
 
 def test_nothing_is_stored_that_it_does_not_say() -> None:
-    told = [*re.findall(r"`(/[^`]+)`", section("What is stored")), "/var/tmp"]
+    paths = [*re.findall(r"`(/[^`]+)`", section("What is stored")), "/var/tmp"]
     found = set(re.findall(r"(?<![\w.])/(?:etc|opt|usr|var)/[\w./-]*leadline[\w./-]*\w", rollout()))
     assert len(found) > 12
     for path in found - {"/opt/leadline", "/etc/leadline"}:
         private = path.replace("/var/lib/leadline-", "/var/lib/private/leadline-")
-        assert any(fnmatch(private, f"{each}*") for each in told), path
+        assert any(fnmatch(private, f"{each}*") for each in paths), path
 
 
 def test_the_ports_are_the_roles_own() -> None:

@@ -65,8 +65,10 @@ def test_the_page_shows_every_file_of_its_tree() -> None:
 
 
 def test_its_own_test_passes(project: Path, environ: dict[str, str]) -> None:
-    told = run(environ, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", project)
-    assert "1 passed" in told
+    output = run(
+        environ, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", project
+    )
+    assert "1 passed" in output
 
 
 def test_it_is_listed_with_its_options(environ: dict[str, str]) -> None:
@@ -92,9 +94,9 @@ def test_it_is_listed_with_its_options(environ: dict[str, str]) -> None:
 def test_it_scores_as_the_page_calls_it(project: Path, environ: dict[str, str]) -> None:
     (line,) = re.findall(r"^leadline (score .*)$", PAGE, re.MULTILINE)
     arguments = line.replace(f"{NAME}/cluster.yaml", str(project / "cluster.yaml")).split()
-    told = json.loads(leadline(environ, *arguments, "-o", "json"))
-    assert told["options"] == {"cpu_weight": 0.75}
-    (decision,) = told["decisions"]
+    answer = json.loads(leadline(environ, *arguments, "-o", "json"))
+    assert answer["options"] == {"cpu_weight": 0.75}
+    (decision,) = answer["decisions"]
     assert (decision["node"], decision["why"]) == ("idle", "load 20.0 %")
     assert {node: s["total"] for node, s in decision["scores"].items()} == {"busy": 65, "idle": 20}
 
@@ -107,16 +109,15 @@ from leadline_controller.config import load
 from leadline_controller.wiring import placing
 print(placing(load(Path(sys.argv[1]), {})).strategy)
 """
-    told = run(environ, "-c", program, project / "controller.toml")
-    assert told == "LeastLoaded(cpu_weight=0.75)\n"
+    output = run(environ, "-c", program, project / "controller.toml")
+    assert output == "LeastLoaded(cpu_weight=0.75)\n"
 
 
 def test_the_experiments_have_it_in_their_line_up(environ: dict[str, str]) -> None:
     program = """
 from random import Random
 from leadline_experiments.optimum import study
-from leadline_experiments.optimum.clusters import edge_cluster
-view, pods = edge_cluster(5, 10, 0)
+view, pods = study.edge_cluster(5, 10, 0)
 for name, strategy in study.STRATEGIES.items():
     print(name, len(study.place(view, pods, (), strategy(), Random(0))))
 """

@@ -5,14 +5,12 @@ from random import Random
 import pytest
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_experiments.infrastructure_aware import run
-from leadline_experiments.infrastructure_aware.ipe import (
+from leadline_experiments.infrastructure_aware.simulation import (
     POINTS,
     SERVER_MBPS,
-    draw_topology,
-)
-from leadline_experiments.infrastructure_aware.simulation import simulate
-from leadline_experiments.infrastructure_aware.workload import (
     draw_applications,
+    draw_topology,
+    simulate,
     stand_in_images,
 )
 
@@ -24,14 +22,14 @@ KUBE, IMAGE, LAYER, INFRA = (
 
 def test_the_network_has_the_papers_size_and_only_the_nodes_own_links_are_narrow() -> None:
     topology = draw_topology(Random(1))
-    assert (len(POINTS), len(topology.nodes)) == (28, 168)
-    assert sum(node.is_server for node in topology.nodes) == 28
-    for node in topology.nodes:
-        own_mbps = topology.capacity_mbps[node.links[-1]]
-        assert own_mbps == SERVER_MBPS if node.is_server else 10 <= own_mbps <= 60
+    assert (len(POINTS), len(topology.routes)) == (28, 168)
+    assert sum(name.endswith("-server") for name in topology.routes) == 28
+    for name, links in topology.routes.items():
+        own_mbps = topology.capacity_mbps[links[-1]]
+        assert own_mbps == SERVER_MBPS if name.endswith("-server") else 10 <= own_mbps <= 60
     for link, capacity_mbps in topology.capacity_mbps.items():
-        beyond = [node for node in topology.nodes if link in node.links[:-1]]
-        demand_mbps = sum(topology.capacity_mbps[node.links[-1]] for node in beyond)
+        beyond = [links[-1] for links in topology.routes.values() if link in links[:-1]]
+        demand_mbps = sum(topology.capacity_mbps[own] for own in beyond)
         assert demand_mbps <= capacity_mbps, f"{link} would be a bottleneck"
 
 

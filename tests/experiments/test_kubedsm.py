@@ -1,6 +1,6 @@
 """KubeDSM's experiment: its pieces by hand, and what has to come out of a whole run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 import numpy as np
@@ -8,22 +8,26 @@ import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import decide, decide_in_turn
 from leadline_controller.framework.model import CPU, MEMORY
-from leadline_experiments.kubedsm import run
-from leadline_experiments.kubedsm.methods import METHODS, EdgePreferred, kubedsm
-from leadline_experiments.kubedsm.scenario_run import ScenarioRun, simulate
-from leadline_experiments.kubedsm.setting import (
+from leadline_experiments.kubedsm.simulation import (
     BY_LOAD,
     CYCLES,
+    METHODS,
     MIB,
     ROUNDED_UP,
     SERVICES,
+    EdgePreferred,
     Scenario,
+    ScenarioRun,
     empty_cluster,
+    kubedsm,
     make_pod,
     pods_at_full,
     replicas,
+    simulate,
 )
 from leadline_experiments.result import Result
+
+from tests.experiments.results import Run
 
 STEADY = Scenario(1.0, 0.0)
 
@@ -81,7 +85,7 @@ def counts(scenario_run: ScenarioRun) -> dict[str, int]:
 def test_scaling_adds_missing_pods_and_removes_surplus_pods(
     as_replica_set: bool,
 ) -> None:
-    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=as_replica_set)
+    scenario_run = ScenarioRun(STEADY, METHODS["bef"], 0, as_replica_set=as_replica_set)
     pending = scenario_run.scale({"A": 3, "B": 1, "C": 1, "D": 2})
     assert [pod.labels["app"] for pod in pending] == ["A", "A", "A", "B", "C", "D", "D"]
     scenario_run.place(pending)
@@ -93,7 +97,7 @@ def test_scaling_adds_missing_pods_and_removes_surplus_pods(
 
 
 def test_a_replica_set_removes_the_newest_pod_on_the_node_with_most_of_them() -> None:
-    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0, as_replica_set=True)
+    scenario_run = ScenarioRun(STEADY, METHODS["bef"], 0, as_replica_set=True)
     for number, node in enumerate([0, 3, 3, 1]):
         pod = make_pod("A", number)
         scenario_run.view = scenario_run.view.with_placement(pod, node)
@@ -107,7 +111,7 @@ def test_a_replica_set_removes_the_newest_pod_on_the_node_with_most_of_them() ->
 
 
 def test_shares_are_those_of_the_pods_on_the_edge_and_not_just_moving() -> None:
-    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0)
+    scenario_run = ScenarioRun(STEADY, METHODS["bef"], 0)
     for number, (service, node) in enumerate([("A", 0), ("A", 3), ("B", 1), ("D", 3)]):
         scenario_run.running.append((make_pod(service, number), node))
     scenario_run.wanted = {"A": 2, "B": 1, "C": 1, "D": 1}
@@ -116,7 +120,7 @@ def test_shares_are_those_of_the_pods_on_the_edge_and_not_just_moving() -> None:
 
 
 def test_a_pod_that_fits_nowhere_is_not_on_the_edge_and_stays_pending() -> None:
-    scenario_run = ScenarioRun.of(STEADY, METHODS["bef"], 0)
+    scenario_run = ScenarioRun(STEADY, METHODS["bef"], 0)
     # Of 950 MiB the edge holds 5 + 4 + 5 and the cloud 18.
     wanted = {"A": 35, "B": 1, "C": 1, "D": 1}
     scenario_run.place(scenario_run.scale(wanted))
@@ -132,7 +136,7 @@ def test_what_fits_the_edge_is_all_on_the_edge() -> None:
 
 
 def test_a_suggestion_brings_pods_back_when_the_load_has_fallen() -> None:
-    scenario_run = ScenarioRun.of(BY_LOAD[-1], kubedsm(), 0)
+    scenario_run = ScenarioRun(BY_LOAD[-1], kubedsm(), 0)
     for wanted in ({"A": 9, "B": 4, "C": 9, "D": 4}, {"A": 3, "B": 1, "C": 3, "D": 1}):
         scenario_run.place(scenario_run.scale(wanted))
     while scenario_run.suggest():
@@ -141,7 +145,7 @@ def test_a_suggestion_brings_pods_back_when_the_load_has_fallen() -> None:
 
 
 def test_before_a_cycle_is_placed_view_and_pods_are_those_of_the_scenario() -> None:
-    scenario_run = ScenarioRun.of(BY_LOAD[0], kubedsm(), 0)
+    scenario_run = ScenarioRun(BY_LOAD[0], kubedsm(), 0)
     cycles = replicas(BY_LOAD[0], 0)
     assert len(cycles) == CYCLES + 1
     for wanted in cycles:
@@ -165,10 +169,9 @@ def test_a_seed_repeats_a_run_to_the_last_bit() -> None:
 
 
 @pytest.mark.experiment
-def test_the_whole_experiment() -> None:
-    progress: list[float] = []
-    result = run(0, progress.append)
-    assert progress == sorted(progress)
+def test_the_whole_experiment(experiment: Callable[[str], Run]) -> None:
+    result, progress = experiment("kubedsm")
+    assert list(progress) == sorted(progress)
     assert progress[-1] == 1.0
     assert all(claim.why for claim in result.misses)
     claims = {(claim.table, claim.says): claim for claim in result.claims}

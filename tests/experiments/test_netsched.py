@@ -1,14 +1,17 @@
 """NetSched's experiments: the paper's counts, and the times that are worked out by hand."""
 
+from collections.abc import Callable
+
 import pytest
 from leadline_experiments import netsched
-from leadline_experiments.netsched import boards
 from leadline_experiments.result import Result
 
+from tests.experiments.results import Run
 
-@pytest.fixture(scope="module")
-def result() -> Result:
-    return netsched.run(0, lambda _: None)
+
+@pytest.fixture
+def result(experiment: Callable[[str], Run]) -> Result:
+    return experiment("netsched").result
 
 
 @pytest.mark.experiment
@@ -56,9 +59,9 @@ def test_with_whole_points_some_draws_have_the_papers_counts(result: Result) -> 
 
 
 def test_the_best_placement_is_searched_and_not_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "THROTTLED_MBPS", 31.0)
+    monkeypatch.setattr(netsched, "THROTTLED_MBPS", 31.0)
     # 94 against three times 31: three on the free worker and one or none on each other.
-    assert boards.best_delivery_s(5, 100) == pytest.approx(max(3 * 800 / 94, 800 / 31))
+    assert netsched.best_delivery_s(5, 100) == pytest.approx(max(3 * 800 / 94, 800 / 31))
 
 
 def reachable(start: tuple[float, ...], size: float, counts: tuple[int, ...]) -> bool:

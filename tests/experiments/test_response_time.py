@@ -1,6 +1,6 @@
 """The response-time experiment: its parts with small loads, and all of it once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from random import Random
@@ -9,30 +9,21 @@ from statistics import fmean
 import pytest
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.response_time import ResponseTime
-from leadline_experiments import response_time
-from leadline_experiments.response_time import ROBUSTNESS
+from leadline_experiments.response_time import ROBUSTNESS, Plan, best_of_all, least_response_ms
 from leadline_experiments.response_time.claims import DEFAULT, OURS, MethodResult
-from leadline_experiments.response_time.optimum import (
-    BestValues,
-    Plan,
-    best_of_all,
-    least_response_ms,
-)
-from leadline_experiments.response_time.testbed import (
+from leadline_experiments.response_time.simulation import (
     DETECTION,
     LEVELS,
     THRESHOLD_MS,
     WEB,
     WORKERS,
+    Deployment,
+    Method,
+    Replica,
     Service,
     cluster,
     draw_workers,
     make_pod,
-)
-from leadline_experiments.response_time.trial import (
-    Deployment,
-    Method,
-    Replica,
     newest,
     on_the_fullest,
     run_plan,
@@ -40,6 +31,8 @@ from leadline_experiments.response_time.trial import (
 )
 from leadline_experiments.result import Result
 from leadline_experiments.tables import tables
+
+from tests.experiments.results import Run
 
 PROPOSED = Method(ResponseTime(), newest)
 SPREADING = Method(KubeDefault(), on_the_fullest)
@@ -51,7 +44,7 @@ def test_the_testbed_is_what_the_text_says() -> None:
     assert [w.name for w in WORKERS if predicted[w.name] > THRESHOLD_MS] == ["w4"]
     assert sum(worker.cores for worker in WORKERS) == 8
     assert [step.users for step in DETECTION.steps] == [2, 4, 6, 8, 6, 4, 2]
-    assert DETECTION.scaling.maximum == 4
+    assert DETECTION.autoscaler().maximum == 4
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -91,7 +84,7 @@ def test_of_equally_full_nodes_the_newest_replica_is_removed() -> None:
 
 
 def test_a_replica_that_fits_no_node_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline_experiments.response_time.testbed.THRESHOLD_MS", 100)
+    monkeypatch.setattr("leadline_experiments.response_time.simulation.THRESHOLD_MS", 100)
     deployment = Deployment(DETECTION, PROPOSED, Random(0))
     deployment.scale(2)
     assert deployment.nodes == ()
@@ -132,7 +125,7 @@ def mean_ms(response_s: Sequence[float]) -> float:
 
 
 def method_result(response_ms: Sequence[float], throughput: float = 1.0) -> MethodResult:
-    return MethodResult(response_ms, (), (throughput,) * len(LEVELS), (), ())
+    return MethodResult(response_ms, (throughput,) * len(LEVELS))
 
 
 def test_the_best_is_searched_and_not_assumed() -> None:
@@ -159,7 +152,7 @@ def test_the_best_is_searched_and_not_assumed() -> None:
 def test_a_scheduler_that_does_better_is_the_best() -> None:
     fast, slow = method_result([1.0] * len(LEVELS), 5.0), method_result([500.0] * len(LEVELS), 1.0)
     best = best_of_all(DETECTION, lambda _: slow, [slow, fast])
-    assert best == BestValues(list(fast.response_ms), list(fast.throughput))
+    assert best == MethodResult(list(fast.response_ms), list(fast.throughput))
 
 
 def test_drawn_workers_differ_but_not_by_more_than_was_asked_for() -> None:
@@ -179,9 +172,9 @@ def test_a_plan_is_scaled_as_the_schedulers_are() -> None:
     assert run_plan(DETECTION, same, 1).response_s == run_trial(DETECTION, PROPOSED, 1).response_s
 
 
-@pytest.fixture(scope="module")
-def result() -> Result:
-    return response_time.run(0, lambda _: None)
+@pytest.fixture
+def result(experiment: Callable[[str], Run]) -> Result:
+    return experiment("response-time").result
 
 
 @pytest.mark.experiment

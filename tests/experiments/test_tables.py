@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from leadline_experiments import markdown
 from leadline_experiments.result import Row
-from leadline_experiments.tables import gap_percent, number, tables, tally
+from leadline_experiments.tables import number, section, tables, tally
 
 from tests.experiments import fakes
 
@@ -46,13 +45,13 @@ def test_numbers_are_short(value: float | None, text: str) -> None:
 
 def test_the_gap_is_in_percent_of_the_optimum() -> None:
     row = Row("T", "", "s", "", "m", None, 3.0, optimum=2.0)
-    assert gap_percent(row) == 50.0
-    assert gap_percent(replace(row, optimum=None)) is None
-    assert gap_percent(replace(row, optimum=0.0)) is None, "the gap in percent of 0 is undefined"
+    assert row.gap_percent == 50.0
+    assert replace(row, optimum=None).gap_percent is None
+    assert replace(row, optimum=0.0).gap_percent is None, "the gap in percent of 0 is undefined"
 
 
 def test_markdown_has_tables_claims_reasons_and_figures() -> None:
-    page = markdown.section(RESULT, "experiments/")
+    page = section(RESULT, "experiments/")
     assert page.startswith("## fake\n\nNobody, A Paper, Section 1. **1 of 2 claims hold.**\n")
     assert "### Fig. 1: 5 pods: pods_n1\n" in page
     assert "| netsched |  | 2 | 3 | +1 |" in page
@@ -66,5 +65,5 @@ def test_markdown_has_tables_claims_reasons_and_figures() -> None:
 
 
 def test_a_long_table_is_folded() -> None:
-    page = markdown.section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
+    page = section(replace(RESULT, rows=[RESULT.rows[0]] * 13))
     assert "<details><summary>13 rows</summary>\n\n| paper | ours | diff |\n" in page

@@ -1,4 +1,5 @@
-"""Fixtures of the volume tests: the controller's account and a scheduler with its rights."""
+"""The controller's account and a scheduler with its rights, for the volume tests, and short waits
+for the tests with a fake API server."""
 
 from __future__ import annotations
 
@@ -7,12 +8,22 @@ from pathlib import Path
 
 import pytest
 from leadline_controller.cluster.state import ClusterState
+from leadline_controller.kube import reflector
 
 from tests.kube.account import applied, login, wait_allowed
 from tests.kube.api import Api
 from tests.kube.control_plane import ControlPlane
 from tests.kube.controllers import kube_controller_manager
 from tests.kube.volume_bench import Bench, scheduling
+
+
+@pytest.fixture
+def quick_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let failed lists and watches be repeated after a twentieth of the time."""
+    backoffs_s = reflector.backoffs_s
+    monkeypatch.setattr(
+        reflector, "backoffs_s", lambda *limits_s: (each / 20 for each in backoffs_s(*limits_s))
+    )
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def _ready_url(part: str, process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _first_line(pipe: IO[bytes]) -> str:
-    """Return the first line from `pipe`, or what came of it by its end or until START_S."""
+    """Return the first line from `pipe`, or what it had at its end or after START_S."""
     line = b""
     deadline = time.monotonic() + START_S
     with DefaultSelector() as ready:

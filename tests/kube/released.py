@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Serve until told to end; exit 1 with one line when a server ends by itself."""
+    """Serve until a signal ends it; exit 1 with one line if a server ends before."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--etcd", type=Path, required=True)
     parser.add_argument("--kube-apiserver", type=Path, required=True)

@@ -24,7 +24,6 @@ from leadline_controller.framework.ports import Relisted
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.reflector import RESOURCES, watch_cluster
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.snapshot.manual_clock import ManualClock
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
@@ -43,6 +42,7 @@ from tests.kube.wire import (
     served,
     stream,
 )
+from tests.support.manual_clock import ManualClock
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 BINDING = "/api/v1/namespaces/default/pods/p/binding"
@@ -257,6 +257,7 @@ TROUBLE = {
 }
 
 
+@pytest.mark.usefixtures("quick_backoff")
 @pytest.mark.parametrize("path", [NODES, RESOURCES["StorageClass"]])
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
 async def test_a_failed_list_is_retried(
@@ -275,6 +276,7 @@ async def test_a_failed_list_is_retried(
     assert len(wire.queries(path)) == (1 if refused else 2) or trouble is NO_ANSWER
 
 
+@pytest.mark.usefixtures("quick_backoff")
 @pytest.mark.parametrize("trouble", TROUBLE.values(), ids=TROUBLE.keys())
 async def test_a_failed_watch_resumes_from_its_version(tmp_path: Path, trouble: Answer) -> None:
     wire = SchedulerHarness().wire

@@ -92,12 +92,9 @@ async def test_each_answer_is_the_right_error_and_nothing_is_sent_twice(
 
 async def test_an_unreachable_server_is_unavailable(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(file))
-    try:
+    async with ApiServer.connect(Login(file)) as server:
         with pytest.raises(UnavailableError, match=BINDING):
             await bind(server, POD, "n1")
-    finally:
-        await server.close()
 
 
 async def test_a_fenced_binding_sends_its_remaining_time_as_timeout(tmp_path: Path) -> None:

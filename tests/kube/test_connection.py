@@ -25,11 +25,8 @@ def parts(plane: ControlPlane) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 async def version(login: Login) -> str:
-    server = await ApiServer.connect(login)
-    try:
+    async with ApiServer.connect(login) as server:
         return str((await server.get("/version"))["gitVersion"])
-    finally:
-        await server.close()
 
 
 @pytest.mark.cluster
@@ -54,14 +51,11 @@ async def test_an_exec_plugin_logs_in(plane: ControlPlane, tmp_path: Path) -> No
 async def test_an_expired_token_is_read_again(plane: ControlPlane, tmp_path: Path) -> None:
     cluster, user = parts(plane)
     file = kubeconfig(tmp_path / "kubeconfig", user={"token": "stale"}, **cluster)
-    server = await ApiServer.connect(Login(file))
-    try:
+    async with ApiServer.connect(Login(file)) as server:
         kubeconfig(file, user=user, **cluster)
         with pytest.raises(UnavailableError, match="401"):
             await server.get("/api/v1/nodes")
         assert (await server.get("/api/v1/nodes"))["kind"] == "NodeList"
-    finally:
-        await server.close()
 
 
 @pytest.mark.cluster
@@ -70,12 +64,9 @@ async def test_a_user_without_rights_gets_a_permanent_error(
 ) -> None:
     cluster, _ = parts(plane)
     file = kubeconfig(tmp_path / "kubeconfig", user={"username": "x"}, **cluster)
-    server = await ApiServer.connect(Login(file))
-    try:
+    async with ApiServer.connect(Login(file)) as server:
         with pytest.raises(InvalidError, match=r"403.*nodes is forbidden"):
             await server.get("/api/v1/nodes")
-    finally:
-        await server.close()
 
 
 @pytest.mark.cluster

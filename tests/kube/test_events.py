@@ -42,11 +42,8 @@ def clock() -> Watch:
 
 @pytest.fixture
 async def recorder(plane: ControlPlane, clock: Watch) -> AsyncIterator[EventSink]:
-    server = await ApiServer.connect(Login(plane.kubeconfig))
-    try:
+    async with ApiServer.connect(Login(plane.kubeconfig)) as server:
         yield EventSink(server, clock)
-    finally:
-        await server.close()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from leadline_controller.framework.ports import (
 from leadline_controller.kube.client import ApiServer, ExpiredError, ReachabilityLog
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.lease import KubeLease
-from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.leaderelection.lease import LeaseTiming
+from leadline_controller.leaderelection.elector import LeaderElector, LeaseTiming
 
 from tests.contracts.harnesses import PATIENCE_S
 from tests.kube.wire import (
@@ -50,12 +50,8 @@ def lease(holder: str = "me", version: str = "42", **spec: Any) -> dict[str, Any
 
 @asynccontextmanager
 async def store(wire: FakeServer, folder: Path, timeout_s: float = 10) -> AsyncIterator[KubeLease]:
-    async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), timeout_s)
-        try:
-            yield KubeLease(server, ReachabilityLog(server.url))
-        finally:
-            await server.close()
+    async with served(wire, folder) as login, ApiServer.connect(Login(login), timeout_s) as server:
+        yield KubeLease(server, ReachabilityLog(server.url))
 
 
 ANSWERS: list[tuple[Answer, type[ClusterError], str]] = [
@@ -232,7 +228,7 @@ async def test_a_leader_that_cannot_renew_leads_until_its_deadline(
     wire.answer(f"GET {LEASE}", refusal(404), trouble)
     wire.answer(f"POST {LEASES}", json_answer(lease()))
     wire.answer(f"PATCH {LEASE}", json_answer(lease(version="43")), trouble)
-    async with candidate(wire, tmp_path) as elector:
+    async with candidate(wire, tmp_path, replace(QUICK, renew_deadline_s=0.4)) as elector:
         await until(elector, leads=True)
         await until(elector, leads=False)
         assert elector.holder() == "me"
@@ -276,19 +272,18 @@ async def test_an_unreachable_server_is_logged_once(
 ) -> None:
     caplog.set_level("INFO", logger="leadline_controller")
     file = kubeconfig(tmp_path / "kubeconfig", f"http://127.0.0.1:{free_port()}")
-    server = await ApiServer.connect(Login(file), 1)
-    elector = LeaderElector(
-        KubeLease(server, ReachabilityLog(server.url)), "me", LeaseClock(), QUICK
-    )
-    running = asyncio.create_task(elector.run())
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not caplog.messages:  # noqa: ASYNC110  # there is no event to wait for
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.5)
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
-        await server.close()
+    async with ApiServer.connect(Login(file), 1) as server:
+        elector = LeaderElector(
+            KubeLease(server, ReachabilityLog(server.url)), "me", LeaseClock(), QUICK
+        )
+        running = asyncio.create_task(elector.run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not caplog.messages:  # noqa: ASYNC110  # there is no event to wait for
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.5)
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
     assert not elector.leads()
     assert len([m for m in caplog.messages if "can't be reached" in m]) == 1

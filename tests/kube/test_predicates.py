@@ -12,7 +12,7 @@ from tests.kube.oracle import Oracle
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 CASES = 400
-# Of the nodes in the cases about a predicate, its plugin accepts, and refuses, so many at least.
+# In the cases about a predicate, its plugin accepts and refuses at least this many nodes.
 LEAST = 100
 # They have to look at the nodes, whatever the pod asks for.
 ALWAYS_LOOK = {"TaintToleration", "NodeResourcesFit"}

@@ -83,13 +83,11 @@ def names(things: tuple[Any, ...]) -> set[str]:
 
 @asynccontextmanager
 async def watching(kubeconfig: Path, silence_s: float = 60) -> AsyncIterator[Watched]:
-    server = await ApiServer.connect(Login(kubeconfig))
-    changes = watch_cluster(server, silence_s)
-    try:
-        async with aclosing(changes):
-            yield Watched(changes)
-    finally:
-        await server.close()
+    async with (
+        ApiServer.connect(Login(kubeconfig)) as server,
+        aclosing(watch_cluster(server, silence_s)) as changes,
+    ):
+        yield Watched(changes)
 
 
 @pytest.fixture(scope="module")
@@ -164,21 +162,18 @@ async def test_a_watch_from_an_expired_version_ends(
 ) -> None:
     """An API server keeps no changes from before its start, so none since version 1."""
     changes: list[ClusterChange] = []
-    server = await ApiServer.connect(Login(own_plane.kubeconfig))
-    nodes = Reflector(
-        server,
-        ReachabilityLog(server.url),
-        PATIENCE_S,
-        NODES,
-        Converter().node,
-        NodeChanged,
-        lambda gone: NodeDeleted(gone.name),
-    )
-    try:
+    async with ApiServer.connect(Login(own_plane.kubeconfig)) as server:
+        nodes = Reflector(
+            server,
+            ReachabilityLog(server.url),
+            PATIENCE_S,
+            NODES,
+            Converter().node,
+            NodeChanged,
+            lambda gone: NodeDeleted(gone.name),
+        )
         async with asyncio.timeout(PATIENCE_S):
             await nodes.watch("1", changes.append)
-    finally:
-        await server.close()
     assert changes == []
 
 
@@ -199,7 +194,7 @@ async def test_more_pods_than_a_page_holds_are_all_listed(plane: ControlPlane) -
 
 
 @pytest.fixture
-def wire() -> FakeServer:
+def wire(quick_backoff: None) -> FakeServer:
     """A server with one node and one pod at version 5, and silent watches."""
     wire = FakeServer()
     wire.answer(NODES, listing(node("n"), version="5"))
@@ -439,14 +434,10 @@ async def test_an_unreadable_claim_is_ignored_and_logged_once(
 
 async def test_all_requests_wait_for_retry_after(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, refusal(429, "too many requests", Retry_After="1"), listing(version="5"))
-    async with served(wire, tmp_path) as kubeconfig:
-        server = await ApiServer.connect(Login(kubeconfig))
-        try:
-            with pytest.raises(UnavailableError, match="429: too many requests"):
-                await server.get(NODES)
-            await asyncio.gather(server.get(PODS), server.get(NODES))
-        finally:
-            await server.close()
+    async with served(wire, tmp_path) as kubeconfig, ApiServer.connect(Login(kubeconfig)) as server:
+        with pytest.raises(UnavailableError, match="429: too many requests"):
+            await server.get(NODES)
+        await asyncio.gather(server.get(PODS), server.get(NODES))
 
     (_, _, refused_s), *later = wire.requests
     assert [at_s - refused_s >= 0.99 for _, _, at_s in later] == [True, True]
@@ -455,11 +446,7 @@ async def test_all_requests_wait_for_retry_after(wire: FakeServer, tmp_path: Pat
 async def test_an_answer_that_is_not_json_is_unavailable(wire: FakeServer, tmp_path: Path) -> None:
     wire.answer(NODES, stream("<html>a proxy</html>", then_silence=False))
     wire.answer(PODS, stream("[]", then_silence=False))
-    async with served(wire, tmp_path) as kubeconfig:
-        server = await ApiServer.connect(Login(kubeconfig))
-        try:
-            for path in (NODES, PODS):
-                with pytest.raises(UnavailableError, match=path):
-                    await server.get(path)
-        finally:
-            await server.close()
+    async with served(wire, tmp_path) as kubeconfig, ApiServer.connect(Login(kubeconfig)) as server:
+        for path in (NODES, PODS):
+            with pytest.raises(UnavailableError, match=path):
+                await server.get(path)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 from leadline_controller.kube.client import ApiServer
 from leadline_controller.kube.connection import Login
@@ -137,7 +139,12 @@ async def served(wire: FakeServer, folder: Path) -> AsyncIterator[Path]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         host, port = runner.addresses[0][:2]
-        yield kubeconfig(folder / "kubeconfig", f"http://{host}:{port}")
+        with pytest.MonkeyPatch.context() as patch:
+            # Each client loads the machine's certificate authorities, which takes longer than
+            # most tests, and this server needs none.
+            patch.setenv("SSL_CERT_FILE", os.devnull)
+            patch.setenv("SSL_CERT_DIR", os.devnull)
+            yield kubeconfig(folder / "kubeconfig", f"http://{host}:{port}")
     finally:
         await runner.cleanup()
 
@@ -147,12 +154,11 @@ async def connected(
     wire: FakeServer, folder: Path, answer: Answer | None = None
 ) -> AsyncIterator[ApiServer]:
     """Serve, and yield a client, with a short timeout if the answer is NO_ANSWER."""
-    async with served(wire, folder) as login:
-        server = await ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30)
-        try:
-            yield server
-        finally:
-            await server.close()
+    async with (
+        served(wire, folder) as login,
+        ApiServer.connect(Login(login), 0.5 if answer is NO_ANSWER else 30) as server,
+    ):
+        yield server
 
 
 def kubeconfig(

@@ -5,6 +5,9 @@ from itertools import count
 from os import getpid
 from pathlib import Path
 
+from leadline_controller.lab import network, state
+from leadline_controller.lab.processes import Process, stop
+
 _NUMBERS = count()
 
 
@@ -27,3 +30,16 @@ def processes_inside(inodes: set[int]) -> set[int]:
                 if (entry / "ns/net").stat().st_ino in inodes:
                     found.add(int(entry.name))
     return found
+
+
+def recorded(lab_name: str) -> dict[str, Process]:
+    """The recorded processes of a lab, by name."""
+    lab_state = state.load(lab_name)
+    assert lab_state is not None
+    return {process.name: process for process in lab_state.processes}
+
+
+def stop_processes(lab_name: str, *names: str) -> None:
+    """End some processes of a lab, with their children."""
+    processes = recorded(lab_name)
+    stop([processes[name] for name in names], network.namespaces(lab_name))

@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pytest
 from leadline_agent.config import load
-from leadline_controller.lab.agents import AgentSettings, agent_toml, start_agents
 from leadline_controller.lab.broker import start_broker
-from leadline_controller.lab.lab import Lab
-from leadline_controller.lab.spec import LabSpec
+from leadline_controller.lab.lab import AgentSettings, Lab, agent_command, start_agents
+
+from tests.lab.inventory import stop_processes
 
 
 def test_the_agent_accepts_its_file(tmp_path: Path) -> None:
     settings = AgentSettings(cluster="attic", broker_host="10.77.0.254", interval_s=1)
-    path = tmp_path / "agent.toml"
-    path.write_text(agent_toml(Lab(LabSpec("attic")), "n2", settings))
-    read = load(path, {})
+    command = agent_command(tmp_path / "n2", "10.77.0.2", settings)
+    read = load(Path(command[-1]), {})
     assert (read.node, read.cluster, read.interval_s) == ("n2", "attic", 1)
-    assert read.state_dir == Path("/run/leadline-lab/attic/n2")
+    assert read.state_dir == tmp_path / "n2"
     assert (read.broker.host, read.broker.port, read.broker.tls) == ("10.77.0.254", 1883, None)
     assert read.probe.address == "10.77.0.2"
 
@@ -44,6 +43,5 @@ def test_a_real_agent_reports_from_its_board(
     environment = Path(f"/proc/{agent.pid}/environ").read_bytes()
     assert b"LEADLINE_NODE" not in environment
     assert b"NOTIFY_SOCKET" not in environment
-    shaped_lab.stop("agent-n1")
-    shaped_lab.stop("broker")
+    stop_processes(shaped_lab.spec.name, "agent-n1", "broker")
     assert not agent.running

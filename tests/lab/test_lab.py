@@ -4,18 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from leadline_controller.lab import lab as labs
-from leadline_controller.lab import network, state
-from leadline_controller.lab.commands import run
+from leadline_controller.lab import network, processes, state
 from leadline_controller.lab.errors import CommandError, LabError
 from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.network import run
 from leadline_controller.lab.processes import Process, start_ticks
 from leadline_controller.lab.spec import BoardSpec, LabSpec
 
-from tests.lab.inventory import namespace_inodes, processes_inside
+from tests.lab.inventory import namespace_inodes, processes_inside, recorded, stop_processes
 from tests.support.ports import wait_until
 
 pytestmark = pytest.mark.network
@@ -54,25 +56,27 @@ def test_down_leaves_nothing(name: str, no_netem: None) -> None:
 
 def test_status_lists_hosts_and_processes(name: str, no_netem: None) -> None:
     lab, _ = _build_lab(name)
-    lab.start("n2", "brief", ["sh", "-c", "echo spoke; exit 3"])
+    brief = lab.start("n2", "brief", ["sh", "-c", "echo spoke; exit 3"])
+    wait_until(lambda: not brief.running, "brief ends")
     status = labs.status(name)
     assert status is not None
-    assert status.complete
-    assert name in labs.names()
-    assert [(host.link.name, host.address, host.present) for host in status.hosts] == [
+    assert (status["lab"], status["complete"]) == (name, True)
+    assert [(host["host"], host["address"], host["present"]) for host in status["hosts"]] == [
         ("n1", "10.77.0.1", True),
         ("n2", "10.77.0.2", True),
         ("server", "10.77.0.254", True),
     ]
-    by_name = {process.name: process for process in status.processes}
-    assert set(by_name) == {"relay-n1", "relay-n2", "brief"}
-    assert by_name["relay-n1"].running
-    wait_until(lambda: not by_name["brief"].running, "brief ends")
-    assert by_name["brief"].log.read_text() == "spoke\n"
+    assert [host["processes"] for host in status["hosts"]] == [{}, {"brief": False}, {}]
+    assert {process.name: process.running for process in recorded(name).values()} == {
+        "relay-n1": True,
+        "relay-n2": True,
+        "brief": False,
+    }
+    assert brief.log.read_text() == "spoke\n"
 
 
 def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
-    labs.up(LabSpec(name, boards=BOARDS[:1]))
+    first = labs.up(LabSpec(name, boards=BOARDS[:1]))
     with pytest.raises(LabError, match=f"lab {name} exists already: end it with leadline lab"):
         labs.up(LabSpec(name))
     other = name + "b"
@@ -80,7 +84,7 @@ def test_the_same_lab_twice_is_refused_and_another_is_not(name: str) -> None:
         labs.up(LabSpec(other, boards=BOARDS[:1]))
         labs.down(other)
         assert len(network.namespaces(name)) == 3
-        assert labs.open_lab(name).command("n1", ["true"])[-1] == "true"
+        subprocess.run(first.command("n1", ["true"]), check=True)
     finally:
         labs.down(other)
 
@@ -92,9 +96,7 @@ def test_a_process_is_ended_with_its_children(name: str) -> None:
     wait_until(lambda: len(processes_inside(inodes)) == idle + 3, "the family is complete")
     os.kill(parent.pid, signal.SIGKILL)
     wait_until(lambda: not parent.running, "the parent ends")
-    with pytest.raises(LabError, match=f"lab {name} has no process nobody"):
-        lab.stop("nobody")
-    lab.stop("family")
+    stop_processes(name, "family")
     assert len(processes_inside(inodes)) == idle
 
 
@@ -106,7 +108,7 @@ def test_a_process_that_ignores_sigterm_is_killed(name: str) -> None:
     wait_until(lambda: deaf.log.read_text() == "ready\n", "the trap is set")
     with pytest.raises(LabError, match="deaf runs already"):
         lab.start("n1", "deaf", ["true"])
-    lab.stop("deaf")
+    stop_processes(name, "deaf")
     assert not deaf.running
 
 
@@ -117,26 +119,46 @@ def test_a_reused_pid_is_not_killed(name: str) -> None:
             ticks = start_ticks(bystander.pid)
             assert ticks is not None
             old = Process("old", "n1", bystander.pid, ticks - 1, lab.directory / "old.log")
-            recorded = state.load(name)
-            assert recorded is not None
-            state.save(recorded.with_process(old))
+            lab_state = state.load(name)
+            assert lab_state is not None
+            state.save(lab_state.with_process(old))
             labs.down(name)
             assert bystander.poll() is None
         finally:
             bystander.kill()
 
 
-@pytest.mark.parametrize("stage", ["n2: unshaped", "server: unshaped", "n2: delay by relay"])
-def test_an_interrupted_up_removes_everything(name: str, stage: str, no_netem: None) -> None:
+def at_a_stage(stage: str, act: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
+    """Have `act` called before the build of a host, or the start of a process, of this name."""
+    build_host, spawn = network.build_host, processes.spawn
+
+    def before_building(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> Any:
+        if host.name == stage:
+            act()
+        return build_host(spec, host, number, netem)
+
+    def before_starting(name: str, *rest: Any) -> Process:
+        if name == stage:
+            act()
+        return spawn(name, *rest)
+
+    patch.setattr(network, "build_host", before_building)
+    patch.setattr(labs, "spawn", before_starting)
+
+
+@pytest.mark.parametrize("stage", ["n2", "server", "relay-n2"])
+def test_an_interrupted_up_removes_everything(
+    name: str, stage: str, no_netem: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inodes: set[int] = set()
 
-    def interrupt(step: str) -> None:
-        if step.startswith(stage):
-            inodes.update(namespace_inodes(network.namespaces(name)))
-            raise KeyboardInterrupt
+    def interrupt() -> None:
+        inodes.update(namespace_inodes(network.namespaces(name)))
+        raise KeyboardInterrupt
 
+    at_a_stage(stage, interrupt, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        labs.up(LabSpec(name, boards=BOARDS), interrupt)
+        labs.up(LabSpec(name, boards=BOARDS))
     assert inodes
     assert _is_clean(name, inodes)
 
@@ -148,19 +170,20 @@ def test_a_failed_up_reports_the_error_and_removes_everything(name: str) -> None
     assert _is_clean(name, set())
 
 
-@pytest.mark.parametrize("stage", ["n2: unshaped", "n2: delay by relay", "all is up"])
+@pytest.mark.parametrize("stage", ["n2", "relay-n2", "all is up"])
 def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -> None:
     code = (
-        "import os, sys\n"
+        "import os, sys, pytest\n"
         "from leadline_controller.lab import lab, network\n"
         "from leadline_controller.lab.spec import parse_spec\n"
+        "from tests.lab.test_lab import at_a_stage\n"
         "network.has_netem = lambda _: False\n"
-        "def die_at(step):\n"
-        "    if step.startswith(sys.argv[1]): os.kill(os.getpid(), 9)\n"
+        "die = lambda: os.kill(os.getpid(), 9)\n"
+        "at_a_stage(sys.argv[1], die, pytest.MonkeyPatch())\n"
         "boards = [{'name': 'n1', 'delay_ms': 20}, {'name': 'n2', 'delay_ms': 10}]\n"
-        "built = lab.up(parse_spec({'name': sys.argv[2], 'boards': boards}), die_at)\n"
+        "built = lab.up(parse_spec({'name': sys.argv[2], 'boards': boards}))\n"
         "built.start('server', 'idle', ['sleep', '600'])\n"
-        "die_at('all is up')\n"
+        "die()\n"
     )
     died = subprocess.run([sys.executable, "-c", code, stage, name], timeout=60, check=False)
     assert died.returncode == -signal.SIGKILL
@@ -168,7 +191,7 @@ def test_down_cleans_up_after_a_builder_that_was_killed(name: str, stage: str) -
     assert inodes
     if stage != "all is up":
         with pytest.raises(LabError, match=f"lab {name} is incomplete: end it with leadline lab"):
-            labs.open_lab(name)
+            Lab(LabSpec(name)).start("server", "idle", ["sleep", "600"])
     labs.down(name)
     wait_until(lambda: _is_clean(name, inodes), "nothing is left")
     assert _is_clean(name, inodes)
@@ -182,7 +205,8 @@ def test_after_a_reboot_recorded_pids_are_ignored(name: str) -> None:
     path.write_text(original.replace(boot, "another-boot"))
     status = labs.status(name)
     assert status is not None
-    assert (status.complete, status.processes) == (False, ())
+    assert not status["complete"]
+    assert recorded(name) == {}
     path.write_text(original)
 
 
@@ -199,7 +223,7 @@ def test_a_record_that_cannot_be_read_is_named(name: str) -> None:
 
 def test_a_relay_delays_and_ends_when_its_link_vanishes(name: str, no_netem: None) -> None:
     lab, _ = _build_lab(name)
-    relays = {process.name: process for process in lab.processes()}
+    relays = recorded(name)
     argv = lab.command("n1", ["ping", "-q", "-c", "5", "-i", "0.1", lab.address("n2")])
     said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
     assert 30.0 <= float(said.rpartition("=")[2].split("/")[0]) < 60.0

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import pytest
 from leadline_controller.lab import network
 from leadline_controller.lab.broker import start_broker
-from leadline_controller.lab.commands import run
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.network import run
 from leadline_controller.lab.processes import wait_listening
+
+from tests.lab.inventory import stop_processes
 
 pytestmark = pytest.mark.network
 
@@ -26,7 +28,7 @@ def measured(shaped_lab: Lab) -> Iterator[Lab]:
     server = shaped_lab.start("server", "iperf3", ["iperf3", "-s", "-p", str(IPERF_PORT)])
     wait_listening(server, IPERF_PORT, WAIT_S)
     yield shaped_lab
-    shaped_lab.stop("iperf3")
+    stop_processes(shaped_lab.spec.name, "iperf3")
 
 
 def _in(lab: Lab, host: str, *argv: str) -> str:
@@ -80,7 +82,7 @@ def test_the_brokers_clients_are_the_boards(measured: Lab) -> None:
     server = ("-h", host, "-p", str(port), "-V", "mqttv5", "-t", "greeting")
     _in(measured, "n2", "mosquitto_pub", *server, "-q", "1", "-r", "-m", "hello")
     assert _in(measured, "n1", "mosquitto_sub", *server, "-C", "1", "-W", "10") == "hello\n"
-    measured.stop("broker")
+    stop_processes(measured.spec.name, "broker")
 
 
 def test_nothing_shows_in_the_machines_own_network(shaped_lab: Lab) -> None:
@@ -93,7 +95,7 @@ def test_waiting_for_a_listener_is_bounded(shaped_lab: Lab) -> None:
     process = shaped_lab.start("n1", "deaf", ["sleep", "60"])
     with pytest.raises(LabError, match=r"deaf: no port 9 \(waited 0.2 s\); last output: nothing"):
         wait_listening(process, 9, limit_s=0.2)
-    shaped_lab.stop("deaf")
+    stop_processes(shaped_lab.spec.name, "deaf")
     assert not process.running
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 BUILDER = REPOSITORY / "ansible" / "bundle"
 BUILD_S = 600
-# What a checkout is to the builder.
+# The parts of a checkout that the builder reads.
 SOURCES = (
     *("agent", "controller", "proto", "systemd"),
     *("pyproject.toml", "LICENSE", "README.md"),
@@ -22,7 +22,7 @@ BROKEN_MAIN = 'raise SystemExit("leadline-agent: a release that cannot start")\n
 
 
 def build(out: Path, source: Path = REPOSITORY) -> str:
-    """Make the bundle of a checkout at `out`, as `make bundle` does, and return its release id."""
+    """Build the bundle of a checkout at `out`, as `make bundle` does, and return its release id."""
     command = [sys.executable, "-m", "leadline_bundle", "--source", source, "--out", out]
     done = subprocess.run(
         list(map(str, command)),
@@ -37,8 +37,8 @@ def build(out: Path, source: Path = REPOSITORY) -> str:
 
 
 def later(folder: Path, version: str, *, broken: bool = False) -> Path:
-    """A copy of this checkout in `folder` with another version of everything in it; with
-    `broken` its agent ends as soon as it is started."""
+    """Copy this checkout into `folder`, and set another version in all of it. With `broken`, its
+    agent ends at its start."""
     for name in SOURCES:
         place = REPOSITORY / name
         if place.is_dir():

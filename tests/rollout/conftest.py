@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollout import bundles
+from tests.rollout import bundles, images
 from tests.rollout.broker_outage import BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.k3s import k3s_server
@@ -71,7 +71,8 @@ def testbed(
 ) -> Iterator[NspawnTestbed]:
     nodes = {name: (ADDRESSES[name], kind.architecture) for name, kind in KINDS.items()}
     folder = tmp_path_factory.mktemp("testbed")
-    bundles.build(folder / "bundle")
+    with images.built_meanwhile(KINDS.values()):
+        bundles.build(folder / "bundle")
     with booted(folder, {SERVER: k3s_server(nodes), "pi-3": QEMU}) as running:
         yield running
         for machine in running.machines.values():

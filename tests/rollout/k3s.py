@@ -1,13 +1,12 @@
-"""A stand-in for k3s on the server of the rollout's tests.
+"""A replacement for k3s on the server of the rollout's tests.
 
-What it stands for: k3s' unit with its restarts, its paths and ports, its files in
-config.yaml.d, `k3s kubectl`, and a real Kubernetes API of the release that tests/kube builds:
-etcd, kube-apiserver, the controllers that make service accounts and their tokens, and
-kube-scheduler with the configuration that it is given, which takes the whole server along when
-it refuses that. What it does not stand for: there is no kubelet, no container and no cluster
-network. The nodes are registered by the server itself and stay ready whatever their boards do,
-a pod that is bound never runs, and the API listens on this machine only. Its admin's kubeconfig
-has a token, where k3s has a certificate.
+Like k3s it has a unit with restarts, paths and ports, files in config.yaml.d, `k3s kubectl`, and a
+real Kubernetes API of the release that tests/kube builds: etcd, kube-apiserver, the controllers
+that make service accounts and their tokens, and kube-scheduler with its configuration file. If
+kube-scheduler refuses the file, the whole server ends. Unlike k3s it has no kubelet, no container
+and no cluster network. The server itself registers the nodes, which stay ready whatever their
+boards do. A bound pod never runs. The API listens on this machine only. The admin's kubeconfig has
+a token, where k3s has a certificate.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from tests.rollout.machines import MachineExtras
 
 _UNIT = """\
 [Unit]
-Description=Lightweight Kubernetes, a stand-in
+Description=Lightweight Kubernetes, for tests
 Wants=network-online.target
 After=network-online.target
 
 [Service]
 Type=notify
 ExecStart=/usr/local/bin/k3s server {nodes}
-# kube-apiserver says by itself that it is ready, before the nodes are there.
+# kube-apiserver reports that it is ready before the nodes exist.
 Environment=HOME=/root
 ExecStartPost=/usr/bin/timeout 60 sh -c 'until kubectl get node server; do sleep 0.2; done'
 KillMode=process
@@ -45,10 +44,10 @@ exec /usr/local/bin/k3s kubectl "$@"
 
 
 def k3s_server(nodes: Mapping[str, tuple[str, str]]) -> MachineExtras:
-    """What the server has besides its image; `nodes` are the (address, architecture), such as
-    ("10.77.0.11", "arm64"), of the machines that Kubernetes knows, by name.
+    """The server's additions to its image. nodes: name -> (address, architecture), such as
+    ("10.77.0.11", "arm64"), of the nodes in Kubernetes.
 
-    Builds the program if need be. Raises ControlPlaneError where there is no Go that could.
+    Builds the program if it is missing. Raises ControlPlaneError if Go is missing.
     """
     return MachineExtras(
         binds={"/usr/local/bin/k3s": program()},

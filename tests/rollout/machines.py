@@ -21,8 +21,8 @@ from tests.rollout.namespaces import BRIDGE, Namespaces
 LISTING = Path(__file__).with_name("listing.py")
 BOOT_S = 90.0
 POLL_S = 0.25
-# Facts of a running machine that no file shows, and those that are plainer as a word than as
-# a changed file: one command prints them as lines of `kind:name value`.
+# Facts that no file shows, or that are easier to read than a changed file. Prints lines of
+# `kind:name value`.
 FACTS = r"""
 export LC_ALL=C SYSTEMD_COLORS=0
 systemctl list-unit-files --no-legend --no-pager | awk '{print "unit:" $1, $2}'
@@ -49,7 +49,7 @@ class MachineExtras:
 
 @dataclass(frozen=True, slots=True)
 class SshAccess:
-    """How SSH gets in: the key of the user `pi`, and the file that host keys are known by."""
+    """The key of the user `pi`, and the file with the known host keys."""
 
     key: Path
     known_hosts: Path

@@ -21,25 +21,25 @@ TIMEOUT_S = 30.0
 class MqttAttempt:
     """Connects with `keys`, subscribes, publishes empty messages and listens; leaves its `will`."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
+    def __init__(self, request: dict[str, Any]) -> None:
         self.answers: dict[str, str] = {}
         self.heard: list[str] = []
         self.failure = ""
-        self._asked = asked
+        self._request = request
         self._done = threading.Event()
         self._waiting: dict[int, str] = {}
         self._client = client = paho.Client(
             CallbackAPIVersion.VERSION2,
-            client_id=asked["id"],
+            client_id=request["id"],
             protocol=paho.MQTTv5,
             reconnect_on_failure=False,
         )
-        context = ssl.create_default_context(cafile=asked["keys"] + "/ca.pem")
-        if asked.get("certificate", True):
-            context.load_cert_chain(asked["keys"] + "/cert.pem", asked["keys"] + "/key.pem")
+        context = ssl.create_default_context(cafile=request["keys"] + "/ca.pem")
+        if request.get("certificate", True):
+            context.load_cert_chain(request["keys"] + "/cert.pem", request["keys"] + "/key.pem")
         client.tls_set_context(context)
-        if "will" in asked:
-            client.will_set(asked["will"], b"", 1, False)
+        if "will" in request:
+            client.will_set(request["will"], b"", 1, False)
         client.on_connect = self._on_connect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
@@ -49,18 +49,18 @@ class MqttAttempt:
     def run(self) -> None:
         """Run until all is done or the time is over."""
         try:
-            self._client.connect(self._asked["host"], self._asked.get("port", 8883))
+            self._client.connect(self._request["host"], self._request.get("port", 8883))
             self._client.loop_start()
             if not self._done.wait(TIMEOUT_S):
-                self.failure = "nothing came in time"
+                self.failure = "no answer in time"
         except OSError as error:
             self.failure = str(error)
 
     def _on_connect(self, client: paho.Client, *_: Any) -> None:
-        if self._asked.get("subscribe"):
-            client.subscribe([(topic, 1) for topic in self._asked["subscribe"]])
-        for topic in self._asked.get("publish", []):
-            sent = client.publish(topic, b"", 1, self._asked.get("retain", False))
+        if self._request.get("subscribe"):
+            client.subscribe([(topic, 1) for topic in self._request["subscribe"]])
+        for topic in self._request.get("publish", []):
+            sent = client.publish(topic, b"", 1, self._request.get("retain", False))
             self._waiting[sent.mid] = topic
         self._check_done()
 
@@ -70,19 +70,19 @@ class MqttAttempt:
 
     def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         self.heard.append(message.topic)
-        if message.topic == self._asked.get("until"):
+        if message.topic == self._request.get("until"):
             self._done.set()
 
     def _on_subscribe(self, *_: Any) -> None:
-        if "ready" in self._asked:
-            Path(self._asked["ready"]).touch()
+        if "ready" in self._request:
+            Path(self._request["ready"]).touch()
 
     def _on_disconnect(self, _client: Any, _data: Any, _flags: Any, code: Any, _: Any) -> None:
         self.failure = str(code)
         self._done.set()
 
     def _check_done(self) -> None:
-        if not (self._waiting or "until" in self._asked):
+        if not (self._waiting or "until" in self._request):
             self._done.set()
 
 

@@ -114,9 +114,9 @@ class Namespaces:
         ):
             self.must(*line.split())
 
-    def _ask(self, order: Mapping[str, object]) -> None:
+    def _ask(self, request: Mapping[str, object]) -> None:
         assert self._supervisor.stdin is not None
-        self._supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+        self._supervisor.stdin.write(json.dumps(request).encode() + b"\n")
         self._supervisor.stdin.flush()
         self._answer()
 

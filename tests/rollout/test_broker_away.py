@@ -1,4 +1,4 @@
-"""Ten minutes without a broker lose no report that the boards' rings hold."""
+"""The broker is away for ten minutes, and no report that fits into the boards' buffers is lost."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tests.rollout.broker_outage import AWAY_S, BrokerOutage
 from tests.rollout.evidence import Evidence
 from tests.rollout.listener import ReceivedMessage
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_watchdog import AGENT, CONTROLLER, present
+from tests.rollout.test_watchdog import AGENT, CONTROLLER, current_run
 
 
-def numbers(heard: Iterable[ReceivedMessage]) -> Mapping[tuple[str, int], set[int]]:
-    """(board, session) -> the sequence numbers that came. What the broker had kept is older."""
+def sequences(messages: Iterable[ReceivedMessage]) -> Mapping[tuple[str, int], set[int]]:
+    """(board, session) -> the sequence numbers that arrived, without retained messages."""
     found: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for each in heard:
+    for each in messages:
         if each.sequence and not each.is_retained:
             found[each.node, each.session].add(each.sequence)
     return found
 
 
-def gaps(found: set[int]) -> list[int]:
-    """The numbers between the first and the last that did not come."""
+def missing(found: set[int]) -> list[int]:
+    """The numbers between the first and the last that did not arrive."""
     return sorted(set(range(min(found), max(found) + 1)) - found)
 
 
@@ -33,21 +33,22 @@ def test_no_report_of_an_outage_is_lost(
     deployed: NspawnTestbed, outage: BrokerOutage, evidence: Evidence
 ) -> None:
     after = outage.end()
-    came = numbers((*outage.before, *after))
+    arrived = sequences((*outage.before, *after))
     reports = {
         name: sum(each.node == name and each.kind == "report" for each in after)
         for name in deployed.boards
     }
     lines = [
-        f"{name} session {session}: {len(of)} messages, {min(of)} to {max(of)}, lost {gaps(of)}"
-        for (name, session), of in sorted(came.items())
+        f"{name} session {session}: {len(found)} messages, {min(found)} to {max(found)}, "
+        f"lost {missing(found)}"
+        for (name, session), found in sorted(arrived.items())
     ]
     lines += [f"{name}: {count} reports after the outage" for name, count in reports.items()]
     evidence.say("broker-away.txt", "\n".join(lines))
-    assert {key: gaps(of) for key, of in came.items() if gaps(of)} == {}
-    # The witness never restarted: what it said last before is followed by all that it measured.
-    told = [session for name, session in came if name == outage.witness]
-    assert len(told) == 1
+    assert {key: missing(found) for key, found in arrived.items() if missing(found)} == {}
+    # The witness never restarted, so it has one session, and its numbers go on after the outage.
+    sessions = [session for name, session in arrived if name == outage.witness]
+    assert len(sessions) == 1
     settings = deployed.boards[outage.witness].run("cat /etc/leadline/agent.toml").stdout
     interval_s = tomllib.loads(settings).get("interval_s", 10)
     assert reports[outage.witness] >= AWAY_S / interval_s
@@ -57,10 +58,10 @@ def test_no_report_of_an_outage_is_lost(
 def test_without_a_broker_the_watchdog_ended_nobody_that_worked(
     deployed: NspawnTestbed, outage: BrokerOutage, name: str, unit: str
 ) -> None:
-    run = present(deployed.machines[name], unit)
-    started_s = deployed.machines[name].run(
+    run = current_run(deployed.machines[name], unit)
+    running_s = deployed.machines[name].run(
         f"echo $(( $(cut -d. -f1 /proc/uptime) - "
         f"$(systemctl show --property ActiveEnterTimestampMonotonic --value {unit}) / 1000000 ))"
     )
-    assert int(started_s.stdout) > AWAY_S / 2
-    assert not any("atchdog" in line for line in run.said())
+    assert int(running_s.stdout) > AWAY_S / 2
+    assert not any("atchdog" in line for line in run.systemd_log())

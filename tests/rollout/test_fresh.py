@@ -1,4 +1,4 @@
-"""Bare boards: a look at them changes nothing, and a wrong argument is told before anything is."""
+"""On bare boards, check mode changes nothing, and a wrong argument fails before any change."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tests.rollout.evidence import Evidence, difference
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
 
-def unchanged(testbed: NspawnTestbed, what: str) -> None:
-    """Assert that every machine's disk is as it was before the first chapter."""
+def assert_unchanged(testbed: NspawnTestbed, what: str) -> None:
+    """Assert that every machine's disk is as it was after its first boot."""
     for name, machine in testbed.machines.items():
         found = difference(testbed.bare[name], machine.listing())
         assert not found, f"{what} changed {name}:\n" + "\n".join(found)
@@ -22,7 +22,7 @@ def test_a_look_at_bare_boards_fails_nothing_and_changes_nothing(
     evidence.say("fresh-check.txt", run.recap_lines())
     assert set(run.recap) == set(testbed.machines)
     assert all(recap.failed == recap.unreachable == 0 for recap in run.recap.values())
-    unchanged(testbed, "a check")
+    assert_unchanged(testbed, "a check")
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_wrong_argument_fails_before_anything_changes(
     assert run.code != 0
     assert said in run.output
     assert sum(recap.changed for recap in run.recap.values()) == 0
-    unchanged(testbed, f"a run with {wrong}")
+    assert_unchanged(testbed, f"a run with {wrong}")

@@ -1,5 +1,5 @@
-"""What one socket or one bad disk can do to the controller's unit: pods are placed all the same.
-`make attack` does more of it, with the limits of both units."""
+"""Silent connections and a broken database do not stop the controller's unit: it still places pods.
+`make attack` runs more attacks, with the limits of both units."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.attack.units import Unit
 from tests.kube.objects import pod
 from tests.rollout.evidence import Evidence
 from tests.rollout.nspawn_testbed import NspawnTestbed
-from tests.rollout.test_placement import bound
+from tests.rollout.test_placement import place_pod
 
 SILENT = 1040
-# Longer than a pod is waited for; it ends as soon as the pod is bound.
+# Longer than the test waits for a pod. The connections close as soon as the pod is bound.
 HOLD_S = 60.0
 OVER = "/run/attack-over"
-# Most of them are there by then.
+# Most connections are open after this time.
 OPEN_S = 3.0
 SERVES_S = 30
 
@@ -29,20 +29,22 @@ def test_silent_connections_keep_no_pod_waiting(
 ) -> None:
     unit = Unit(deployed.server, CONTROLLER)
     before = unit.mark()
-    asked = {"attack": "silent", "host": "127.0.0.1", "port": GRPC_PORT, "count": SILENT}
+    request = {"attack": "silent", "host": "127.0.0.1", "port": GRPC_PORT, "count": SILENT}
     with ThreadPoolExecutor(1) as pool:
-        intruder = pool.submit(intrude, deployed.server, {**asked, "hold_s": HOLD_S, "until": OVER})
+        intruder = pool.submit(
+            intrude, deployed.server, {**request, "hold_s": HOLD_S, "until": OVER}
+        )
         time.sleep(OPEN_S)
         try:
-            bound(deployed.server, pod("meanwhile", "10m"))
+            place_pod(deployed.server, pod("meanwhile", "10m"))
         finally:
             deployed.server.run(f"touch {OVER}")
             evidence.say("hostile-silent.txt", str(intruder.result()))
             deployed.server.run(f"rm {OVER}")
             deployed.server.run("kubectl delete pod meanwhile --grace-period=0 --force")
     deployed.server.wait_for("leadline nodes", SERVES_S)
-    found = list(unharmed(f"{SILENT} silent connections", unit, before))
-    assert [str(check) for check in found if not check.held] == []
+    checks = list(unharmed(f"{SILENT} silent connections", unit, before))
+    assert [str(check) for check in checks if not check.held] == []
 
 
 def test_a_rotten_database_is_put_aside(

@@ -1,4 +1,4 @@
-"""Under the unit's sandbox every metric is measured, and the agent listens on nothing."""
+"""In the unit's sandbox the agent measures every metric, and it listens only during a lease."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ METRICS = {
 }
 UNIT = "leadline-agent"
 TEST_PORT = 5201
-# A round of bandwidth tests of all pairs, at one in 15 s, and what a slow board adds.
+# The bandwidth tests of all pairs, one every 15 s, plus a margin for a slow board.
 ROUND_S = 180.0
 DYNAMIC_UIDS = range(61184, 65520)
 MOST_EXPOSED = {"leadline-agent": 20, "leadline-controller": 25}
 BLOCK_BYTES = 1 << 20
-# How long a test of bandwidth may take from its lease to its end, with time to spare.
+# The longest time from a bandwidth lease to the end of its test, plus a margin.
 LEASE_S = 20.0
 # The listening sockets of all processes of the unit.
 GROUP = f"/sys/fs/cgroup/system.slice/{UNIT}.service/cgroup.procs"
-LOOK = (
+LIST_SOCKETS = (
     f"pids=$(sed 's/.*/pid=&,/' {GROUP}); "
     'ss --tcp --udp --listening --numeric --processes --no-header | grep -F "$pids" || true'
 )
@@ -48,17 +48,17 @@ def test_every_metric_of_every_board_is_there_and_not_zero(
         for name, board in deployed.boards.items()
     }
 
-    def look() -> dict[str, dict[str, float]]:
+    def measured() -> dict[str, dict[str, float]]:
         return {name: metrics(deployed, name) for name in wanted}
 
     def complete(seen: dict[str, dict[str, float]]) -> bool:
         return all(seen[name].get(metric, 0) > 0 for name in wanted for metric in wanted[name])
 
     with busy_disk(tmp_path / "block"):
-        seen = eventually(look, complete, "every metric of every board", ROUND_S, every_s=2)
+        seen = eventually(measured, complete, "every metric of every board", ROUND_S, every_s=2)
     lines = [
-        f"{name}: " + ", ".join(f"{metric} {value:.4g}" for metric, value in sorted(of.items()))
-        for name, of in seen.items()
+        f"{name}: " + ", ".join(f"{metric} {value:.4g}" for metric, value in sorted(values.items()))
+        for name, values in seen.items()
     ]
     evidence.say("metrics.txt", "\n".join(lines))
 
@@ -68,7 +68,7 @@ def test_each_pair_is_measured_by_echo_requests_and_by_a_test_of_its_bandwidth(
 ) -> None:
     pairs = set(combinations(sorted(deployed.boards), 2))
 
-    def look() -> dict[tuple[str, str], Any]:
+    def measured() -> dict[tuple[str, str], Any]:
         answer = deployed.server.run("leadline matrix -o json").stdout
         return {(link["a"], link["b"]): link for link in json.loads(answer)["links"]}
 
@@ -81,7 +81,7 @@ def test_each_pair_is_measured_by_echo_requests_and_by_a_test_of_its_bandwidth(
             for pair in pairs
         )
 
-    links = eventually(look, complete, "every pair is measured", ROUND_S, every_s=2)
+    links = eventually(measured, complete, "every pair is measured", ROUND_S, every_s=2)
     lines = [
         f"{a} {b}: {links[a, b]['rtt_ms']:.3f} ms, {links[a, b]['bandwidth_mbps']:.0f} Mbit/s"
         for a, b in sorted(pairs)
@@ -90,15 +90,15 @@ def test_each_pair_is_measured_by_echo_requests_and_by_a_test_of_its_bandwidth(
 
 
 def test_a_board_listens_in_a_lease_at_one_port_and_else_at_none(deployed: NspawnTestbed) -> None:
-    with leases_withheld(deployed):
+    with no_leases(deployed):
         for name, board in deployed.boards.items():
-            assert listening(board, for_s=5) == set(), name
+            assert listening_ports(board, for_s=5) == set(), name
 
-    # In each pair the same board is the server, so it may be only one of them.
-    def look() -> set[int]:
-        return set().union(*(listening(board, for_s=3) for board in deployed.boards.values()))
+    # In each pair the same board is the server, so perhaps only one board listens.
+    def ports() -> set[int]:
+        return set().union(*(listening_ports(board, for_s=3) for board in deployed.boards.values()))
 
-    seen = eventually(look, bool, "a board takes part in a test as its server", ROUND_S)
+    seen = eventually(ports, bool, "a board takes part in a test as its server", ROUND_S)
     assert seen == {TEST_PORT}
 
 
@@ -111,24 +111,24 @@ def test_the_daemons_are_nobody_and_may_do_nothing(
         status = machine.run(
             f"cat /proc/$(systemctl show --property MainPID --value {unit})/status"
         ).stdout
-        told = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        assert int(told["Uid"].split()[0]) in DYNAMIC_UIDS
-        assert {int(told[f"Cap{each}"], 16) for each in ("Eff", "Prm", "Bnd", "Amb")} == {0}
-        assert (told["NoNewPrivs"], told["Seccomp"]) == ("1", "2")
-        judged = machine.run(f"systemd-analyze security --threshold={MOST_EXPOSED[unit]} {unit}")
-        lines.append(f"{machine.name}: {judged.stdout.strip().splitlines()[-1]}")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert int(fields["Uid"].split()[0]) in DYNAMIC_UIDS
+        assert {int(fields[f"Cap{each}"], 16) for each in ("Eff", "Prm", "Bnd", "Amb")} == {0}
+        assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+        security = machine.run(f"systemd-analyze security --threshold={MOST_EXPOSED[unit]} {unit}")
+        lines.append(f"{machine.name}: {security.stdout.strip().splitlines()[-1]}")
     evidence.say(f"security-{unit}.txt", "\n".join(lines))
 
 
 def metrics(testbed: NspawnTestbed, node: str) -> dict[str, float]:
-    """What the controller knows of a board."""
+    """The newest value of each metric that the controller has of a board."""
     answer = json.loads(testbed.server.run(f"leadline node {node} -o json").stdout)
     return {name: measured["value"] for name, measured in answer["metrics"].items()}
 
 
 def has_thermometer(board: Machine) -> bool:
-    """Whether root, outside of the sandbox, reads a temperature."""
-    # It asks no broker, but its settings must be whole.
+    """Whether root can read a temperature outside the sandbox."""
+    # `once` needs no broker, but the settings must be complete.
     agent = "/opt/leadline/agent/current/venv/bin/leadline-agent"
     once = board.run(f"LEADLINE_BROKER_HOST=localhost {agent} once")
     return json.loads(once.stdout)["temperature"] is not None
@@ -136,8 +136,8 @@ def has_thermometer(board: Machine) -> bool:
 
 @contextmanager
 def busy_disk(file: Path) -> Iterator[None]:
-    """Blocks written to this machine's disk and read back, since the boards see its counters and
-    it might stand still."""
+    """Write blocks to this machine's disk and read them back during a block of code: the boards
+    read its counters, and without work they may not change."""
     done = Event()
 
     def work() -> None:
@@ -161,8 +161,8 @@ def busy_disk(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def leases_withheld(testbed: NspawnTestbed) -> Iterator[None]:
-    """A time in which nobody gives leases, and those that were given are over."""
+def no_leases(testbed: NspawnTestbed) -> Iterator[None]:
+    """Stop the controller during a block of code, which begins when the last lease has ended."""
     testbed.server.run("systemctl stop leadline-controller")
     try:
         time.sleep(LEASE_S)
@@ -171,8 +171,8 @@ def leases_withheld(testbed: NspawnTestbed) -> Iterator[None]:
         testbed.server.run("systemctl start leadline-controller")
 
 
-def listening(board: Machine, for_s: int) -> set[int]:
-    """The ports at which the agent or a child of it listens, looked at five times a second."""
-    looks = f"for i in $(seq {5 * for_s}); do {LOOK}; sleep 0.2; done"
-    lines = board.run(looks, timeout_s=for_s + 60).stdout.splitlines()
+def listening_ports(board: Machine, for_s: int) -> set[int]:
+    """The ports on which the agent or its children listen, read five times a second."""
+    script = f"for i in $(seq {5 * for_s}); do {LIST_SOCKETS}; sleep 0.2; done"
+    lines = board.run(script, timeout_s=for_s + 60).stdout.splitlines()
     return {int(line.split()[4].rpartition(":")[2]) for line in lines}

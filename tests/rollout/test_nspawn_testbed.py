@@ -1,4 +1,4 @@
-"""However a run of these tests ends, nothing of the testbed is left on this machine."""
+"""However a run of these tests ends, the testbed leaves nothing on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.rollout.nspawn_testbed import REPOSITORY, Recap, parse_run
 from tests.support.ports import wait_until
 
-# The testbed's namespaces with a program in place of a machine, and a child of it.
+# The testbed's namespaces with a program and its child in place of a machine.
 OWNER = """
 import sys, time
 from pathlib import Path

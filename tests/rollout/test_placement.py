@@ -1,5 +1,5 @@
-"""What it is all for: pods are placed by what the boards report, in both ways that docs/k3s.md
-tells, and the controller may do in Kubernetes no more than that."""
+"""The controller places pods by the boards' reports, in both ways that docs/k3s.md describes, and
+has no other rights in Kubernetes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.rollout.nspawn_testbed import SERVER, NspawnTestbed
 
 LOGIN = "--kubeconfig /etc/leadline/kubeconfig"
 STARTED = "systemctl show k3s --property ExecMainStartTimestampMonotonic"
-HEARD_S = 120
+FIRST_ROUND_TRIPS_S = 120
 BOUND_S = 30
-# Every pair of boards has its turn, one at a time.
+# The bandwidth tests of all pairs of boards, which run one at a time.
 MEASURED_S = 180
 SLOW_MBPS = 8
-# A report and a round trip are forgotten after that, see docs/configuration.md.
-FORGOTTEN_S = {"report": 60, "rtt": 180}
+# The times to live of docs/configuration.md.
+TTL_S = {"report": 60, "rtt": 180}
 
 
-def bound(server: Machine, manifest: Object) -> str:
+def place_pod(server: Machine, manifest: Object) -> str:
     """Create a pod, wait until it is bound, and return the name of its node."""
     name = manifest["metadata"]["name"]
     server.run(f"kubectl create -f - <<'END'\n{json.dumps(manifest)}\nEND")
@@ -36,8 +36,8 @@ def bound(server: Machine, manifest: Object) -> str:
     return server.wait_for(f"kubectl get pod {name} {where} | grep .", BOUND_S).stdout.strip()
 
 
-def explained(server: Machine, name: str) -> dict[str, Any]:
-    """What `leadline explain` tells of a pod."""
+def explain(server: Machine, name: str) -> dict[str, Any]:
+    """The output of `leadline explain` for a pod."""
     answer: dict[str, Any] = json.loads(
         server.wait_for(f"leadline explain {name} -o json", BOUND_S).stdout
     )
@@ -45,17 +45,17 @@ def explained(server: Machine, name: str) -> dict[str, Any]:
 
 
 def wait_for_round_trips(server: Machine, boards: set[str]) -> None:
-    """Until each of the boards has measured its way to another."""
+    """Wait until each board has measured the round trip to another one."""
     reads = "import json, sys; print(*(n for each in json.load(sys.stdin)['links']"
     reads += " if each['rtt_ms'] for n in (each['a'], each['b'])))"
     known = f'leadline matrix --rtt -o json | python3 -c "{reads}"'
-    all_of_them = " && ".join(f"echo $known | grep -qw {board}" for board in sorted(boards))
-    server.wait_for(f"known=$({known}); {all_of_them}", HEARD_S)
+    all_known = " && ".join(f"echo $known | grep -qw {board}" for board in sorted(boards))
+    server.wait_for(f"known=$({known}); {all_known}", FIRST_ROUND_TRIPS_S)
 
 
 @pytest.fixture(scope="module")
 def as_extender(deployed: NspawnTestbed, evidence: Evidence) -> Iterator[NspawnTestbed]:
-    """The testbed with a kube-scheduler that asks Leadline; it is restored afterwards."""
+    """The testbed with Leadline as kube-scheduler's extender; the tests' end restores it."""
     try:
         run = deployed.ansible("site", limit=SERVER, extra={"controller_mode": "extender"})
         evidence.keep("site-extender.txt", run.output)
@@ -68,11 +68,10 @@ def as_extender(deployed: NspawnTestbed, evidence: Evidence) -> Iterator[NspawnT
 
 @contextmanager
 def slow_link(testbed: NspawnTestbed, board: str) -> Iterator[None]:
-    """The board's cable lets little through, both ways, while this lasts."""
+    """Throttle the board's link in both directions during a block of code."""
     machine = testbed.boards[board]
     shape = f"root tbf rate {SLOW_MBPS}mbit burst 32kb latency 400ms"
-    outside = ["tc", "qdisc", "add", "dev", f"vb-{board}", *shape.split()]
-    testbed.namespaces.must(*outside)
+    testbed.namespaces.must("tc", "qdisc", "add", "dev", f"vb-{board}", *shape.split())
     machine.run(f"tc qdisc add dev host0 {shape}")
     try:
         yield
@@ -87,17 +86,17 @@ def test_a_pod_goes_where_the_boards_reports_say(
     server = deployed.server
     wait_for_round_trips(server, set(deployed.boards))
     manifest = pod("near-pi-1", "100m", annotations={"leadline.dev/user-node": "pi-1"})
-    node = bound(server, manifest)
-    told = explained(server, "near-pi-1")
+    node = place_pod(server, manifest)
+    explanation = explain(server, "near-pi-1")
     evidence.keep("explain.txt", server.run("leadline explain near-pi-1").stdout)
-    assert (told["node"], told["outcome"]) == (node, "bound")
-    totals = {name: score["total"] for name, score in told["scores"].items()}
+    assert (explanation["node"], explanation["outcome"]) == (node, "bound")
+    totals = {name: score["total"] for name, score in explanation["scores"].items()}
     assert set(totals) == set(deployed.machines)
-    # DACS takes the roomiest of those that are as good as the best.
-    assert totals[node] <= min(totals.values()) + told["options"]["lambda"]
+    # DACS takes the node with the most free resources among those within lambda of the best.
+    assert totals[node] <= min(totals.values()) + explanation["options"]["lambda"]
     for board in deployed.boards.keys() - {"pi-1"}:
-        age_s = told["scores"][board]["ages_s"]["rtt"]
-        assert 0 <= age_s < FORGOTTEN_S["rtt"]
+        age_s = explanation["scores"][board]["ages_s"]["rtt"]
+        assert 0 <= age_s < TTL_S["rtt"]
     server.run("kubectl delete pod near-pi-1 --grace-period=0 --force")
 
 
@@ -105,18 +104,18 @@ def test_a_link_that_became_slow_is_measured_and_counts(
     deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     server = deployed.server
-    read = "import json, sys; told = json.load(sys.stdin)['metrics']['bandwidth_mbps']['value']"
-    measured = f'leadline node pi-2 -o json | python3 -c "{read}; sys.exit(told > {2 * SLOW_MBPS})"'
+    read = "import json, sys; mbps = json.load(sys.stdin)['metrics']['bandwidth_mbps']['value']"
+    is_slow = f'leadline node pi-2 -o json | python3 -c "{read}; sys.exit(mbps > {2 * SLOW_MBPS})"'
     with slow_link(deployed, "pi-2"):
-        server.wait_for(measured, MEASURED_S)
+        server.wait_for(is_slow, MEASURED_S)
         near_pi_1 = {"leadline.dev/user-node": "pi-1", "leadline.dev/data-mb": "100"}
-        node = bound(server, pod("much-data", "100m", annotations=near_pi_1))
-    told = explained(server, "much-data")
+        node = place_pod(server, pod("much-data", "100m", annotations=near_pi_1))
+    explanation = explain(server, "much-data")
     evidence.keep("explain-slow-link.txt", server.run("leadline explain much-data").stdout)
-    network_s = {name: score["parts"]["network_s"] for name, score in told["scores"].items()}
+    network_s = {name: score["parts"]["network_s"] for name, score in explanation["scores"].items()}
     assert network_s["pi-2"] > 100 * 8 / (2 * SLOW_MBPS)
-    totals = {name: score["total"] for name, score in told["scores"].items()}
-    assert totals[node] <= totals["pi-2"] + told["options"]["lambda"]
+    totals = {name: score["total"] for name, score in explanation["scores"].items()}
+    assert totals[node] <= totals["pi-2"] + explanation["options"]["lambda"]
     server.run("kubectl delete pod much-data --grace-period=0 --force")
 
 
@@ -138,25 +137,25 @@ def test_a_link_that_became_slow_is_measured_and_counts(
     ],
 )
 def test_the_account_has_the_least_rights(deployed: NspawnTestbed, allowed: str, what: str) -> None:
-    asked = deployed.server.run(f"kubectl {LOGIN} auth can-i {what}", check=False)
-    assert asked.stdout.strip() == allowed, asked.stderr
+    answer = deployed.server.run(f"kubectl {LOGIN} auth can-i {what}", check=False)
+    assert answer.stdout.strip() == allowed, answer.stderr
 
 
 def test_kube_scheduler_is_advised(as_extender: NspawnTestbed) -> None:
     server = as_extender.server
-    node = bound(server, pod("advised", "100m", scheduler="default-scheduler"))
+    node = place_pod(server, pod("advised", "100m", scheduler="default-scheduler"))
     events = server.wait_for("kubectl get events | grep Advised | grep pod/advised", BOUND_S)
     assert node in events.stdout
-    told = explained(server, "advised")
-    assert told["node"] == node
-    assert set(told["scores"]) == set(as_extender.machines)
+    explanation = explain(server, "advised")
+    assert explanation["node"] == node
+    assert set(explanation["scores"]) == set(as_extender.machines)
 
 
 def test_k3s_is_not_restarted_for_nothing(as_extender: NspawnTestbed) -> None:
-    since = as_extender.server.run(STARTED).stdout
+    before = as_extender.server.run(STARTED).stdout
     again = as_extender.ansible("upgrade", limit=SERVER, extra={"controller_mode": "extender"})
     assert again.recap[SERVER].changed == 0
-    assert as_extender.server.run(STARTED).stdout == since
+    assert as_extender.server.run(STARTED).stdout == before
 
 
 def test_k3s_is_put_back_when_its_scheduler_refuses(
@@ -165,18 +164,18 @@ def test_k3s_is_put_back_when_its_scheduler_refuses(
     server = as_extender.server
     extra = {
         "controller_mode": "extender",
-        # A file that is there and no kubeconfig.
+        # The file exists, but it is no kubeconfig.
         "controller_scheduler_kubeconfig": "/etc/hostname",
         "controller_k3s_patience_s": 20,
     }
     run = as_extender.ansible("upgrade", limit=SERVER, extra=extra, check=False)
     evidence.keep("upgrade-refused-by-kube-scheduler.txt", run.output)
     assert run.code != 0
-    said = re.sub(r"\s+", " ", run.output)
-    assert "scheduler exited" in said
-    assert "They were taken back, and k3s runs as before" in said
+    output = re.sub(r"\s+", " ", run.output)
+    assert "scheduler exited" in output
+    assert "They were taken back, and k3s runs as before" in output
     server.run("systemctl is-active k3s leadline-controller")
-    assert bound(server, pod("as-before", "100m", scheduler="default-scheduler"))
+    assert place_pod(server, pod("as-before", "100m", scheduler="default-scheduler"))
 
 
 def test_a_kube_scheduler_with_settings_of_its_own_is_left_alone(deployed: NspawnTestbed) -> None:
@@ -196,7 +195,7 @@ def test_the_unit_gets_the_login_and_nobody_else_can_read_it(deployed: NspawnTes
     server = deployed.server
     mode = server.run("stat -c '%a %U:%G' /etc/leadline/kubeconfig").stdout.split()
     assert mode == ["600", "root:root"]
-    token = yaml.safe_load(server.run("cat /etc/leadline/kubeconfig").stdout)
-    assert token["users"][0]["user"]["token"].count(".") == 2
+    kubeconfig = yaml.safe_load(server.run("cat /etc/leadline/kubeconfig").stdout)
+    assert kubeconfig["users"][0]["user"]["token"].count(".") == 2
     denied = server.run("runuser -u pi -- cat /etc/leadline/kubeconfig", check=False)
     assert "Permission denied" in denied.stderr

@@ -1,4 +1,4 @@
-"""The plug of a board is pulled while a release is installed on it."""
+"""A board loses its power while a release is installed on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.rollout.evidence import Evidence
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
 VERSION = "0.1.9"
-PATIENCE_S = 180
+TIMEOUT_S = 180
 RELEASES = "/opt/leadline/agent/releases"
 
 
@@ -23,16 +23,16 @@ def test_the_old_release_works_on_and_the_next_run_repairs(
     release = bundles.build(out, bundles.later(deployed.folder / "cut", VERSION))
     bundle = {"leadline_bundle_dir": str(out)}
     with ThreadPoolExecutor(1) as pool:
-        playing = pool.submit(deployed.ansible, "upgrade", limit="pi-1", extra=bundle, check=False)
-        # From here on pip installs, for some seconds.
+        upgrade = pool.submit(deployed.ansible, "upgrade", limit="pi-1", extra=bundle, check=False)
+        # When this folder exists, pip has begun to install, which takes some seconds.
         site = f"{RELEASES}/{release}/venv/lib/python3*/site-packages"
-        board.run(f"until ls -d {site} 2>&-; do sleep 0.02; done", timeout_s=PATIENCE_S)
+        board.run(f"until ls -d {site} 2>&-; do sleep 0.02; done", timeout_s=TIMEOUT_S)
         board.cut_power()
         board.start()
-        board.wait_for("systemctl is-active leadline-agent", PATIENCE_S)
+        board.wait_for("systemctl is-active leadline-agent", TIMEOUT_S)
         assert board.run(current).stdout == before
         board.run(f"test -d {RELEASES}/{release} -a ! -e {RELEASES}/{release}/complete")
-        cut = playing.result()
+        cut = upgrade.result()
     assert cut.code != 0
     repaired = deployed.ansible("upgrade", limit="pi-1", extra=bundle)
     assert board.run(current).stdout.strip() == release

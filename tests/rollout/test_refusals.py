@@ -30,16 +30,16 @@ READY = "/run/leadline-test-ready"
 
 
 def attempt(
-    machine: Machine, testbed: NspawnTestbed, part: str = "agent", **asked: object
+    machine: Machine, testbed: NspawnTestbed, part: str = "agent", **fields: object
 ) -> dict[str, Any]:
     """Run an MqttAttempt on a machine, with its own certificate."""
-    asked = {
+    request = {
         "host": testbed.server.address,
         "keys": f"/etc/leadline/pki/{part}",
         "id": "try",
-    } | asked
+    } | fields
     python = f"/opt/leadline/{part}/current/venv/bin/python"
-    command = f"{python} - '{json.dumps(asked)}' <<'END'\n{CLIENT.read_text()}\nEND"
+    command = f"{python} - '{json.dumps(request)}' <<'END'\n{CLIENT.read_text()}\nEND"
     result: dict[str, Any] = json.loads(machine.run(command, timeout_s=120).stdout)
     return result
 
@@ -123,7 +123,7 @@ def test_a_board_with_anothers_certificate_is_refused_and_both_are_named(
         log_text = wait_until_refused(board, since, why)
         with no_messages_from(messages, "pi-1", "pi-2"):
             log = broker_log(deployed, log_bytes)
-    # Its address and, after u, the name in its certificate.
+    # The line has its address and, after u, the name in its certificate.
     named = [line for line in log.splitlines() if board.address in line and "u'pi-2'" in line]
     assert named
     evidence.say("refused-another.txt", log_text + named[0])
@@ -169,11 +169,13 @@ def test_a_board_whose_certificate_has_expired_is_refused(
 def names_the_failed(log: str, board: Machine) -> str:
     """The broker's log lines of a failed handshake; assert that they have the board's address."""
     lines = log.splitlines()
-    at = next(number for number, line in enumerate(lines) if "certificate verify failed" in line)
+    failed_at = next(
+        number for number, line in enumerate(lines) if "certificate verify failed" in line
+    )
     # Lines of other clients may be in between.
-    before = next(line for line in reversed(lines[:at]) if "New connection from" in line)
+    before = next(line for line in reversed(lines[:failed_at]) if "New connection from" in line)
     assert board.address in before
-    return f"{before}\n{lines[at]}\n"
+    return f"{before}\n{lines[failed_at]}\n"
 
 
 def test_without_a_certificate_or_without_tls_nobody_gets_in(deployed: NspawnTestbed) -> None:
@@ -191,13 +193,13 @@ def test_a_board_can_neither_speak_as_another_nor_take_back_what_it_said(
     denied += [f"{ROOT}/pi-1/{Kind.LEASE}", f"{ROOT}/pi-1/else", "leadline/v1/other/pi-1/report"]
     denied += ["$SYS/broker/uptime", "$CONTROL/dynamic-security/v1", "anything"]
     allowed = f"{ROOT}/pi-1/{Kind.BANDWIDTH}"
-    # Retained: an empty birth would take pi-2's away.
+    # Retained, because an empty retained birth would remove pi-2's.
     board = deployed.boards["pi-1"]
     with without_agent(board):
         result = attempt(board, deployed, publish=[*denied, allowed], retain=True, id="x")
     assert {result["answers"][topic] for topic in denied} == {"Not authorized"}
     assert result["answers"][allowed] in ("Success", "No matching subscribers")
-    wait_for_an_empty_one(messages, "pi-1")  # it was sent last, so all has come
+    wait_for_an_empty_message(messages, "pi-1")  # it was sent last, so all others have arrived
     assert not [each for each in messages.received("pi-2") if each.is_empty]
 
 
@@ -206,11 +208,11 @@ def test_a_board_cannot_leave_anothers_will(deployed: NspawnTestbed, messages: L
     with without_agent(board):
         for node in ("pi-2", "pi-1"):
             attempt(board, deployed, will=f"{ROOT}/{node}/{Kind.BANDWIDTH}")
-    wait_for_an_empty_one(messages, "pi-1")  # its own will, left after the other
+    wait_for_an_empty_message(messages, "pi-1")  # its own will, which it left after the other
     assert not [each for each in messages.received("pi-2") if each.is_empty]
 
 
-def wait_for_an_empty_one(messages: Listener, node: str) -> None:
+def wait_for_an_empty_message(messages: Listener, node: str) -> None:
     wait_until(
         lambda: any(each.is_empty for each in messages.received(node, Kind.BANDWIDTH)),
         f"an empty message of {node}",
@@ -220,15 +222,15 @@ def wait_for_an_empty_one(messages: Listener, node: str) -> None:
 
 def test_a_board_hears_no_lease_but_its_own(deployed: NspawnTestbed) -> None:
     board, own = deployed.boards["pi-1"], f"{ROOT}/pi-1/{Kind.LEASE}"
-    all_of_them = [own, f"{ROOT}/pi-2/{Kind.LEASE}", f"{ROOT}/+/{Kind.LEASE}", "#", f"{ROOT}/#"]
+    subscriptions = [own, f"{ROOT}/pi-2/{Kind.LEASE}", f"{ROOT}/+/{Kind.LEASE}", "#", f"{ROOT}/#"]
     board.run(f"rm -f {READY}")
     with without_agent(board), ThreadPoolExecutor(1) as pool:
         result = pool.submit(
-            attempt, board, deployed, subscribe=all_of_them, until=f"{own}", ready=READY
+            attempt, board, deployed, subscribe=subscriptions, until=f"{own}", ready=READY
         )
         board.wait_for(f"test -e {READY}", within_s=30)
         topics = [f"{ROOT}/{node}/{Kind.LEASE}" for node in ("pi-2", "pi-1")]
         published = attempt(deployed.server, deployed, "controller", publish=topics, id="y")
-        assert set(published["answers"].values()) == {"Success"}  # both were heard, each by its own
+        assert set(published["answers"].values()) == {"Success"}  # each board received its own
         heard = result.result(120)["heard"]
     assert set(heard) == {own}

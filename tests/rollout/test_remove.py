@@ -1,4 +1,4 @@
-"""Taken off again: what is left on a machine, and at a broker that stays, is nothing."""
+"""`remove` leaves nothing behind, neither on the machine nor at a broker that stays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.rollout.test_site import report
 
 
 def lines_of(listing: Mapping[str, str]) -> str:
-    """A listing as a file: a path and what is there, a line each."""
-    return "\n".join(f"{path} {what}" for path, what in sorted(listing.items()))
+    """A listing as text: a line for each path with its description."""
+    return "\n".join(f"{path} {description}" for path, description in sorted(listing.items()))
 
 
 def test_a_board_that_is_taken_off_leaves_no_message_behind(
@@ -24,7 +24,7 @@ def test_a_board_that_is_taken_off_leaves_no_message_behind(
     run = deployed.ansible("remove", limit="pi-2")
     evidence.say("remove-one.txt", run.recap_lines())
     with listener(deployed) as after:
-        # The others' retained messages come with the subscription, so pi-2's would have too.
+        # The subscription brings the retained messages of the others, so it would bring pi-2's.
         after.wait_for("pi-1", "birth", 1, within_s=30)
         after.wait_for("pi-1", "report", 1, within_s=60)
         assert not after.received("pi-2")
@@ -42,8 +42,8 @@ def test_remove_leaves_every_machine_as_it_was(deployed: NspawnTestbed, evidence
         left[name] = difference(before, after)
         evidence.keep(f"listing-{name}-before-site.txt", lines_of(before))
         evidence.keep(f"listing-{name}-after-remove.txt", lines_of(after))
-        told = "\n".join(left[name]) or "no difference"
-        evidence.say(f"remove-{name}-difference.txt", f"{len(before)}, {len(after)}: {told}")
+        lines = "\n".join(left[name]) or "no difference"
+        evidence.say(f"remove-{name}-difference.txt", f"{len(before)}, {len(after)}: {lines}")
     assert not any(left.values()), left
     for machine in deployed.machines.values():
         machine.run("! ls -d /run/leadline* /run/mosquitto* /run/credentials/leadline* 2>/dev/null")

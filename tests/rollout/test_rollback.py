@@ -1,17 +1,17 @@
-"""Back to the release before, and forward again."""
+"""`rollback` returns every board to its previous release."""
 
 from __future__ import annotations
 
 from tests.rollout.evidence import Evidence
 from tests.rollout.nspawn_testbed import NspawnTestbed
 from tests.rollout.test_site import report
-from tests.rollout.test_upgrade import SECOND, releases, with_gaps
+from tests.rollout.test_upgrade import SECOND, releases, run_with_gaps
 
 
 def test_a_rollback_puts_every_board_back(deployed: NspawnTestbed, evidence: Evidence) -> None:
     current, previous = releases(deployed, "current"), releases(deployed, "previous")
     assert all(release.startswith(f"{SECOND}-") for release in current.values())
-    run, lines = with_gaps(deployed, "rollback")
+    run, lines = run_with_gaps(deployed, "rollback")
     evidence.say("rollback.txt", "\n".join((report(run), *lines)))
     assert releases(deployed, "current") == previous
     for name, board in deployed.boards.items():

@@ -1,4 +1,4 @@
-"""Nobody else can read a key or a token.
+"""No other user can read a key or a token.
 
 The tests search for the key material on the disk of every machine and in the output of systemd, the
 journal, the processes and Ansible. The files that must have it show that the search works.
@@ -16,7 +16,7 @@ from tests.rollout.evidence import Evidence
 from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
-LINE = 64  # characters of a whole line in PEM; with a key on P-256 the first holds all of it
+LINE = 64  # characters of a whole line in PEM; the first line has all of a key on P-256
 
 
 def secrets(testbed: NspawnTestbed) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_only_root_and_mosquitto_can_read_a_file_with_a_secret(
     for machine in deployed.machines.values():
         files = files_with_secrets(deployed, machine, patterns)
         part = "controller" if machine is deployed.server else "agent"
-        assert f"/etc/leadline/pki/{part}/key.pem" in files  # the search does find
+        assert f"/etc/leadline/pki/{part}/key.pem" in files  # the search works
         assert not any("ca.key" in file for file in files)
         for file in files:
             readable = machine.run(f"runuser -u nobody -- test -r {file}", check=False).returncode
@@ -118,7 +118,7 @@ def test_ansibles_output_shows_no_secret_however_much_it_says(
     deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
     key = deployed.folder / "pki" / "agent" / "pi-2.key"
-    key.unlink()  # so that keys are made, signed for and installed while it talks
+    key.unlink()  # so that the run makes a key, signs its certificate and installs both
     run = deployed.ansible("site", "-vvv", "--diff", limit="pi-2,server")
     hidden = secrets(deployed)
     assert owners_of_secrets_in(run.output, hidden) == []
@@ -126,7 +126,7 @@ def test_ansibles_output_shows_no_secret_however_much_it_says(
     assert owners_of_secrets_in(deployed.boards["pi-2"].journal(), hidden) == []
     board = deployed.boards["pi-2"].run("cat /etc/leadline/pki/agent/key.pem").stdout
     assert board == key.read_text()
-    left = [path for path in (deployed.folder / "ansible").rglob("*") if path.is_file()]
+    files = [path for path in (deployed.folder / "ansible").rglob("*") if path.is_file()]
     assert not [
-        path for path in left if owners_of_secrets_in(path.read_text(errors="replace"), hidden)
+        path for path in files if owners_of_secrets_in(path.read_text(errors="replace"), hidden)
     ]

@@ -1,4 +1,4 @@
-"""From bare boards to a running suite, and that to do it again does nothing."""
+"""`site` turns bare boards into a running suite, and a second run changes nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tests.rollout.nspawn_testbed import NspawnTestbed, Run
 
 
 def report(run: Run) -> str:
-    """The recap, and how long each play took: a batch is one, and here a batch is one board."""
+    """The recap and the duration of each play. Each batch is a play; here it is one board."""
     plays = [f"{seconds:6.1f} s  {name}" for name, seconds in run.plays()]
     return "\n".join((run.recap_lines(), *plays, f"{run.seconds:6.1f} s  all of it"))
 
 
 def changes(run: Run) -> dict[str, int]:
-    """How many tasks changed something, by host, where any did."""
+    """The number of tasks that changed something, for each host with any."""
     return {host: recap.changed for host, recap in run.recap.items() if recap.changed}
 
 
@@ -35,35 +35,35 @@ def test_the_controller_hears_every_board(deployed: NspawnTestbed) -> None:
 
 
 def test_site_again_changes_nothing(deployed: NspawnTestbed, evidence: Evidence) -> None:
-    started = _started(deployed)
+    before = _start_times(deployed)
     run = deployed.ansible("site")
     evidence.say("site-again-recap.txt", report(run))
     assert changes(run) == {}
-    assert _started(deployed) == started
+    assert _start_times(deployed) == before
 
 
 def test_a_look_at_deployed_boards_shows_no_difference(
     deployed: NspawnTestbed, evidence: Evidence
 ) -> None:
-    before = _settled(deployed)
+    before = _files(deployed)
     run = deployed.ansible("site", "--check", "--diff")
     evidence.say("site-check-recap.txt", report(run))
     assert changes(run) == {}
-    after = _settled(deployed)
+    after = _files(deployed)
     assert not [line for name in before for line in difference(before[name], after[name])]
 
 
-def _settled(testbed: NspawnTestbed) -> dict[str, dict[str, str]]:
-    """What stands on each machine's disk, but for what the daemons themselves keep writing."""
+def _files(testbed: NspawnTestbed) -> dict[str, dict[str, str]]:
+    """The listing of each machine's disk, without the state that daemons write."""
     state = ("/var/lib/private/", "/var/lib/mosquitto/")
     return {
-        name: {path: what for path, what in machine.listing().items() if not path.startswith(state)}
+        name: {path: x for path, x in machine.listing().items() if not path.startswith(state)}
         for name, machine in testbed.machines.items()
     }
 
 
-def _started(testbed: NspawnTestbed) -> dict[str, str]:
-    """When each daemon of each machine was started."""
+def _start_times(testbed: NspawnTestbed) -> dict[str, str]:
+    """The start times of the daemons of each machine."""
     units = "leadline-agent leadline-controller mosquitto k3s"
     show = f"systemctl show {units} --property Id --property ActiveEnterTimestampMonotonic"
     return {name: machine.run(show).stdout for name, machine in testbed.machines.items()}

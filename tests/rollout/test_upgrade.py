@@ -1,4 +1,5 @@
-"""A new release: the gap in a board's reports, and what a release that cannot start does not do."""
+"""An upgrade interrupts a board's reports for a short time, and stops at a release that does not
+start."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ THIRD = "0.1.2"
 
 
 def releases(testbed: NspawnTestbed, link: str) -> dict[str, str]:
-    """Which release `current` or `previous` is on each board; "" where there is none."""
-    shown = f"readlink /opt/leadline/agent/{link} || true"
+    """The release that the link `current` or `previous` names on each board; "" without a link."""
+    command = f"readlink /opt/leadline/agent/{link} || true"
     return {
-        name: board.run(shown).stdout.strip().removeprefix("releases/")
+        name: board.run(command).stdout.strip().removeprefix("releases/")
         for name, board in testbed.boards.items()
     }
 
@@ -32,21 +33,24 @@ def longest_gap_s(reports: Sequence[ReceivedMessage]) -> float:
     return max(after.at_s - before.at_s for before, after in pairwise(reports))
 
 
-def with_gaps(testbed: NspawnTestbed, playbook: str) -> tuple[Run, list[str]]:
-    """A run, and a line for each board on how long it left no report while it went on."""
-    with listener(testbed) as heard:
+def run_with_gaps(testbed: NspawnTestbed, playbook: str) -> tuple[Run, list[str]]:
+    """Run a playbook. Returns the run, and a line for each board with the longest time between two
+    of its reports during the run."""
+    with listener(testbed) as messages:
         for name in testbed.boards:
-            heard.wait_for(name, "report", 2, within_s=60)
+            messages.wait_for(name, "report", 2, within_s=60)
         run = testbed.ansible(playbook)
         for name in testbed.boards:
-            heard.wait_for(name, "report", len(heard.received(name, "report")) + 2, within_s=60)
-        gaps_s = {name: longest_gap_s(heard.received(name, "report")) for name in testbed.boards}
+            messages.wait_for(
+                name, "report", len(messages.received(name, "report")) + 2, within_s=60
+            )
+        gaps_s = {name: longest_gap_s(messages.received(name, "report")) for name in testbed.boards}
     return run, [f"{name}: no report for {gap:.1f} s at most" for name, gap in gaps_s.items()]
 
 
 @pytest.fixture(scope="module")
 def second(deployed: NspawnTestbed) -> str:
-    """A later release, which the inventory now names."""
+    """A later release; the inventory names it from now on."""
     out = deployed.folder / "bundle-second"
     release = bundles.build(out, bundles.later(deployed.folder / "second", SECOND))
     deployed.set_bundle(out)
@@ -57,7 +61,7 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
     deployed: NspawnTestbed, second: str, evidence: Evidence
 ) -> None:
     first = releases(deployed, "current")
-    run, lines = with_gaps(deployed, "upgrade")
+    run, lines = run_with_gaps(deployed, "upgrade")
     evidence.say("upgrade.txt", "\n".join((report(run), *lines)))
     assert set(releases(deployed, "current").values()) == {second}
     assert releases(deployed, "previous") == first
@@ -69,19 +73,19 @@ def test_an_upgrade_switches_every_board_and_its_gap_is_short(
 def test_a_gate_does_not_open_for_another_version(
     deployed: NspawnTestbed, role: str, host: str
 ) -> None:
-    asked = {"version": "9.9.9", "current": "9.9.9-0", "restart": False}
+    delivery = {"version": "9.9.9", "current": "9.9.9-0", "restart": False}
     gate = {"name": f"leadline.edge.{role}", "tasks_from": "gate"}
-    patience = {"controller_gate_patience_s": 6, "agent_gate_s": 6}
+    timeouts = {"controller_gate_patience_s": 6, "agent_gate_s": 6}
     play = {
         "hosts": host,
         "gather_facts": False,
         "become": True,
-        "vars": {"release_delivery": asked, **patience},
+        "vars": {"release_delivery": delivery, **timeouts},
         "tasks": [{"ansible.builtin.include_role": gate}],
     }
-    book = deployed.folder / f"gate-{role}.yml"
-    book.write_text(yaml.safe_dump([play]))
-    run = deployed.ansible(str(book), check=False)
+    playbook = deployed.folder / f"gate-{role}.yml"
+    playbook.write_text(yaml.safe_dump([play]))
+    run = deployed.ansible(str(playbook), check=False)
     assert run.recap[host].failed == 1
     assert "6 s after its start the controller does not" in run.output
 
@@ -114,5 +118,5 @@ def test_a_release_that_cannot_start_stops_at_the_first_batch(
         board.run("systemctl is-active leadline-agent")
         if name != "pi-1":
             board.run(f"test ! -e /opt/leadline/agent/releases/{third}")
-    with listener(deployed) as heard:
-        heard.wait_for("pi-1", "report", 1, within_s=60)
+    with listener(deployed) as messages:
+        messages.wait_for("pi-1", "report", 1, within_s=60)

@@ -1,4 +1,4 @@
-"""What stands still is ended and started again by systemd, also while the broker is away."""
+"""systemd restarts a daemon that hangs, also while the broker is away."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.rollout.machines import Machine
 from tests.rollout.nspawn_testbed import NspawnTestbed
 
 AGENT, CONTROLLER = "leadline-agent", "leadline-controller"
-# The watchdog's minute, the pause before the new start, and the start on a slow board.
-PATIENCE_S = 240
+# The watchdog's minute, the pause before the restart, and the start on a slow board.
+TIMEOUT_S = 240
 PYTHON = "/opt/leadline/agent/current/venv/bin/python"
 DROP_IN = f"/run/systemd/system/{AGENT}.service.d"
 # An agent whose loop hangs after 20 seconds, while the threads of MQTT and of the pings go on.
@@ -33,41 +33,41 @@ sys.exit(main(["run"]))
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One start of a unit, by systemd's id of it."""
+    """One run of a unit. invocation: systemd's id of the run."""
 
     machine: Machine
     unit: str
     invocation: str
 
     def is_replaced(self) -> str:
-        """A command that succeeds when systemd has started the unit anew and it is ready."""
+        """A command that succeeds when systemd has restarted the unit and the unit is ready."""
         return (
             f"systemctl is-active {self.unit} && test {self.invocation} != "
             f"$(systemctl show --property InvocationID --value {self.unit})"
         )
 
-    def said(self) -> list[str]:
-        """What systemd said of it."""
-        told = self.machine.run(f"journalctl --output cat INVOCATION_ID={self.invocation}")
-        return told.stdout.splitlines()
+    def systemd_log(self) -> list[str]:
+        """The lines of systemd's log on this run."""
+        journal = self.machine.run(f"journalctl --output cat INVOCATION_ID={self.invocation}")
+        return journal.stdout.splitlines()
 
 
-def present(machine: Machine, unit: str) -> Run:
-    shown = machine.run(
+def current_run(machine: Machine, unit: str) -> Run:
+    status = machine.run(
         f"systemctl is-active {unit} && systemctl show --value -p InvocationID {unit}"
     )
-    return Run(machine, unit, shown.stdout.split()[-1])
+    return Run(machine, unit, status.stdout.split()[-1])
 
 
 @contextmanager
 def hanging_agent(board: Machine) -> Iterator[Run]:
-    """An agent whose loop hangs; the one after it is a good one."""
+    """Start an agent whose loop hangs. systemd restarts the normal agent."""
     board.run(f"mkdir -p {DROP_IN} && cat > /run/hanging.py <<'END'\n{HANGING}END\n")
     unit = f"[Service]\\nExecStart=\\nExecStart={PYTHON} /run/hanging.py\\n"
     board.run(f'printf "{unit}" > {DROP_IN}/hang.conf && systemctl daemon-reload')
     try:
         board.run(f"systemctl restart {AGENT}", timeout_s=150)
-        run = present(board, AGENT)
+        run = current_run(board, AGENT)
         board.run(f"rm -r {DROP_IN} && systemctl daemon-reload")
         yield run
     finally:
@@ -78,16 +78,19 @@ def test_what_stands_still_is_started_again(
     deployed: NspawnTestbed, outage: BrokerOutage, evidence: Evidence
 ) -> None:
     hung, frozen = "pi-2", "pi-3"
-    with hanging_agent(deployed.boards[hung]) as hangs:
-        stops = [present(deployed.boards[frozen], AGENT), present(deployed.server, CONTROLLER)]
-        for run in stops:
+    with hanging_agent(deployed.boards[hung]) as hanging:
+        stopped = [
+            current_run(deployed.boards[frozen], AGENT),
+            current_run(deployed.server, CONTROLLER),
+        ]
+        for run in stopped:
             run.machine.run(f"kill -STOP $(systemctl show --property MainPID --value {run.unit})")
-        for run in (hangs, *stops):
-            run.machine.wait_for(run.is_replaced(), PATIENCE_S)
+        for run in (hanging, *stopped):
+            run.machine.wait_for(run.is_replaced(), TIMEOUT_S)
     lines = []
-    for run in (hangs, *stops):
-        said = [line for line in run.said() if "atchdog" in line or "restart" in line]
-        assert any("Watchdog timeout" in line for line in said), run.said()
-        assert any("Failed with result 'watchdog'" in line for line in said), run.said()
-        lines += [f"{run.machine.name}: {line}" for line in said]
+    for run in (hanging, *stopped):
+        log = [line for line in run.systemd_log() if "atchdog" in line or "restart" in line]
+        assert any("Watchdog timeout" in line for line in log), run.systemd_log()
+        assert any("Failed with result 'watchdog'" in line for line in log), run.systemd_log()
+        lines += [f"{run.machine.name}: {line}" for line in log]
     evidence.say("watchdog.txt", "\n".join(lines))

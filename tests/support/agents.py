@@ -1,4 +1,4 @@
-"""Real agents as processes, and a listener that hears all that they say."""
+"""Real agents as processes, and a listener that receives all their messages."""
 
 import os
 import subprocess
@@ -126,7 +126,7 @@ class Listener:
 def listening(
     port: int, host: str = "localhost", tls: Certificate | None = None, cluster: str = "default"
 ) -> Iterator[Listener]:
-    """Listen to all agents of a cluster until the block ends; connects again by itself."""
+    """Listen to all agents of a cluster until the block ends; reconnects."""
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
     listener = Listener(client)
     ready: list[bool] = []

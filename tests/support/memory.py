@@ -1,4 +1,4 @@
-"""The memory of a process under test: a limit as systemd sets it, and what it took at most."""
+"""The memory of a process under test: a limit as systemd sets it, and the peak."""
 
 from __future__ import annotations
 

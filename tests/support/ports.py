@@ -13,7 +13,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody accepts TCP connections there."""
+    """Whether a process accepts TCP connections there."""
     try:
         with socket.create_connection((host, port), timeout=1):
             return True

@@ -1,4 +1,4 @@
-"""Processes that tests started, and what is done to them."""
+"""Start, watch and end processes for tests."""
 
 import os
 import signal

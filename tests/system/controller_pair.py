@@ -217,7 +217,7 @@ def controller_pair(folder: Path) -> Iterator[ControllerPair]:
 def _candidate(folder: Path, plane: ControlPlane, broker: Broker) -> Candidate:
     folder.mkdir()
     admin = Api(plane.kubeconfig)
-    # The plane writes its own file anew at each start; this one is written from a copy.
+    # The plane writes its own file again at each start; this one is written from a copy.
     kubeconfig = login(admin, Path(shutil.copy(plane.kubeconfig, folder)), folder / "login")
     wait_allowed(Api(kubeconfig), True, group="", resource="pods", verb="watch")
     address = f"127.0.0.1:{free_port()}"

@@ -1,9 +1,9 @@
 """NetSched's trial (Fig. 7 and 8 of its paper) with real parts: four boards on shaped links, a
-real agent on each, mosquitto, iperf3, a real API server and the controller, which binds the
-pods. Beside it the stock kube-scheduler places the same pods.
+real agent on each, mosquitto, iperf3, a real API server, and the controller, which binds the
+pods. The stock kube-scheduler then places the same pods.
 
-Only what pods would run is left out: there is no kubelet. `python -m tests.system.netsched_lab`
-plays it and prints what was measured and counted; it needs root.
+There is no kubelet, so pods do not run. `python -m tests.system.netsched_lab` runs the trial and
+prints the measurements and counts; it needs root.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline_controller.lab import lab as labs
-from leadline_controller.lab.agents import AgentSettings, start_agents
-from leadline_controller.lab.lab import Lab
+from leadline_controller.lab.lab import AgentSettings, Lab, start_agents
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec
 
 from tests.kube.api import Api
@@ -53,14 +52,14 @@ _LONGEST_S = 280.0
 
 @dataclass(frozen=True)
 class Played:
-    """What came out. measured: board -> metric -> value, as it was just before the 90 pods.
-    counts: scheduler -> number of pods -> how many of them on each board, in the order of NAMES."""
+    """The results. measured: board -> metric -> value, just before the 90 pods were created.
+    counts: scheduler -> number of pods -> pods on each board, in the order of NAMES."""
 
     measured: Mapping[str, Mapping[str, float]]
     counts: Mapping[str, Mapping[str, Sequence[int]]]
 
     def table(self) -> str:
-        """For people."""
+        """The results as text."""
         lines = ["board  " + "  ".join(f"{name:>22}" for name in _MEASURED)]
         for board, values in self.measured.items():
             lines.append(f"{board:5}  " + "  ".join(f"{values[name]:22.2f}" for name in _MEASURED))
@@ -71,12 +70,12 @@ class Played:
 
 
 def play(name: str) -> Played:
-    """Build a lab of this name, play the trial on its server, and take the lab down."""
+    """Build a lab of this name, run the trial on its server, and remove the lab."""
     lab = labs.up(LabSpec(name, boards=BOARDS))
     try:
         start_agents(lab, AgentSettings(_CLUSTER, lab.address(), _PORT, interval_s=1))
         for board in THROTTLED:
-            # The paper's throttled workers are under a high demand for the network.
+            # The paper's throttled workers have much network traffic.
             argv = ["ping", "-q", "-i", "0.02", lab.address()]
             lab.start(board, f"traffic-{board}", argv)
         return _played_on_the_server(lab)
@@ -85,7 +84,7 @@ def play(name: str) -> Played:
 
 
 def _played_on_the_server(lab: Lab) -> Played:
-    """The API server listens on its own loopback, so all that talks to it is a process there."""
+    """Run the trial in the server's namespace, because the API server listens on its loopback."""
     argv = lab.command(SERVER, [sys.executable, "-m", _MODULE, lab.address()])
     done = subprocess.run(argv, capture_output=True, text=True, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stderr
@@ -120,7 +119,7 @@ def _act(address: str) -> Played:
 
 
 def _controller_toml(address: str, kubeconfig: Path, grpc: str) -> str:
-    # Boards of a lab share one machine, so its CPU, memory and disk tell nothing apart.
+    # Boards of a lab share one machine, so CPU, memory and disk are the same on all of them.
     return (
         f'cluster = "{_CLUSTER}"\n'
         f'[broker]\nhost = "{address}"\nport = {_PORT}\nplaintext = true\n'
@@ -132,13 +131,13 @@ def _controller_toml(address: str, kubeconfig: Path, grpc: str) -> str:
 
 
 def _quiet(grpc: str) -> dict[str, dict[str, float]]:
-    """Wait until every board is measured and the free one was tested just now, so that its next
-    test, whose packets count like any, is a round away; return what is measured."""
+    """Wait until every board is measured and the free one was tested a moment ago; return the
+    measurements. The packets of its next test, a round later, would count as its traffic."""
 
     def known() -> dict[str, dict[str, Any]]:
         answer = leadline("nodes", "-o", "json", "--address", grpc)
         nodes = json.loads(answer.stdout)["nodes"] if answer.returncode == 0 else []
-        return {told["name"]: told["metrics"] for told in nodes if told["name"] in NAMES}
+        return {node["name"]: node["metrics"] for node in nodes if node["name"] in NAMES}
 
     def right(metrics: dict[str, dict[str, Any]]) -> bool:
         whole = len(metrics) == len(NAMES) and all(
@@ -157,7 +156,7 @@ def _quiet(grpc: str) -> dict[str, dict[str, float]]:
 
 
 def _placed(api: Api, scheduler: str, count: int) -> list[int]:
-    """Have so many pods placed, count them on each board, and remove them."""
+    """Create `count` pods, wait until they are bound, count them by board, and delete them."""
     for number in range(count):
         api.create(_PODS, _pod(f"{scheduler}-{number}", scheduler))
     bound = eventually(
@@ -177,7 +176,7 @@ def _pod(name: str, scheduler: str) -> Object:
 
 
 def main() -> None:
-    """Without an argument all of it; with the broker's address what is done on the server."""
+    """Run the whole trial; with the broker's address, only the part on the server."""
     if len(sys.argv) > 1:
         print(json.dumps(asdict(_act(sys.argv[1]))))
     else:

@@ -1,4 +1,4 @@
-"""The role agent keeps up with the agent: the settings that it lets through."""
+"""The role `agent` accepts the settings of the agent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OF_THE_ROLE = {"node", "cluster", "interval_s", "broker.host", "broker.port", "p
 
 
 def fields(folder: Path) -> set[str]:
-    """Every setting of the agent, as it tells somebody who names one that there is not."""
+    """Every setting of the agent, from its error about an unknown one."""
     wrong = folder / "wrong.toml"
     wrong.write_text("nothing = 1\n")
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as raised:
         load(wrong, {})
-    return set(str(told.value).partition("one of ")[2].split(", "))
+    return set(str(raised.value).partition("one of ")[2].split(", "))
 
 
 def test_a_setting_that_the_agent_does_not_know_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The ACL of the role `broker`, held by a real mosquitto: each says and hears its own."""
+"""The ACL of the role `broker`, with a real mosquitto: each client publishes and receives only its
+own messages."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from leadline_bundle.build import PARTS, fingerprint, is_bundle
-from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock
 from leadline_bundle.targets import TARGETS, Target
+from leadline_bundle.tools import sha256
 
 from tests.ansible.plugins import load
 from tests.system.daemons import clean_environ
@@ -137,8 +138,7 @@ def test_each_target_has_one_wheel_of_everything(bundle: Path, part: str, target
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_the_rollout_finds_what_a_board_needs(bundle: Path, part: str, target: Target) -> None:
-    platform = delivery.Platform(f"{target.python}.2", target.machine)
-    packed = delivery.Bundle(bundle, part).files(platform)
+    packed = delivery.Bundle(bundle, part, f"{target.python}.2", target.machine).files()
     wheels = sorted(
         name_and_version(path) for name, path in packed.items() if name.startswith("wheels/")
     )
@@ -170,8 +170,8 @@ def test_a_part_of_another_version_is_refused(tmp_path: Path) -> None:
     project.write_text(project.read_text().replace(f'"{VERSION}"', '"9.8.7"'))
     done = run(command(source))
     assert (done.returncode, done.stdout) == (1, "")
-    told = f"bundle: {source / 'agent'}: leadline-agent is 9.8.7, the release {VERSION}"
-    assert done.stderr.splitlines()[-1] == told
+    message = f"bundle: {source / 'agent'}: leadline-agent is 9.8.7, the release {VERSION}"
+    assert done.stderr.splitlines()[-1] == message
 
 
 def test_nothing_is_for_another_machine_than_the_targets(bundle: Path) -> None:

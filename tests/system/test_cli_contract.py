@@ -1,4 +1,4 @@
-"""What scripts rely on: exit codes, one line for what went wrong, never a traceback."""
+"""What scripts rely on: exit codes, errors of one line, never a traceback."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from leadline_controller.cli.__main__ import built_in, leadline, run
 
+from tests.support.examples import examples
 from tests.support.ports import free_port
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -42,8 +43,8 @@ def called(*arguments: str) -> Outcome:
 def told_in_one_line(outcome: Outcome) -> bool:
     """Whether it failed as a person and a script can use: one sentence, and nothing else."""
     lines = outcome.err.splitlines()
-    told = len(lines) == 1 and lines[0].startswith("leadline: ") and not outcome.out
-    return told and "internal error" not in outcome.err
+    is_one_line = len(lines) == 1 and lines[0].startswith("leadline: ") and not outcome.out
+    return is_one_line and "internal error" not in outcome.err
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -146,14 +147,14 @@ WORDS = [
 ]  # as root, a lab would really be built
 FLAGS = ["-o", "--rtt", "--since", "--snapshot", "--strategy", "--option", "--seed", "--address"]
 FLAGS += ["--ca", "--cert", "--key", "--", "-", "json", "wide", "alpha=1", "127.0.0.1:1", "10m"]
-# Whatever a system hands on: bytes that are no text come as surrogates, and NUL can't come.
+# Any argument that a system can pass: invalid UTF-8 becomes surrogates, and NUL is impossible.
 TYPED = st.text(st.characters(exclude_characters="\0"), max_size=12) | st.binary(max_size=8).map(
     lambda typed: typed.replace(b"\0", b"").decode(errors="surrogateescape")
 )
 ARGUMENTS = st.lists(st.sampled_from([*FLAGS, str(SNAPSHOT), str(EXAMPLES)]) | TYPED, max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(command=st.sampled_from(WORDS) | TYPED.filter("lab".__ne__), more=ARGUMENTS)
 def test_whatever_is_typed_there_is_no_traceback(command: str, more: list[str]) -> None:
     address = () if "--address" in more else ("--address", "127.0.0.1:1")
@@ -212,9 +213,7 @@ def broken_snapshots(draw: st.DrawFn) -> str:
     return json.dumps(tree, default=str)
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=broken_snapshots().map(str.encode) | st.binary(max_size=60),
     strategy=st.sampled_from(["netsched", "dacs", "kube-default"]),

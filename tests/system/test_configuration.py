@@ -1,4 +1,4 @@
-"""The page on configuration names what the daemons accept, and wrong settings are told well."""
+"""The configuration page names what the daemons accept, and wrong settings get clear errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
-from leadline_controller import environment
 from leadline_controller.api.settings import ExtenderSettings
 
 from tests.support.certificates import Authority
@@ -72,14 +71,14 @@ def test_the_page_names_the_agents_fields_and_no_others() -> None:
 
 
 def test_the_page_names_the_controllers_fields_and_no_others(tmp_path: Path) -> None:
-    told = documented("Controller")
-    if told.pop("broker.*", None):
-        told |= dict.fromkeys((name for name in agent._FIELDS if name.startswith("broker.")), "")
-    assert sorted(told) == sorted(accepted(tmp_path))
+    names = documented("Controller")
+    if names.pop("broker.*", None):
+        names |= dict.fromkeys((name for name in agent._FIELDS if name.startswith("broker.")), "")
+    assert sorted(names) == sorted(accepted(tmp_path))
 
 
 def test_every_setting_of_the_controller_has_its_variable(tmp_path: Path) -> None:
-    assert sorted({*environment.FIELDS, "strategy.options"}) == sorted(accepted(tmp_path))
+    assert sorted({*controller.VARIABLES, "strategy.options"}) == sorted(accepted(tmp_path))
 
 
 def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
@@ -104,8 +103,8 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
     """Compare those defaults that the page gives as a plain value; how many these were."""
     compared = 0
-    for name, told in documented(daemon).items():
-        value = re.fullmatch(r"`(\S+)`|([0-9.]+)|(false)", told)
+    for name, default in documented(daemon).items():
+        value = re.fullmatch(r"`(\S+)`|([0-9.]+)|(false)", default)
         if value is None or name not in real:
             continue
         expected = real[name]
@@ -150,6 +149,9 @@ WRONG = [
     ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
     ('probe.networks = "10.0.0.0/24"', "probe.networks", "expected a list"),
     ('probe.networks = ["10.0.0.1/24"]', "probe.networks[0]", "expected a network such as"),
+    ('probe.networks = ["::/0", ""]', "probe.networks[1]", "expected a network such as"),
+    ('probe.networks = ["all"]', "probe.networks[0]", "expected a network such as"),
+    ('probe.networks = ["10.0.0.0/33"]', "probe.networks[0]", "expected a network such as"),
     ('grpc.address = "0.0.0.0:50505"', "grpc.address", "needs TLS with client certificates"),
     (
         '[grpc.tls]\nca_file = "{ca}"\ncert_file = "{cert}"\nkey_file = "{stranger}"',
@@ -201,9 +203,9 @@ def test_a_wrong_setting_is_told_with_file_field_and_what_was_expected(
         text = text.replace(f"{{{name}}}", path)
     file = tmp_path / "controller.toml"
     file.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(controller.ConfigError) as told:
+    with pytest.raises(controller.ConfigError) as raised:
         controller.load(file)
-    message = str(told.value)
+    message = str(raised.value)
     assert message.startswith(f"{file}: {field}")
     assert expected in message
     assert "\n" not in message
@@ -221,9 +223,9 @@ def test_the_daemon_ends_with_2_and_one_line_on_a_wrong_file(tmp_path: Path) -> 
     file = tmp_path / "controller.toml"
     file.write_text("probe.port = 80\n")
     ended = run_controller("run", "--config", str(file))
-    told = "probe.port: expected a whole number from 1024 to 65535, got 80"
+    problem = "probe.port: expected a whole number from 1024 to 65535, got 80"
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == f"leadline-controller: {file}: {told}\n"
+    assert ended.stderr == f"leadline-controller: {file}: {problem}\n"
 
 
 def test_a_file_that_was_named_must_be_there(tmp_path: Path) -> None:
@@ -240,8 +242,8 @@ def test_an_address_that_is_taken_fails_with_1_and_one_line(
         file.write_text(f"kubernetes.kubeconfig = '{kubeconfig}'\ngrpc.address = '{address}'\n")
         ended = run_controller("run", "--config", str(file))
     assert ended.returncode == 1
-    told = [line for line in ended.stderr.splitlines() if "no broker at" not in line]
-    assert told == [
+    lines = [line for line in ended.stderr.splitlines() if "no broker at" not in line]
+    assert lines == [
         f"leadline-controller: grpc address {address}: cannot listen there; is it in use by "
         "another program?"
     ]
@@ -325,7 +327,7 @@ def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
         (
             {"LEADLINE_PROBE_PORT": "80"},
@@ -352,10 +354,10 @@ def test_variables_win_over_the_file(tmp_path: Path, pem: Mapping[str, str]) -> 
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
 def test_a_wrong_variable_is_told_by_its_name(
-    environ: Mapping[str, str], told: str, tmp_path: Path
+    environ: Mapping[str, str], message: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "controller.toml"
     file.write_text("" if environ else "ttl = 3\n")
     with pytest.raises(controller.ConfigError) as error:
         controller.load(file, environ or {"LEADLINE_TTL_RTT_S": "3"})
-    assert str(error.value).startswith(told.format(file=file))
+    assert str(error.value).startswith(message.format(file=file))

@@ -1,4 +1,4 @@
-"""The role controller keeps up with the controller: its rights, its strategy, its settings."""
+"""The role `controller` has the rights, the strategies and the settings of the controller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from leadline_controller.api.settings import DEFAULT_EXTENDER_ADDRESS
-from leadline_controller.config import Settings
-from leadline_controller.environment import FIELDS
+from leadline_controller.config import VARIABLES, Settings
 from leadline_controller.strategies import STRATEGIES
 
 from tests.kube.account import manifests
@@ -23,8 +22,8 @@ def read(part: str) -> Any:
 
 @pytest.fixture(scope="module")
 def specs() -> dict[str, Any]:
-    told = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
-    return dict(told["argument_specs"])
+    parsed = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
+    return dict(parsed["argument_specs"])
 
 
 def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
@@ -33,10 +32,10 @@ def named(manifest: dict[str, Any]) -> tuple[str, str, str, str | None]:
 
 
 def test_remove_deletes_all_that_is_made_in_kubernetes() -> None:
-    told = read("vars")
+    variables = read("vars")
     lease = ("coordination.k8s.io/v1", "Lease", "leadline-controller", "kube-system")
-    made = {named(each) for each in [*manifests(), told["controller_token"]]}
-    assert {named(each) for each in told["controller_objects"]} == made | {lease}
+    made = {named(each) for each in [*manifests(), variables["controller_token"]]}
+    assert {named(each) for each in variables["controller_objects"]} == made | {lease}
 
 
 def test_every_entry_point_names_every_variable(specs: dict[str, Any]) -> None:
@@ -71,5 +70,5 @@ def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
 def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str, Any]) -> None:
     named_settings = paths(specs["main"]["options"]["controller_settings"]["options"])
     # The broker's certificates are the role's own.
-    theirs = {path for path in FIELDS if not path.startswith("broker.tls.")}
+    theirs = {path for path in VARIABLES if not path.startswith("broker.tls.")}
     assert named_settings == theirs | {"strategy.options"}

@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it: the story it tells, and what is left of it afterwards."""
+"""The demo as a newcomer runs it: its output, and that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARK = "TEST_OF_THE_DEMO"
 
 
 class Run:
-    """One run of a command; whatever it starts inherits a mark in its environment."""
+    """One run of a command; its child processes inherit a mark in the environment."""
 
     def __init__(self, argv: list[str], folder: Path) -> None:
         self._mark = uuid4().hex
@@ -77,7 +77,7 @@ class Run:
         return [*(f"process {pid}" for pid in self._marked()), *files, *networks, *labs_left]
 
     def end(self) -> None:
-        """Whatever a test that failed has left."""
+        """End the processes that a failed test left."""
         for pid in self._marked():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -181,10 +181,10 @@ def test_nobody_without_icmp_and_iperf3_is_told_what_stays_unknown(
 ) -> None:
     run = start(as_nobody_without_icmp_and_iperf3(RUN, tmp_path))
     assert run.wait() == 0, run.err
-    told = run.err.splitlines()
-    assert told[0].startswith("without a lab, as the lab needs root")
-    assert any(line.startswith("iperf3 is not here: bandwidth stays unknown") for line in told)
-    assert any(line.startswith("ICMP is not permitted here") for line in told)
+    lines = run.err.splitlines()
+    assert lines[0].startswith("without a lab, as the lab needs root")
+    assert any(line.startswith("iperf3 is not here: bandwidth stays unknown") for line in lines)
+    assert any(line.startswith("ICMP is not permitted here") for line in lines)
     measured = bandwidth_mbps(run.out)
     assert set(measured) == {"board-1", "board-2", "board-3", "board-4", "server"}
     assert set(measured.values()) == {None}

@@ -21,7 +21,7 @@ from tests.system.harness import BOARDS, NODES, PODS, LeadlineSystem, leadline_s
 pytestmark = [pytest.mark.cluster, pytest.mark.broker]
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
-CONNECTED = "connected"  # how agents and controller begin to tell of a session with the broker
+CONNECTED = "connected"  # in the log line of agent and controller about a session with the broker
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def system(running_system: LeadlineSystem) -> Iterator[LeadlineSystem]:
 
 
 def metrics_of(answer: Any) -> dict[str, set[str]]:
-    return {told["name"]: set(told["metrics"]) for told in answer["nodes"]}
+    return {each["name"]: set(each["metrics"]) for each in answer["nodes"]}
 
 
 def test_started_before_everything_it_waits_and_says_so_once(system: LeadlineSystem) -> None:
@@ -56,10 +56,10 @@ def test_the_agents_are_heard_and_sound_each_other(system: LeadlineSystem) -> No
         "each node's bandwidth is measured",
     )
     assert metrics_of(nodes).keys() == BOARDS.keys()
-    for told in nodes["nodes"]:
-        assert {"cpu_percent", "memory_percent"} <= set(told["metrics"])
-        assert (told["agent"], told["in_cluster"], told["ready"]) == ("online", True, True)
-        assert told["address"] == BOARDS[told["name"]]
+    for each in nodes["nodes"]:
+        assert {"cpu_percent", "memory_percent"} <= set(each["metrics"])
+        assert (each["agent"], each["in_cluster"], each["ready"]) == ("online", True, True)
+        assert each["address"] == BOARDS[each["name"]]
     matrix = eventually(
         lambda: system.ask("matrix"),
         lambda answer: len(answer["links"]) == 3 and all(x["rtt_ms"] for x in answer["links"]),
@@ -82,10 +82,10 @@ def test_pods_are_bound_and_say_why(system: LeadlineSystem) -> None:
         assert event["type"] == "Normal"
         assert event["reportingController"] == "leadline"
         assert event["note"].startswith(f"Assigned default/{name} to {node_name} by dacs: ")
-        told = system.ask("explain", name)
-        assert (told["node"], told["outcome"]) == (node_name, "bound")
-        assert told["why"] in event["note"]
-        assert set(told["scores"]) == set(BOARDS)
+        explained = system.ask("explain", name)
+        assert (explained["node"], explained["outcome"]) == (node_name, "bound")
+        assert explained["why"] in event["note"]
+        assert set(explained["scores"]) == set(BOARDS)
     listed = {each["pod"]: each["node"] for each in system.ask("placements")["placements"]}
     assert {f"default/{name}": node_name for name, node_name in bound.items()}.items() <= (
         listed.items()
@@ -115,9 +115,11 @@ def test_a_pod_that_fits_nowhere_is_bound_once_a_node_comes(system: LeadlineSyst
     system.add_pod(pod("giant", cpu="16"))
     event = system.wait_event("giant", "FailedScheduling")
     assert "0 of 3 nodes fit: 3 NodeResourcesFit" in event["note"]
-    told = system.ask("explain", "giant")
-    assert told["node"] is None
-    assert told["rejected"]["edge-1"][0].startswith("NodeResourcesFit: insufficient cpu: needs 16")
+    explained = system.ask("explain", "giant")
+    assert explained["node"] is None
+    assert explained["rejected"]["edge-1"][0].startswith(
+        "NodeResourcesFit: insufficient cpu: needs 16"
+    )
     system.add_node(node("big", cpu="32"))
     assert system.wait_bound("giant", 1) == {"giant": "big"}
     unknown = next(each for each in system.ask("nodes")["nodes"] if each["name"] == "big")
@@ -132,7 +134,7 @@ def test_nodes_that_do_not_take_a_pod_do_not_get_it(system: LeadlineSystem) -> N
     system.add_node(node("unready", cpu="64", ready=False))
     system.add_node(node("chosen", cpu="64", labels={"disk": "ssd"}))
     eventually(
-        lambda: {told["name"] for told in system.ask("nodes")["nodes"]},
+        lambda: {each["name"] for each in system.ask("nodes")["nodes"]},
         {"tainted", "cordoned", "unready", "chosen"}.issubset,
         "the controller has seen the new nodes",
     )
@@ -201,7 +203,7 @@ def test_a_broker_that_dies_and_comes_back(system: LeadlineSystem) -> None:
         daemon.wait_said(CONNECTED, before + 1)
     eventually(
         lambda: system.ask("nodes")["nodes"],
-        lambda nodes: all(told["agent"] == "online" and told["report_age_s"] < 3 for told in nodes),
+        lambda nodes: all(each["agent"] == "online" and each["report_age_s"] < 3 for each in nodes),
         "all agents report again",
     )
     assert system.controller.said("no broker at") == lost + 1
@@ -212,7 +214,7 @@ def test_an_api_server_that_restarts(system: LeadlineSystem) -> None:
     system.plane.stop()
     system.controller.wait_said("can't be reached", lost + 1)
     nodes = system.ask("nodes")["nodes"]
-    assert {told["name"] for told in nodes} == set(BOARDS)
+    assert {each["name"] for each in nodes} == set(BOARDS)
     system.plane.start()
     system.controller.wait_said("answers again", back + 1)
     system.add_pod(pod("renewed"))

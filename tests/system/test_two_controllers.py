@@ -82,8 +82,8 @@ def test_one_decides_and_the_other_is_ready(pair: ControllerPair) -> None:
         pass
     assert check(pair, "first", 20) == []
     assert {write.by for write in pair.audit.bindings("first")} == {leader.credential}
-    told = standby.ask("placements")["placements"]
-    assert told == []
+    placements = standby.ask("placements")["placements"]
+    assert placements == []
     for one in (leader, standby):
         assert {each["name"] for each in one.ask("nodes")["nodes"]} == set(NODES)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from leadline_agent import config as agent
-from leadline_controller import environment
 from leadline_controller.api import extender, gate
+from leadline_controller.config import VARIABLES, variable
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -97,8 +97,8 @@ def test_a_unit_never_gives_up_and_is_watched(unit: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "known"),
     [
-        (AGENT, {environment.variable(path) for path in agent._FIELDS}),
-        (CONTROLLER, {environment.variable(path) for path in environment.FIELDS}),
+        (AGENT, {variable(path) for path in agent._FIELDS}),
+        (CONTROLLER, {variable(path) for path in VARIABLES}),
     ],
     ids=["agent", "controller"],
 )
@@ -107,10 +107,10 @@ def test_each_variable_is_a_setting_and_each_credential_reaches_one(
 ) -> None:
     said = settings(unit)
     given = dict(pair.split("=", 1) for pair in said["Environment"])
-    told = {name: value for name, value in given.items() if name.startswith("LEADLINE_")}
-    assert told.keys() <= known
+    variables = {name: value for name, value in given.items() if name.startswith("LEADLINE_")}
+    assert variables.keys() <= known
     loaded = {credential.split(":")[0] for credential in said["LoadCredential"]}
-    assert {value.removeprefix("%d/") for value in told.values()} == loaded - {"extender"}
+    assert {value.removeprefix("%d/") for value in variables.values()} == loaded - {"extender"}
 
 
 def test_the_controller_tells_systemd_when_it_serves_that_it_goes_on_and_that_it_ends(
@@ -125,13 +125,13 @@ def test_the_controller_tells_systemd_when_it_serves_that_it_goes_on_and_that_it
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(30)
-        told = {
+        variables = {
             "NOTIFY_SOCKET": str(tmp_path / "notify"),
             "WATCHDOG_USEC": "400000",
             "STATE_DIRECTORY": str(tmp_path / "state"),
         }
         command = [sys.executable, "-m", "leadline_controller", "run", "--config", str(config)]
-        with subprocess.Popen(command, env=clean_environ() | told) as controller:
+        with subprocess.Popen(command, env=clean_environ() | variables) as controller:
             try:
                 heard = [systemd.recv(100) for _ in range(4)]
                 controller.send_signal(signal.SIGTERM)

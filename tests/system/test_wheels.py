@@ -1,4 +1,4 @@
-"""The wheels as a board and a controller get them: what comes along, and that it works alone."""
+"""The wheels as a board and a controller install them: their dependencies, and that they work."""
 
 from __future__ import annotations
 
@@ -166,15 +166,15 @@ def test_leadline_score_works_without_the_demo(server: Environment) -> None:
 
 
 def test_without_the_demo_the_lab_says_what_to_install(server: Environment) -> None:
-    told = server("leadline", "lab", "run", "--local")
-    assert told.returncode == 1
-    assert told.stderr.endswith("pip install 'leadline-controller[demo]'\n")
-    assert "Traceback" not in told.stderr
+    refused = server("leadline", "lab", "run", "--local")
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("pip install 'leadline-controller[demo]'\n")
+    assert "Traceback" not in refused.stderr
 
 
 def test_without_the_extra_experiments_say_what_to_install(server: Environment) -> None:
     assert not server.distributions() & {"matplotlib", "simpy", "highspy", "networkx"}
-    told = server("leadline", "experiment", "netsched")
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr.endswith("pip install 'leadline-controller[experiments]'\n")
-    assert told.stderr.count("\n") == 1
+    refused = server("leadline", "experiment", "netsched")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.endswith("pip install 'leadline-controller[experiments]'\n")
+    assert refused.stderr.count("\n") == 1

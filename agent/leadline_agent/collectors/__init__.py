@@ -1,6 +1,6 @@
 """Collectors read this machine and nothing else. Probes, which load the network, are in probes/.
 
-One file each: it registers the collector, reads, and encodes the reading for the wire.
+One file each: it registers the collector, reads, and sets its field of the report.
 """
 
 import importlib
@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import COLLECTORS, AbsentError, CollectorFactory
-from leadline_agent.sample import CollectorOutcome, CollectorRun, Reading, Report, boot_ms
 
 __all__ = ["COLLECTORS", "SYS_ROOT", "AbsentError", "Collectors", "import_collectors"]
 
@@ -39,21 +41,19 @@ class Collectors:
     ) -> None:
         self._collectors = {name: make(sys_root) for name, make in registry.items()}
 
-    def collect(self) -> Report:
-        """One report. Never raises; a collector that fails has a run and no reading."""
-        now_ms = boot_ms()
-        runs: list[CollectorRun] = []
-        readings: dict[str, Reading] = {}
+    def collect(self) -> pb.Report:
+        """One report. Never raises; a collector that fails has a run, and its field is unset."""
+        report = pb.Report(timing=pb.Timing(measured_boot_ms=boot_ms()))
         for name, collector in self._collectors.items():
             start_ns = time.perf_counter_ns()
-            outcome = CollectorOutcome.OK
+            outcome = pb.CollectorRun.OK
             try:
-                readings[name] = collector.collect()
+                report.MergeFrom(collector.collect())
             except AbsentError:
-                outcome = CollectorOutcome.ABSENT
+                outcome = pb.CollectorRun.ABSENT
             except Exception as error:  # noqa: BLE001 - a collector's fault must not stop the others
-                outcome = CollectorOutcome.FAILED
+                outcome = pb.CollectorRun.FAILED
                 LOG.warning("collector %s: failed, its values are unknown: %s", name, error)
-            duration_us = (time.perf_counter_ns() - start_ns) // 1000
-            runs.append(CollectorRun(name, outcome, min(duration_us, MAX_DURATION_US)))
-        return Report(now_ms, tuple(runs), readings)
+            duration_us = min((time.perf_counter_ns() - start_ns) // 1000, MAX_DURATION_US)
+            report.collectors.add(name=name, outcome=outcome, duration_us=duration_us)
+        return report

@@ -4,27 +4,28 @@ import os
 from pathlib import Path
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.sample import Board
+from leadline_agent.config import Settings
 
 # In order of preference: the device tree of a Pi, then the DMI tables of a PC.
 MODELS = ("firmware/devicetree/base/model", "class/dmi/id/product_name")
 
 
 def read_board(
-    sys_root: Path, version: str, address: str, interval_s: float, probes: tuple[str, ...]
-) -> Board:
-    """Combine the system's data with the agent's."""
+    sys_root: Path, version: str, settings: Settings, probes: tuple[str, ...]
+) -> pb.Birth:
+    """The birth message, as far as it is constant while the agent runs."""
     system = os.uname()
-    return Board(
+    return pb.Birth(
         agent_version=version,
         hardware_model=hardware_model(sys_root),
         architecture=system.machine,
         kernel=system.release,
         cores=psutil.cpu_count(),
         memory_bytes=psutil.virtual_memory().total,
-        address=address,
-        interval_s=interval_s,
+        address=settings.probe.address,
+        interval_s=round(settings.interval_s),
         probes=probes,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from leadline_agent.sample import Reading
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 class AbsentError(Exception):
@@ -21,8 +21,11 @@ class Collector(Protocol):
     Rates are since the previous call; the first call has none.
     """
 
-    def collect(self) -> Reading:
-        """One reading. Raises AbsentError; any other exception is a failure of this run."""
+    def collect(self) -> pb.Report:
+        """A report with this collector's field, in which what is unknown is unset, never zero.
+
+        Raises AbsentError; any other exception is a failure of this run.
+        """
 
 
 CollectorFactory = Callable[[Path], Collector]

@@ -4,8 +4,8 @@ A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmo
 """
 
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -15,22 +15,6 @@ from leadline_agent.collectors.collector import register
 # `get_throttled` of the Raspberry Pi firmware; the higher bits are the history since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
-
-
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """Busy is the share of all cores since the last report, 0 to 100."""
-
-    busy_percent: float | None = None
-    load_1m: float | None = None
-    cores: int | None = None
-    frequency_mhz: float | None = None
-    throttled: bool | None = None
-    under_voltage: bool | None = None
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `cpu`."""
-        report.cpu.CopyFrom(pb.Cpu(**asdict(self)))
 
 
 @register("cpu")
@@ -45,12 +29,12 @@ class CpuCollector:
         )
         self._before: tuple[float, float] | None = None
 
-    def collect(self) -> Cpu:
-        """One reading; the busy share is since the previous one. Raises OSError."""
+    def collect(self) -> pb.Report:
+        """The busy share is since the previous one. Raises OSError."""
         before, self._before = self._before, times(psutil.cpu_times())
         flags = _text(self._flags)
         alarm = _text(self._alarm) if self._alarm else None
-        return Cpu(
+        cpu = pb.Cpu(
             busy_percent=busy_percent(before, self._before),
             load_1m=os.getloadavg()[0],
             cores=psutil.cpu_count(),
@@ -58,15 +42,13 @@ class CpuCollector:
             throttled=throttled(flags),
             under_voltage=under_voltage(flags, alarm),
         )
+        return pb.Report(cpu=cpu)
 
 
-def times(raw: object) -> tuple[float, float]:
+def times(raw: Any) -> tuple[float, float]:
     """(busy, idle) seconds since boot, of psutil's CPU times. `user` includes `guest`."""
-    busy = sum(getattr(raw, name, 0.0) for name in _BUSY)
-    return busy, sum(getattr(raw, name, 0.0) for name in ("idle", "iowait"))
-
-
-_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
+    busy = raw.user + raw.nice + raw.system + raw.irq + raw.softirq + raw.steal
+    return busy, raw.idle + raw.iowait
 
 
 def busy_percent(before: tuple[float, float] | None, after: tuple[float, float]) -> float | None:

@@ -1,34 +1,14 @@
 """Disk I/O of whole disks, which includes that of their partitions and mapped devices."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
-from leadline_agent.sample import boot_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """All whole disks together, since the last report."""
-
-    read_bytes_per_s: float | None = None
-    written_bytes_per_s: float | None = None
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `disk`."""
-        report.disk.CopyFrom(pb.Disk(**asdict(self)))
-
-
-class Counters(NamedTuple):
-    """A disk's counters since boot."""
-
-    read_bytes: int
-    written_bytes: int
 
 
 @register("disk")
@@ -37,35 +17,41 @@ class DiskCollector:
 
     def __init__(self, sys_root: Path) -> None:
         self._block = sys_root / "block"
-        self._before: Mapping[str, Counters] = {}
+        self._before: Mapping[str, Any] = {}
         self._before_ms = 0
 
-    def collect(self) -> Disk:
+    def collect(self) -> pb.Report:
         """Rates since the previous reading. Raises AbsentError on a board without a disk."""
         now_ms = boot_ms()
         after = {
-            name: Counters(raw.read_bytes, raw.write_bytes)
+            name: raw
             for name, raw in psutil.disk_io_counters(perdisk=True, nowrap=False).items()
             if self._is_whole(name)
         }
         if not after:
             raise AbsentError("no disk")
-        reading = rates(self._before, after, now_ms - self._before_ms)
+        disk = rates(self._before, after, now_ms - self._before_ms)
         self._before, self._before_ms = after, now_ms
-        return reading
+        return pb.Report(disk=disk)
 
     def _is_whole(self, name: str) -> bool:
         # A partition has no entry here; loop, ram, zram, dm and md have no device.
         return (self._block / name.replace("/", "!") / "device").exists()
 
 
-def rates(before: Mapping[str, Counters], after: Mapping[str, Counters], elapsed_ms: int) -> Disk:
-    """The sum over the disks in both; unknown if there is none, or if a counter was reset."""
+def rates(before: Mapping[str, Any], after: Mapping[str, Any], elapsed_ms: int) -> pb.Disk:
+    """The sum over the disks in both; unknown if there is none, or if a counter was reset.
+
+    before, after: psutil's counters by disk.
+    """
     disks = before.keys() & after.keys()
 
-    def total(counter: int) -> float | None:
-        rates = [per_second(before[d][counter], after[d][counter], elapsed_ms) for d in disks]
+    def total(counter: str) -> float | None:
+        rates = [
+            per_second(getattr(before[disk], counter), getattr(after[disk], counter), elapsed_ms)
+            for disk in disks
+        ]
         known = [rate for rate in rates if rate is not None]
         return sum(known) if known and len(known) == len(rates) else None
 
-    return Disk(*(total(counter) for counter in range(len(Counters._fields))))
+    return pb.Disk(read_bytes_per_s=total("read_bytes"), written_bytes_per_s=total("write_bytes"))

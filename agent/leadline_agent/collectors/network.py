@@ -7,16 +7,15 @@ Reporting them would count packets twice, and the report would grow with the num
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from fcntl import ioctl
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import psutil
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
 from leadline_agent.collectors.collector import AbsentError, per_second, register
-from leadline_agent.sample import boot_ms
 
 MAX_INTERFACES = 4
 # linux/sockios.h, linux/if.h
@@ -35,34 +34,13 @@ VIRTUAL_PREFIXES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
-    """One network interface, since the last report."""
-
-    name: str
-    packets_sent_per_s: float | None = None
-    packets_received_per_s: float | None = None
-    bytes_sent_per_s: float | None = None
-    bytes_received_per_s: float | None = None
-
-
-class Network(tuple[Interface, ...]):
-    """The interfaces of a board."""
-
-    __slots__ = ()
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `network`."""
-        report.network.extend(pb.NetworkInterface(**asdict(each)) for each in self)
-
-
-class Counters(NamedTuple):
-    """An interface's counters since it came up."""
-
-    packets_sent: int
-    packets_received: int
-    bytes_sent: int
-    bytes_received: int
+# The field of the report for each of psutil's counters.
+RATES = {
+    "packets_sent": "packets_sent_per_s",
+    "packets_recv": "packets_received_per_s",
+    "bytes_sent": "bytes_sent_per_s",
+    "bytes_recv": "bytes_received_per_s",
+}
 
 
 @register("network")
@@ -71,26 +49,22 @@ class NetworkCollector:
 
     def __init__(self, sys_root: Path) -> None:
         self._net = sys_root / "class/net"
-        self._before: Mapping[str, Counters] = {}
+        self._before: Mapping[str, Any] = {}
         self._before_ms = 0
 
-    def collect(self) -> Network:
+    def collect(self) -> pb.Report:
         """Rates since the previous reading. Raises AbsentError where only loopback is up."""
         now_ms = boot_ms()
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         up = [name for name in counters if is_up(name)]
         physical = {name for name in up if (self._net / name / "device").exists()}
-        chosen = {name: counters[name] for name in choose(up, physical)}
-        after = {
-            name: Counters(raw.packets_sent, raw.packets_recv, raw.bytes_sent, raw.bytes_recv)
-            for name, raw in chosen.items()
-        }
+        after = {name: counters[name] for name in choose(up, physical)}
         if not after:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
-        reading = Network(rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items())
+        network = [rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items()]
         self._before, self._before_ms = after, now_ms
-        return reading
+        return pb.Report(network=network)
 
 
 def is_up(name: str) -> bool:
@@ -112,9 +86,14 @@ def choose(up: list[str], physical: set[str]) -> list[str]:
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
 
 
-def rates(name: str, before: Counters | None, after: Counters, elapsed_ms: int) -> Interface:
-    """One interface's rates; each is unknown at the first reading and after a reset."""
-    if before is None:
-        return Interface(name)
-    counters = zip(before, after, strict=True)  # in the order of Interface's fields
-    return Interface(name, *(per_second(was, now, elapsed_ms) for was, now in counters))
+def rates(name: str, before: Any, after: Any, elapsed_ms: int) -> pb.NetworkInterface:
+    """One interface's rates; each is unknown at the first reading and after a reset.
+
+    before, after: psutil's counters, None before the first reading.
+    """
+    interface = pb.NetworkInterface(name=name)
+    for counter, field in RATES.items() if before else ():
+        rate = per_second(getattr(before, counter), getattr(after, counter), elapsed_ms)
+        if rate is not None:
+            setattr(interface, field, rate)
+    return interface

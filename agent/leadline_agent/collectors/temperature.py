@@ -1,7 +1,5 @@
 """The temperature of the processor."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -14,17 +12,6 @@ ZONES = ("cpu-thermal", "cpu_thermal", "soc-thermal", "soc_thermal", "x86_pkg_te
 CREDIBLE_CELSIUS = range(-60, 151)
 
 
-@dataclass(frozen=True, slots=True)
-class Temperature:
-    """Of the processor."""
-
-    cpu_celsius: float | None = None
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `temperature`."""
-        report.temperature.CopyFrom(pb.Temperature(**asdict(self)))
-
-
 @register("temperature")
 class TemperatureCollector:
     """Reads hwmon, or else a thermal zone, below `sys_root`."""
@@ -33,16 +20,17 @@ class TemperatureCollector:
         self._class = sys_root / "class"
         self._sensors: list[Path] = []
 
-    def collect(self) -> Temperature:
+    def collect(self) -> pb.Report:
         """The hottest sensor of the processor. Raises AbsentError, TransientError, OSError."""
         self._sensors = self._sensors or find(self._class)
         if not self._sensors:
             raise AbsentError("no temperature sensor of the processor")
         try:
-            return hottest([path.read_text(encoding="ascii") for path in self._sensors])
+            celsius = hottest([path.read_text(encoding="ascii") for path in self._sensors])
         except FileNotFoundError:
             self._sensors = []  # the driver was reloaded: search again next time
             raise
+        return pb.Report(temperature=pb.Temperature(cpu_celsius=celsius))
 
 
 def find(sys_class: Path) -> list[Path]:
@@ -51,22 +39,20 @@ def find(sys_class: Path) -> list[Path]:
         (HWMON, "hwmon/*/name", "temp*_input"),
         (ZONES, "thermal/thermal_zone*/type", "temp"),
     ):
-        present = {name: files for name, files in _present(sys_class, pattern, inputs) if files}
+        present = {}
+        for path in sorted(sys_class.glob(pattern)):
+            if files := sorted(path.parent.glob(inputs)):
+                present[path.read_text(encoding="ascii").strip()] = files
         for name in wanted:
             if name in present:
                 return present[name]
     return []
 
 
-def hottest(texts: list[str]) -> Temperature:
+def hottest(texts: list[str]) -> float:
     """The highest of readings in millidegrees. Raises TransientError if none is credible."""
     degrees = [int(text) / 1000 for text in texts]
     credible = [celsius for celsius in degrees if round(celsius) in CREDIBLE_CELSIUS]
     if not credible:
         raise TransientError(f"the sensor reads {degrees}")
-    return Temperature(cpu_celsius=max(credible))
-
-
-def _present(sys_class: Path, pattern: str, inputs: str) -> Iterator[tuple[str, list[Path]]]:
-    for path in sorted(sys_class.glob(pattern)):
-        yield path.read_text(encoding="ascii").strip(), sorted(path.parent.glob(inputs))
+    return max(credible)

@@ -5,10 +5,10 @@ What only reads this machine belongs in collectors/.
 
 from collections.abc import Mapping
 
+from leadline_agent.lease import BandwidthLease, Lease, PingLease
 from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3 import Iperf3
 from leadline_agent.probes.ping import Ping
-from leadline_agent.sample import BandwidthLease, Lease, PingLease
 
 __all__ = ["PROBES", "ProbeContext", "Probes"]
 
@@ -41,13 +41,12 @@ class Probes:
 
     def take_failed(self) -> list[str]:
         """The probes whose thread failed since the last call."""
-        return [p.worker.name for p in self._probes.values() if p.worker.take_failed()]
+        return [probe.name for probe in self._probes.values() if probe.take_failed()]
 
     def unhealthy_reason(self, now_s: float) -> str:
         """Why a probe is unhealthy, in a few words; "" if all are healthy. `now_s`: monotonic."""
-        return next(
-            filter(None, (p.worker.unhealthy_reason(now_s) for p in self._probes.values())), ""
-        )
+        reasons = (probe.unhealthy_reason(now_s) for probe in self._probes.values())
+        return next(filter(None, reasons), "")
 
     def stop(self) -> None:
         """Stop all probes."""

@@ -16,26 +16,24 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
+from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
+from leadline_agent.lease import BandwidthLease, is_unicast
 from leadline_agent.probes import iperf3_child
-from leadline_agent.probes.base import IperfError, LeaseExceededError, ProbeContext
+from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, GRACE_S, serve
-from leadline_agent.sample import (
-    BandwidthLease,
-    BandwidthOutcome,
-    BandwidthResult,
-    Role,
-    boot_ms,
-    is_unicast,
+from leadline_agent.probes.iperf3_server import (
+    ALLOWANCE_BYTES,
+    GRACE_S,
+    IperfError,
+    LeaseExceededError,
+    serve,
 )
 from leadline_agent.text import one_line
-from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
@@ -62,7 +60,8 @@ def is_installed() -> bool:
 def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str | None:
     """Why this board refuses the lease, as a sentence; None if it accepts."""
     open_s = lease.expires_s - now_s
-    most_ms, most_bytes = context.max_bandwidth_duration_ms, context.max_bandwidth_bytes
+    most_ms = context.limits.max_bandwidth_duration_ms
+    most_bytes = context.limits.max_bandwidth_bytes
     reasons = {
         "the lease has expired": open_s <= 0,
         f"the lease is open for {open_s:.0f} s, over {MAX_TTL_S:g}": open_s > MAX_TTL_S,
@@ -91,30 +90,19 @@ def pace_bits_per_s(lease: BandwidthLease) -> int:
     return (lease.max_bytes - BLOCK_BYTES) * 8 // duration_s(lease)
 
 
-def parse_json(text: str) -> dict[str, Any]:
-    """iperf3's output. Raises IperfError if it is not valid JSON or reports an error."""
-    try:
-        output = json.loads(text)
-    except (ValueError, RecursionError):
-        raise IperfError(UNREADABLE) from None
-    if not isinstance(output, dict):
-        raise IperfError(UNREADABLE)
-    if "error" in output:
-        raise IperfError(one_line(f"iperf3: {output['error']}"))
-    return output
-
-
-def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
-    """The fields of a BandwidthResult from a client's output. Raises IperfError.
+def parse(text: str, lease: BandwidthLease) -> pb.BandwidthReport:
+    """What was measured, from a client's output. Raises IperfError.
 
     They are the other end's claims, so they are checked against the lease.
     """
-    output = parse_json(text)
     try:
+        output = json.loads(text)
+        if "error" in output:
+            raise IperfError(one_line(f"iperf3: {output['error']}"))
         received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
         bits_per_s, seconds = float(received["bits_per_second"]), float(received["seconds"])
         transferred_bytes, sent_bytes = int(received["bytes"]), int(sent["bytes"])
-    except (ValueError, KeyError, TypeError, OverflowError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise IperfError(UNREADABLE) from None
     if transferred_bytes <= 0 or not 0 < bits_per_s < math.inf:
         raise IperfError("nothing arrived at the other end")
@@ -129,34 +117,28 @@ def parse(text: str, lease: BandwidthLease) -> dict[str, Any]:
             f"the other end says that it received {transferred_bytes:.3g} bytes in {seconds:.3g} s "
             f"at {bits_per_s / 1e6:.3g} Mbit/s, which the lease rules out"
         )
-    return {
-        "bandwidth_mbps": bits_per_s / 1e6,
-        "lower_bound": bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
-        "transferred_bytes": transferred_bytes,
-        "duration_ms": round(seconds * 1000),
-    }
+    return pb.BandwidthReport(
+        bandwidth_mbps=bits_per_s / 1e6,
+        lower_bound=bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
+        transferred_bytes=transferred_bytes,
+        duration_ms=round(seconds * 1000),
+    )
 
 
-class Iperf3:
+class Iperf3(Probe):
     """Runs one lease at a time, as client or server.
 
     The client reports how the lease ended. The server reports only failures.
     """
 
     def __init__(self, context: ProbeContext) -> None:
+        super().__init__("bandwidth", ("iperf3",) if is_installed() else ())
         self._context = context
         self._lease_id = ""
         self._lease: BandwidthLease | None = None
         self._changed = threading.Condition()
-        self._stopped = threading.Event()
         self._ended_s = float("-inf")
-        self.worker = Worker("bandwidth", self._run)
-        self.worker.start()
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """Empty where iperf3 is not installed."""
-        return ("iperf3",) if is_installed() else ()
+        self.start()
 
     def start_lease(self, lease: BandwidthLease) -> None:
         """Start the lease, or report why not. A lease that is delivered twice runs once."""
@@ -170,7 +152,7 @@ class Iperf3:
                 self._lease_id, self._lease = lease.lease_id, lease
                 self._changed.notify()
                 return
-        self._context.report(unmeasured(lease, BandwidthOutcome.REFUSED, reason))
+        self._context.report(unmeasured(lease, pb.BandwidthReport.REFUSED, reason))
 
     def has_loaded_since(self, since_s: float) -> bool:
         """Whether a test is running, or ended after that time."""
@@ -181,7 +163,7 @@ class Iperf3:
         with self._changed:
             self._stopped.set()
             self._changed.notify()
-        self.worker.stop(GRACE_S)
+        self._end(GRACE_S)
 
     def _run(self) -> None:
         while True:
@@ -191,38 +173,38 @@ class Iperf3:
             if lease is None:
                 return
             # A test itself may take one GRACE_S to end.
-            self.worker.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
+            self.begin(_hard_limit_s(lease) - time.monotonic() + 2 * GRACE_S)
             failure: Exception | None = None
             try:
                 result = self._result(lease)
             except Exception as error:  # noqa: BLE001 - the lease is answered, then it is raised
                 why = one_line(f"unexpected {type(error).__name__}: {error}")
-                failure, result = error, unmeasured(lease, BandwidthOutcome.FAILED, why)
+                failure, result = error, unmeasured(lease, pb.BandwidthReport.FAILED, why)
             self._ended_s = time.monotonic()
             self._lease = None
             if result:
                 self._context.report(result)
             if failure:
                 raise failure
-            self.worker.done()
+            self.done()
 
-    def _result(self, lease: BandwidthLease) -> BandwidthResult | None:
+    def _result(self, lease: BandwidthLease) -> pb.BandwidthReport | None:
         """The result; None where the other end reports it."""
         try:
-            if lease.role is Role.SERVER:
+            if lease.role == pb.BandwidthLease.SERVER:
                 serve(lease, self._context.own_address(), self._stopped)
                 return None
-            return replace(
-                unmeasured(lease, BandwidthOutcome.DONE), **parse(self._measure(lease), lease)
-            )
+            result = unmeasured(lease, pb.BandwidthReport.DONE)
+            result.MergeFrom(parse(self._measure(lease), lease))
+            return result
         except FileNotFoundError:
             reason = "neither libiperf nor iperf3 is installed here"
-            return unmeasured(lease, BandwidthOutcome.ABSENT, reason)
+            return unmeasured(lease, pb.BandwidthReport.ABSENT, reason)
         except (IperfError, OSError) as error:
             reason = one_line(str(error))
             if isinstance(error, LeaseExceededError):
                 LOG.warning("bandwidth: the test with %s was %s", lease.peer.node, reason)
-            return unmeasured(lease, BandwidthOutcome.FAILED, reason)
+            return unmeasured(lease, pb.BandwidthReport.FAILED, reason)
 
     def _measure(self, lease: BandwidthLease) -> str:
         """iperf3's output. A client retries until the lease expires: the server may start late."""
@@ -325,7 +307,13 @@ def _hard_limit_s(lease: BandwidthLease) -> float:
 
 
 def unmeasured(
-    lease: BandwidthLease, outcome: BandwidthOutcome, detail: str = ""
-) -> BandwidthResult:
+    lease: BandwidthLease, outcome: pb.BandwidthReport.Outcome, detail: str = ""
+) -> pb.BandwidthReport:
     """A result without a measurement."""
-    return BandwidthResult(boot_ms(), lease.lease_id, lease.peer.node, outcome, detail=detail)
+    return pb.BandwidthReport(
+        timing=pb.Timing(measured_boot_ms=boot_ms()),
+        lease_id=lease.lease_id,
+        peer=lease.peer.node,
+        outcome=outcome,
+        detail=detail,
+    )

@@ -16,8 +16,7 @@ import threading
 import time
 from typing import Any
 
-from leadline_agent.probes.base import IperfError, LeaseExceededError
-from leadline_agent.sample import BandwidthLease
+from leadline_agent.lease import BandwidthLease
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +33,14 @@ ALLOWANCE_BYTES = 16 * 128 * 1024
 SETUP_S = 5.0  # from a connection to the first byte of the test
 GRACE_S = 10.0  # for the end of a test, over a link that the test has filled
 POLL_S = 0.1
+
+
+class IperfError(Exception):
+    """A bandwidth test failed; str() says why in one sentence."""
+
+
+class LeaseExceededError(IperfError):
+    """The other end exceeded the lease and was cut off."""
 
 
 def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> None:

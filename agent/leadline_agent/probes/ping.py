@@ -12,22 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import ping3
+from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_agent.probes.base import ProbeContext
-from leadline_agent.sample import (
-    BROKER,
-    Peer,
-    PingLease,
-    RttMethod,
-    RttRound,
-    RttSample,
-    boot_ms,
-    is_unicast,
-)
+from leadline_agent.clock import boot_ms
+from leadline_agent.lease import Peer, PingLease, is_unicast
+from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.text import one_line
-from leadline_agent.worker import Worker
 
 LOG = logging.getLogger(__name__)
+# The name of the peer when a board measured its round trip to the broker.
+BROKER = "@broker"
 TIMEOUT_S = 1.0
 HANG_S = 10.0  # a round that exceeds its time-outs by more than this hangs
 # After this many time-outs the round goes on with the next peer.
@@ -45,30 +39,20 @@ class ClockSetError(Exception):
     """The wall clock was set during an echo, so there is no measurement."""
 
 
-def median(values: Sequence[float]) -> float:
-    """The median. Importing `statistics` for it would cost the agent 250 kB of memory."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+def summary(peer: str, method: pb.Rtt.Method, replies: Sequence[float | None]) -> pb.Rtt:
+    """One peer's round: the median and the population standard deviation of its replies.
 
-
-def deviation(values: Sequence[float]) -> float:
-    """The population standard deviation."""
-    mean = sum(values) / len(values)
-    return float((sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5)
-
-
-def summary(peer: str, method: RttMethod, replies: Sequence[float | None]) -> RttSample:
-    """The summary of one peer's round. replies: milliseconds, None for a time-out."""
-    times_ms = [reply for reply in replies if reply is not None]
-    return RttSample(
-        peer=peer,
-        method=method,
-        sent=len(replies),
-        received=len(times_ms),
-        rtt_ms=median(times_ms) if times_ms else None,
-        deviation_ms=deviation(times_ms) if times_ms else None,
-    )
+    replies: milliseconds, None for a time-out. With the method MQTT the peer is BROKER.
+    """
+    times_ms = sorted(reply for reply in replies if reply is not None)
+    rtt = pb.Rtt(peer=peer, method=method, sent=len(replies), received=len(times_ms))
+    if times_ms:
+        # Importing `statistics` for it would cost the agent 250 kB of memory.
+        middle, mean_ms = len(times_ms) // 2, sum(times_ms) / len(times_ms)
+        rtt.rtt_ms = (times_ms[middle] + times_ms[~middle]) / 2
+        variance = sum((time_ms - mean_ms) ** 2 for time_ms in times_ms) / len(times_ms)
+        rtt.deviation_ms = variance**0.5
+    return rtt
 
 
 def icmp_permitted() -> bool:
@@ -132,7 +116,7 @@ def refusal(lease: PingLease, max_peers: int) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-class Ping:
+class Ping(Probe):
     """Runs one ping lease at a time; a newer one replaces it."""
 
     def __init__(
@@ -141,26 +125,20 @@ class Ping:
         permitted: Callable[[], bool] = icmp_permitted,
         echo: Echo = echo_ms,
     ) -> None:
+        self._has_icmp = permitted()
+        super().__init__("ping", ("icmp" if self._has_icmp else "mqtt",))
         self._context = context
         self._echo = echo
         self._sequence = 0
         self._lease: PingLease | None = None
         self._expires_s = 0.0
         self._changed = threading.Condition()
-        self._stopped = False
-        self._has_icmp = permitted()
-        self.worker = Worker("ping", self._run)
         if not self._has_icmp:
             LOG.warning(
                 "ping: ICMP is not permitted (no CAP_NET_RAW, and net.ipv4.ping_group_range is "
                 "closed): measuring the round trip to the broker instead"
             )
-        self.worker.start()
-
-    @property
-    def capabilities(self) -> tuple[str, ...]:
-        """The method of measurement on this board."""
-        return (RttMethod.ICMP if self._has_icmp else RttMethod.MQTT,)
+        self.start()
 
     def start_lease(self, lease: PingLease) -> None:
         """Start the lease at once; one that equals the current lease only extends it.
@@ -168,7 +146,7 @@ class Ping:
         A lease over the board's limits is refused. A peer without a valid address is left out, so
         that the other peers are still measured.
         """
-        if reason := refusal(lease, self._context.max_ping_peers):
+        if reason := refusal(lease, self._context.limits.max_ping_peers):
             LOG.warning("ping: refused a lease: %s", reason)
             return
         for peer in lease.peers:
@@ -180,36 +158,34 @@ class Ping:
         lease = replace(lease, peers=tuple(p for p in lease.peers if is_unicast(p.address)))
         with self._changed:
             self._expires_s = lease.expires_s
-            if self._lease is None or _measured(lease) != _measured(self._lease):
+            if self._lease is None or lease != replace(self._lease, expires_s=lease.expires_s):
                 self._lease = lease
                 self._changed.notify()
-
-    def has_loaded_since(self, _: float) -> bool:
-        """False: a few echo requests are no load."""
-        return False
 
     def stop(self) -> None:
         """Stop; a running round ends after its current echo."""
         with self._changed:
-            self._stopped, self._lease = True, None
+            self._stopped.set()
+            self._lease = None
             self._changed.notify()
-        self.worker.stop(2 * TIMEOUT_S)
+        self._end(2 * TIMEOUT_S)
 
     def _run(self) -> None:
         round_number = 0
         while (lease := self._wait_for_lease()) is not None:
             start_s = time.monotonic()
             # A round ends after its interval, but its last peer may still use up its time-outs.
-            self.worker.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
+            self.begin(max(lease.interval_s, 1) + MAX_COUNT * TIMEOUT_S + HANG_S)
             if samples := self._round(lease, round_number):
-                self._context.report(RttRound(boot_ms(), tuple(samples)))
-            self.worker.done()
+                timing = pb.Timing(measured_boot_ms=boot_ms())
+                self._context.report(pb.RttReport(timing=timing, peers=samples))
+            self.done()
             round_number += 1
             self._sleep(start_s + max(lease.interval_s, 1), lease)
 
     def _wait_for_lease(self) -> PingLease | None:
         with self._changed:
-            while not self._stopped:
+            while not self._stopped.is_set():
                 if self._lease and time.monotonic() < self._expires_s:
                     return self._lease
                 self._lease = None
@@ -222,10 +198,10 @@ class Ping:
                 lambda: self._lease is not lease, max(0.0, until_s - time.monotonic())
             )
 
-    def _round(self, lease: PingLease, round_number: int) -> list[RttSample]:
+    def _round(self, lease: PingLease, round_number: int) -> list[pb.Rtt]:
         if not self._has_icmp:
             replies = self._context.broker_rtts_ms()
-            return [summary(BROKER, RttMethod.MQTT, replies)] if replies else []
+            return [summary(BROKER, pb.Rtt.MQTT, replies)] if replies else []
         # Peers that time out may use up the round, so each round starts with another peer.
         first = round_number % len(lease.peers) if lease.peers else 0
         deadline_s = time.monotonic() + max(lease.interval_s, 1)
@@ -236,9 +212,5 @@ class Ping:
             replies = echoes(peer, lease.count, self._sequence, self._echo)
             self._sequence += lease.count
             if replies:
-                samples.append(summary(peer.node, RttMethod.ICMP, replies))
+                samples.append(summary(peer.node, pb.Rtt.ICMP, replies))
         return samples
-
-
-def _measured(lease: PingLease) -> tuple[object, ...]:
-    return lease.peers, lease.interval_s, lease.count

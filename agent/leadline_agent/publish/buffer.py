@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from errno import ENOSPC
 from io import BufferedReader, FileIO
@@ -105,10 +106,8 @@ class Buffer:
     def flush(self) -> None:
         """Synchronise the file, so that it survives a power cut."""
         if self._file and self._is_dirty:
-            try:
+            with self._errors_logged():
                 os.fsync(self._file.fileno())
-            except OSError as error:
-                self._log_error(error)
             self._is_dirty = False
 
     def close(self) -> None:
@@ -141,56 +140,55 @@ class Buffer:
 
     def _write(self, data: bytes) -> bool:
         """Append to the file. The next write overwrites an incomplete one."""
-        try:
+        with self._errors_logged():
             if self._file is None:
                 self._file = FileIO(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
             self._file.seek(self._file_bytes)
             if self._file.write(data) != len(data):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
-        except OSError as error:
-            self._log_error(error)
-            return False
-        self._file_bytes += len(data)
-        self._is_dirty = True
-        return True
+            self._file_bytes += len(data)
+            self._is_dirty = True
+            return True
+        return False
 
     def _clear_disk(self) -> None:
-        try:
+        with self._errors_logged():
             os.truncate(self._path, 0)
-        except OSError as error:
-            self._log_error(error)
-            return
-        self._file_bytes = 0
-        self._is_dirty = True
-        if self.dropped:
-            self._write(self._mark())
+            self._file_bytes = 0
+            self._is_dirty = True
+            if self.dropped:
+                self._write(self._mark())
 
     def _compact(self) -> None:
         """Rewrite the file atomically with the messages that are still queued."""
         data = self._mark() + b"".join(self._record(message) for message in self._messages)
         temporary = self._path.with_suffix(".new")
-        try:
+        with self._errors_logged():
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path)
-        except OSError as error:
-            self._log_error(error)
-            return
-        self._close_file()
-        self._file_bytes, self._last_on_disk = len(data), self._last
+            self._close_file()
+            self._file_bytes, self._last_on_disk = len(data), self._last
 
     def _close_file(self) -> None:
         if self._file:
             self._file.close()
         self._file = None
 
-    def _log_error(self, error: OSError) -> None:
-        LOG.warning("buffer %s: %s; keeping messages in memory only", self._path, error.strerror)
+    @contextmanager
+    def _errors_logged(self) -> Iterator[None]:
+        """A disk that fails ends the block, and not the agent."""
+        try:
+            yield
+        except OSError as error:
+            LOG.warning(
+                "buffer %s: %s; keeping messages in memory only", self._path, error.strerror
+            )
 
     def _read(self) -> None:
-        try:
+        with self._errors_logged(), suppress(FileNotFoundError):
             with self._path.open("rb") as file:
                 for body in _bodies(file):
                     if not self._replay(body):
@@ -200,10 +198,6 @@ class Buffer:
             if torn_bytes:
                 LOG.warning("buffer %s: cut off %d torn bytes", self._path, torn_bytes)
                 os.truncate(self._path, self._file_bytes)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._log_error(error)
         self._last_on_disk = self._last
 
     def _replay(self, body: bytes) -> bool:

@@ -51,21 +51,17 @@ def read(cert_file: Path) -> Certificate:
         raise ValueError(f"{cert_file}: expected a certificate in PEM")
     der = ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----\n")
     try:
-        return _certificate(der)
+        (_, outer), *_ = _elements(der)
+        (_, signed), *_ = _elements(outer)
+        fields = _elements(signed)
+        if fields[0][0] == _VERSION:
+            fields = fields[1:]
+        _serial, _algorithm, _issuer, (_, validity), (_, subject) = fields[:5]
+        not_before, not_after = (_time(kind, value) for kind, value in _elements(validity)[:2])
+        at = subject.find(_COMMON_NAME)
+        name = _elements(subject[at + len(_COMMON_NAME) :])[0][1] if at >= 0 else b""
     except IndexError:
         raise ValueError(f"{cert_file}: expected a whole certificate") from None
-
-
-def _certificate(der: bytes) -> Certificate:
-    (_, outer), *_ = _elements(der)
-    (_, signed), *_ = _elements(outer)
-    fields = _elements(signed)
-    if fields[0][0] == _VERSION:
-        fields = fields[1:]
-    _serial, _algorithm, _issuer, (_, validity), (_, subject) = fields[:5]
-    not_before, not_after = (_time(kind, value) for kind, value in _elements(validity)[:2])
-    at = subject.find(_COMMON_NAME)
-    name = _elements(subject[at + len(_COMMON_NAME) :])[0][1] if at >= 0 else b""
     return Certificate(name.decode(errors="replace"), not_before, not_after)
 
 

@@ -12,8 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from leadline_wire import codec, topics
 from paho.mqtt import client as paho
@@ -23,7 +22,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from leadline_agent.config import Broker, ConfigError
 from leadline_agent.publish.certificate import Certificate
+from leadline_agent.publish.certificate import read as read_certificate
 from leadline_agent.text import one_line
 
 KEEPALIVE_S = 30
@@ -51,6 +52,25 @@ class Endpoint:
     port: int
     tls: ssl.SSLContext | None
     certificate: Certificate | None = None
+
+    @classmethod
+    def of(cls, broker: Broker) -> "Endpoint":
+        """The broker, with its TLS files loaded. Raises ConfigError when they do not match."""
+        if broker.tls is None:
+            return cls(broker.host, broker.port, None)
+        files = broker.tls
+        try:
+            # It trusts this authority only, and checks the broker's name.
+            context = ssl.create_default_context(cafile=str(files.ca_file))
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            # A key with a passphrase must fail here instead of asking at a terminal.
+            context.load_cert_chain(files.cert_file, files.key_file, password=lambda: "")
+            return cls(broker.host, broker.port, context, read_certificate(files.cert_file))
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise ConfigError(
+                f"broker.tls: expected PEM files and a key without a passphrase that belongs to "
+                f"the certificate: {error}"
+            ) from None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -108,18 +128,6 @@ def _unix_socket_pair() -> tuple[socket.socket, socket.socket]:
 paho._socketpair_compat = _unix_socket_pair
 
 
-def tls_context(ca_file: Path, cert_file: Path, key_file: Path) -> ssl.SSLContext:
-    """A context that trusts this authority only, checks the broker's name, and has our certificate.
-
-    Raises OSError (ssl.SSLError is one) when a file is missing or invalid.
-    """
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(ca_file))
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A key with a passphrase must fail here instead of asking at a terminal.
-    context.load_cert_chain(str(cert_file), str(key_file), password=lambda: "")
-    return context
-
-
 class _Client(paho.Client):
     """paho's client, which reports an exception in its thread instead of ending silently.
 
@@ -137,16 +145,6 @@ class _Client(paho.Client):
         except Exception as error:  # noqa: BLE001 - any fault ends the connection; the session connects again
             self.on_failure(error)
             return MQTTErrorCode.MQTT_ERR_UNKNOWN
-
-
-class MqttConnection(Protocol):
-    """What the session needs of a connection."""
-
-    def publish(self, topic: str, payload: bytes) -> int:
-        """Send a message with its kind's delivery; returns the id that Acknowledged will name."""
-
-    def close(self) -> None:
-        """Disconnect cleanly, so that the broker does not publish the will."""
 
 
 class PahoConnection:
@@ -211,9 +209,14 @@ class PahoConnection:
             self._client.connect(
                 self._endpoint.host, self._endpoint.port, KEEPALIVE_S, properties=limits
             )
+        except ssl.SSLCertVerificationError as error:
+            reason = f"the broker's certificate is not valid: {error.verify_message}"
+            self._post(Disconnected(self._attempt, reason))
+            return
         except (OSError, ValueError) as error:
             alert = _refusal_in_alert(str(error))
-            self._post(Disconnected(self._attempt, alert or _reason(error), bool(alert)))
+            reason = alert or getattr(error, "strerror", None) or str(error)
+            self._post(Disconnected(self._attempt, reason, bool(alert)))
             return
         except Exception as error:  # noqa: BLE001 - a thread must not end silently
             self._on_failure(error)
@@ -294,12 +297,6 @@ def _properties(packet: int, how: topics.Delivery) -> Any:
     if how.expiry_s is not None:
         properties.MessageExpiryInterval = how.expiry_s
     return properties
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the broker's certificate is not valid: {error.verify_message}"
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _refusal_on_reconnect(endpoint: Endpoint) -> str:

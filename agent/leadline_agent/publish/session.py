@@ -1,11 +1,14 @@
 """The MQTT session over many connections: order, flow control, acknowledgement, reconnecting.
 
 The loop's thread calls every method, so there are no locks. Messages are always sent in the order
-in which they were measured, because a receiver counts a gap in the sequence numbers as loss.
+in which they were measured, because a receiver counts a gap in the sequence numbers as loss. The
+session's number grows with each start; its file is also the lock of the state folder.
 """
 
+import fcntl
 import itertools
 import logging
+import os
 import random
 import time
 from collections import deque
@@ -14,11 +17,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from uuid import UUID
 
 from leadline_wire import codec, topics
+from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_agent.clock import boot_ms
+from leadline_agent.config import Settings
+from leadline_agent.lease import Lease, Result, decode_lease
 from leadline_agent.publish.buffer import Buffer, BufferedMessage
-from leadline_agent.publish.certificate import Certificate
 from leadline_agent.publish.connection import (
     Acknowledged,
     Connected,
@@ -26,12 +33,8 @@ from leadline_agent.publish.connection import (
     Endpoint,
     Event,
     MessageReceived,
-    MqttConnection,
     PahoConnection,
 )
-from leadline_agent.publish.encode import Encoder, LeaseError, decode_lease
-from leadline_agent.publish.identity import SessionLock, boot_id
-from leadline_agent.sample import BandwidthResult, Board, Lease, Report, RttRound, boot_ms
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +45,91 @@ STABLE_S = 30.0  # a connection that lasted longer resets the back-off
 # Shared by all sessions: after a reload, events of the old session may still arrive.
 _ATTEMPTS = itertools.count(1)
 FORGET_TIMEOUT_S = 15.0
+MAX_SESSION = 1 << 53
 MAX_UNACKNOWLEDGED_S = 15.0  # after this the broker may be gone, so messages go to disk
+
+
+class StateError(Exception):
+    """The state folder is unusable; str() says why and what to do."""
+
+
+def boot_id() -> bytes:
+    """The 16 random bytes that the kernel drew at boot."""
+    text = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    return UUID(text.strip()).bytes
+
+
+class SessionLock:
+    """Locks the state folder; `session` is the number of this session."""
+
+    def __init__(self, state_dir: Path) -> None:
+        """Lock the folder and begin a session. Raises StateError."""
+        path = state_dir / "session"
+        try:
+            state_dir.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateError(
+                f"state_dir {state_dir}: {error.strerror}; the agent must be able to write there"
+            ) from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.session = next_session(os.pread(self._fd, 32, 0))
+            # One write within one sector; the number of digits never falls.
+            os.pwrite(self._fd, b"%d\n" % self.session, 0)
+            os.fsync(self._fd)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise StateError(f"state_dir {state_dir}: another agent is using it") from None
+        except OSError as error:
+            os.close(self._fd)
+            raise StateError(f"{path}: cannot be written: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Unlock the folder."""
+        os.close(self._fd)
+
+
+def next_session(text: bytes) -> int:
+    """The session after the one in the file; seconds of the wall clock if the file is damaged.
+
+    An empty file is a board's first start. The wall clock is larger than any number of starts.
+    """
+    if not text:
+        return 1
+    try:
+        session = int(text) + 1
+    except ValueError:
+        session = 0
+    return session if 0 < session < MAX_SESSION else int(time.time())
+
+
+class Encoder:
+    """Encodes the messages of one session, with sequence numbers from 1."""
+
+    def __init__(self, cluster: str, node: str, boot_id: bytes, session: int) -> None:
+        self._cluster, self._node = cluster, node
+        self._boot_id, self._session = boot_id, session
+        self._sequence = 0
+
+    def topic(self, kind: topics.Kind) -> str:
+        """This node's topic of one kind."""
+        return topics.topic(self._cluster, self._node, kind)
+
+    def sample(self, message: pb.Report | Result | pb.Birth) -> tuple[str, bytes]:
+        """(topic, payload) of a report, a probe's result or the birth, with the next number."""
+        self._sequence += 1
+        message.origin.CopyFrom(self._origin())
+        message.origin.sequence = self._sequence
+        return self.topic(codec.kind_of(message)), codec.encode(message)
+
+    def status(self, *, online: bool) -> tuple[str, bytes]:
+        """(topic, payload) of the session's status, which has no sequence number."""
+        message = pb.Status(origin=self._origin(), online=online)
+        return self.topic(topics.Kind.STATUS), codec.encode(message)
+
+    def _origin(self) -> pb.Origin:
+        return pb.Origin(node=self._node, boot_id=self._boot_id, session=self._session)
 
 
 def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> float:
@@ -50,15 +137,11 @@ def back_off_s(failures: int, draw: Callable[[], float] = random.random) -> floa
     return draw() * min(MAX_BACK_OFF_S, FIRST_BACK_OFF_S * float(2 ** min(failures, 10)))
 
 
-def explain_failure(
-    event: Disconnected | Acknowledged, certificate: Certificate | None, node: str
-) -> str:
+def explain_failure(event: Disconnected | Acknowledged, endpoint: Endpoint, node: str) -> str:
     """The broker's reason; for a refusal also what is wrong with this node's certificate."""
-    why, is_refusal = (
-        (event.reason, event.is_refusal)
-        if isinstance(event, Disconnected)
-        else (event.refusal, True)
-    )
+    why = event.reason if isinstance(event, Disconnected) else event.refusal
+    is_refusal = isinstance(event, Acknowledged) or event.is_refusal
+    certificate = endpoint.certificate
     if not (is_refusal and certificate):
         return why
     return f"{why} ({certificate.fault(node, datetime.now(UTC)) or certificate.identity})"
@@ -77,25 +160,23 @@ class Session:
     def __init__(
         self,
         endpoint: Endpoint,
-        cluster: str,
-        board: Board,
-        node: str,
-        state_dir: Path,
-        buffer_max_bytes: int,
+        settings: Settings,
+        board: pb.Birth,
         post: Callable[[Event], None],
-        connect: Callable[..., MqttConnection] = PahoConnection,
+        connect: Callable[..., PahoConnection] = PahoConnection,
     ) -> None:
+        """`board`: the birth; if its address is empty, it is the one towards the broker."""
         self._endpoint = endpoint
-        self._node = node
+        self._node = settings.node
         self._board = board
         self._post = post
         self._open_connection = connect
-        self._lock = SessionLock(state_dir)
+        self._lock = SessionLock(settings.state_dir)
         self._boot_id = boot_id()
-        self._encoder = Encoder(cluster, node, self._boot_id, self._lock.session)
-        self._client_id = f"leadline-{cluster}-{node}"
-        self._buffer = Buffer(state_dir / "buffer", buffer_max_bytes)
-        self._connection: MqttConnection | None = None
+        self._encoder = Encoder(settings.cluster, settings.node, self._boot_id, self._lock.session)
+        self._client_id = f"leadline-{settings.cluster}-{settings.node}"
+        self._buffer = Buffer(settings.state_dir / "buffer", settings.buffer_max_bytes)
+        self._connection: PahoConnection | None = None
         self._attempt = 0
         self._failures = 0
         self._is_connected = False
@@ -109,7 +190,7 @@ class Session:
         self._rtts_ms: deque[float] = deque(maxlen=32)
         self.address = board.address
 
-    def publish(self, sample: Report | RttRound | BandwidthResult) -> None:
+    def publish(self, sample: pb.Report | Result) -> None:
         """Queue a measurement; it is sent as soon as there is a connection."""
         self._append(*self._encoder.sample(sample))
 
@@ -149,7 +230,7 @@ class Session:
             case MessageReceived():
                 try:
                     return decode_lease(event.topic, event.payload, event.schema, event.at_s)
-                except (LeaseError, topics.TopicError) as error:
+                except (codec.MessageError, topics.TopicError) as error:
                     LOG.warning("lease: refused: %s", one_line(str(error)))
             case _ if event.attempt != self._attempt or self._connection is None:
                 pass  # an event of an earlier connection
@@ -202,8 +283,13 @@ class Session:
         if self._connection:
             self._connection.publish(*self._encoder.status(online=True))
         if self._birth_number < self._buffer.first:
-            birth = self._encoder.birth(self._board, self.address, self._buffer.dropped, boot_ms())
-            self._birth_number = self._append(*birth)
+            birth = pb.Birth(
+                timing=pb.Timing(measured_boot_ms=boot_ms()),
+                address=self.address,
+                dropped_messages=self._buffer.dropped,
+            )
+            birth.MergeFrom(self._board)
+            self._birth_number = self._append(*self._encoder.sample(birth))
         self._send(self._connected_s)
 
     def _on_disconnected(self, event: Disconnected) -> None:
@@ -213,14 +299,16 @@ class Session:
         self._connection, self._is_connected = None, False
         self._in_flight.clear()
         self._buffer.spill()
+        why = explain_failure(event, self._endpoint, self._node)
         LOG.warning(
             "broker %s: %s; keeping up to %d bytes of messages and trying again",
-            *(self._endpoint, self._explain(event), self._buffer.max_bytes),
+            *(self._endpoint, why, self._buffer.max_bytes),
         )
 
     def _on_acknowledged(self, event: Acknowledged) -> None:
         if event.refusal:
-            LOG.warning("broker %s: refused a message: %s", self._endpoint, self._explain(event))
+            why = explain_failure(event, self._endpoint, self._node)
+            LOG.warning("broker %s: refused a message: %s", self._endpoint, why)
         sent = self._in_flight.pop(event.message_id, None)
         if sent is None:
             return
@@ -228,9 +316,6 @@ class Session:
         if sent.was_only_one:
             self._rtts_ms.append((event.at_s - sent.at_s) * 1000)
         self._send(time.monotonic())
-
-    def _explain(self, event: Disconnected | Acknowledged) -> str:
-        return explain_failure(event, self._endpoint.certificate, self._node)
 
     def _next_to_send(self) -> BufferedMessage | None:
         if len(self._in_flight) >= MAX_IN_FLIGHT:
@@ -254,44 +339,33 @@ class ForgetError(Exception):
     """The broker could not be reached or would not forget; str() says why."""
 
 
-def forget(
-    endpoint: Endpoint, cluster: str, node: str, timeout_s: float = FORGET_TIMEOUT_S
-) -> None:
-    """Clear this node's retained messages (birth, status) at the broker. Raises ForgetError.
+def forget(settings: Settings) -> None:
+    """Clear this node's retained messages (birth, status) at the broker.
 
     Only this node's own certificate may write them, so the board does it before it loses the
-    certificate. The agent must not run, because it would publish them again.
+    certificate. The agent must not run, because it would publish them again. Raises
+    ForgetError, ConfigError.
     """
     retained = [kind for kind, how in topics.DELIVERY.items() if how.retain]
     inbox: SimpleQueue[Event] = SimpleQueue()
+    endpoint, cluster, node = Endpoint.of(settings.broker), settings.cluster, settings.node
     client_id = f"leadline-{cluster}-{node}-forget"
     connection = PahoConnection(0, endpoint, client_id, None, None, inbox.put)
-    until_s = time.monotonic() + timeout_s
+    until_s = time.monotonic() + FORGET_TIMEOUT_S
+    unconfirmed = len(retained)
     try:
-        _await(inbox, Connected, endpoint, node, until_s)
-        for kind in retained:
-            connection.publish(topics.topic(cluster, node, kind), b"")
-        for _ in retained:
-            _await(inbox, Acknowledged, endpoint, node, until_s)
+        while unconfirmed:
+            event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
+            match event:
+                case Connected():
+                    for kind in retained:
+                        connection.publish(topics.topic(cluster, node, kind), b"")
+                case Acknowledged(refusal=""):
+                    unconfirmed -= 1
+                case Disconnected() | Acknowledged():
+                    why = explain_failure(event, endpoint, node)
+                    raise ForgetError(f"broker {endpoint}: {why}")
+    except Empty:
+        raise ForgetError(f"broker {endpoint}: no answer in time; try again") from None
     finally:
         connection.close()
-
-
-def _await(
-    inbox: SimpleQueue[Event],
-    wanted: type[Connected | Acknowledged],
-    endpoint: Endpoint,
-    node: str,
-    until_s: float,
-) -> None:
-    while True:
-        try:
-            event = inbox.get(timeout=max(0.0, until_s - time.monotonic()))
-        except Empty:
-            raise ForgetError(f"broker {endpoint}: no answer in time; try again") from None
-        if isinstance(event, Disconnected) or (isinstance(event, Acknowledged) and event.refusal):
-            raise ForgetError(
-                f"broker {endpoint}: {explain_failure(event, endpoint.certificate, node)}"
-            )
-        if isinstance(event, wanted):
-            return

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from leadline_bundle.errors import BundleError
-from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock, sha256
-from leadline_bundle.targets import TARGETS, Target
-from leadline_bundle.tools import Cache, Tools, prepare_tools
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock
+from leadline_bundle.targets import TARGETS
+from leadline_bundle.tools import BundleError, Cache, sha256
 from leadline_bundle.wheels import Wheels
 
 # The folders of each part's own distributions.
@@ -23,8 +22,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("agent", "proto"),
     "controller": ("controller", "proto"),
 }
-# The builder's own tools, and the pip of the boards.
-LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
 Progress = Callable[[str], None]
 
 
@@ -92,30 +89,32 @@ def _fill(
     environ: Mapping[str, str],
     progress: Progress,
 ) -> None:
-    tools = prepare_tools(cache, LOCK, environ)
+    wheels = Wheels(cache, environ)
     for folder in ("wheels", "pip", "units"):
         (new / folder).mkdir(parents=True)
     for part in PARTS:
         _copy(source / "systemd" / f"leadline-{part}.service", new / "units")
-    own = _build_own_wheels(source, version, new / "wheels", tools, progress)
-    wheels = Wheels(tools, cache)
-    _copy(wheels.pip(read_lock(LOCK)), new / "pip")
+    own = _build_own_wheels(source, version, new / "wheels", wheels, progress)
+    _copy(wheels.pip(), new / "pip")
     locks = {part: read_lock(source / part / "requirements.lock") for part in PARTS}
-    fetched = _fetch(wheels, [each for part in PARTS for each in locks[part]], progress)
-    for wheel in {wheel for several in fetched.values() for wheel in several}:
+    fetched: set[Path] = set()
+    for number, target in enumerate(TARGETS, 1):
+        progress(f"the wheels for {target.name} ({number} of {len(TARGETS)})")
+        fetched.update(wheels.of([each for part in PARTS for each in locks[part]], target))
+    for wheel in fetched:
         _copy(wheel, new / "wheels")
     for part, folders in PARTS.items():
         _write(new, part, locks[part] + tuple(own[folder] for folder in folders))
 
 
 def _build_own_wheels(
-    source: Path, version: str, store: Path, tools: Tools, progress: Progress
+    source: Path, version: str, store: Path, wheels: Wheels, progress: Progress
 ) -> dict[str, LockedDistribution]:
     own = {}
     for folder in sorted({folder for folders in PARTS.values() for folder in folders}):
         progress(f"our own wheel of {folder}")
         before = set(store.iterdir())
-        tools.wheel(store, source / folder, what=f"the wheel of {source / folder}")
+        wheels.build(store, source / folder, what=f"the wheel of {source / folder}")
         (wheel,) = set(store.iterdir()) - before
         name, found = name_and_version(wheel)
         if Version(found) != Version(version):
@@ -125,31 +124,16 @@ def _build_own_wheels(
     return own
 
 
-def _fetch(
-    wheels: Wheels, locked: Sequence[LockedDistribution], progress: Progress
-) -> dict[Target, list[Path]]:
-    fetched = {}
-    for number, target in enumerate(TARGETS, 1):
-        progress(f"the wheels for {target.name} ({number} of {len(TARGETS)})")
-        fetched[target] = wheels.of(locked, target)
-    return fetched
-
-
 def _write(bundle: Path, part: str, locked: Sequence[LockedDistribution]) -> None:
     """Write a part's requirements and, for each target, the list of its wheels."""
     folder, store = bundle / part, sorted((bundle / "wheels").iterdir())
     folder.mkdir()
-    files = [(*name_and_version(wheel), sha256(wheel)) for wheel in store]
-    locked_here = [
-        replace(
-            each, hashes=frozenset(h for n, v, h in files if (n, v) == (each.name, each.version))
-        )
-        for each in locked
-    ]
-    text = "".join(
-        each.line() for each in sorted(locked_here, key=lambda each: (each.name, each.marker))
-    )
-    (folder / "requirements.txt").write_text(text, encoding="utf-8")
+    files = [(name_and_version(wheel), sha256(wheel)) for wheel in store]
+    lines = []
+    for each in sorted(locked, key=lambda each: (each.name, each.marker)):
+        here = frozenset(found for key, found in files if key == (each.name, each.version))
+        lines.append(replace(each, hashes=here).line())
+    (folder / "requirements.txt").write_text("".join(lines), encoding="utf-8")
     for target in TARGETS:
         wanted = {(each.name, each.version) for each in for_target(locked, target)}
         names = [w.name for w in store if name_and_version(w) in wanted and target.takes(w)]

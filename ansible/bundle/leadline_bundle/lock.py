@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,8 @@ from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from leadline_bundle.errors import BundleError
 from leadline_bundle.targets import Target
+from leadline_bundle.tools import BundleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +25,6 @@ class LockedDistribution:
     version: str
     hashes: frozenset[str]
     marker: str = ""
-
-    def is_for(self, target: Target) -> bool:
-        """Whether the target installs it."""
-        return not self.marker or Marker(self.marker).evaluate(dict(target.markers))
 
     def line(self) -> str:
         """Its line of a requirements file, continued over several lines."""
@@ -68,7 +63,11 @@ def for_target(
     locked: Iterable[LockedDistribution], target: Target
 ) -> tuple[LockedDistribution, ...]:
     """The distributions that the target installs, each once, by name."""
-    found = {each.name: each for each in locked if each.is_for(target)}
+    found = {
+        each.name: each
+        for each in locked
+        if not each.marker or Marker(each.marker).evaluate(dict(target.markers))
+    }
     return tuple(found[name] for name in sorted(found))
 
 
@@ -79,9 +78,3 @@ def name_and_version(wheel: Path) -> tuple[str, str]:
     except InvalidWheelFilename:
         raise BundleError(f"{wheel}: that is no name of a wheel") from None
     return name, str(version)
-
-
-def sha256(file: Path) -> str:
-    """A file's SHA-256 in hex."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,27 +1,54 @@
-"""The programs that build wheels, checked by hash and kept in the user's cache.
-
-They are pip, hatchling and setuptools of requirements-bundle.lock in their own environment. So a
-build downloads nothing, and the same source always gives the same wheel.
-"""
+"""What every step of a build uses: its error, the programs that it runs, and the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-import sys
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-from leadline_bundle.errors import run
-from leadline_bundle.lock import sha256
-
-# Any fixed time works; a zip file has none before 1980.
-_EPOCH_S = "1577836800"
 _UNUSED_S = 30 * 24 * 3600
+_TIMEOUT_S = 1800
+
+
+class BundleError(Exception):
+    """The bundle can't be built; the message says why and what to do, in one line."""
+
+
+def run(command: Sequence[str | Path], environ: Mapping[str, str], what: str) -> None:
+    """Run a program of the build. Raises BundleError with the program's last errors."""
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and no user input
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except OSError as error:
+        raise BundleError(f"{what}: {command[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BundleError(f"{what}: no end after {_TIMEOUT_S} s; is the network slow?") from None
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr or done.stdout).splitlines()]
+        errors = [line for line in lines if line.lower().startswith(("error:", "caused by:"))]
+        last = (errors or [line for line in lines if line])[-3:]
+        raise BundleError(f"{what}: {' | '.join(last) or 'it failed and did not say why'}")
+
+
+def sha256(file: Path) -> str:
+    """A file's SHA-256 in hex."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class Cache:
@@ -59,49 +86,3 @@ class Cache:
             is_old = time.time() - folder.stat().st_mtime > _UNUSED_S
             if folder.name.startswith("new-") or (is_old and folder.name not in self._used):
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-class Tools:
-    """pip with hatchling and setuptools."""
-
-    def __init__(self, python: Path, name: str, environ: Mapping[str, str]) -> None:
-        """name: differs between versions of the tools."""
-        self.name = name
-        self._python = python
-        own = {k: v for k, v in environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
-        self._environ = {
-            **own,
-            "SOURCE_DATE_EPOCH": _EPOCH_S,
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_INPUT": "1",
-        }
-
-    def pip(self, *arguments: str | Path, what: str) -> None:
-        """Run pip. Raises BundleError, whose message starts with `what`."""
-        run([self._python, "-m", "pip", *arguments], self._environ, what)
-
-    def wheel(self, folder: Path, *source: str | Path, what: str) -> None:
-        """Build a wheel into `folder`. Raises BundleError."""
-        fixed = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--wheel-dir", folder)
-        self.pip("wheel", *fixed, *source, what=what)
-
-
-def prepare_tools(cache: Cache, lock: Path, environ: Mapping[str, str]) -> Tools:
-    """The tools of this lock file. Raises BundleError."""
-    name = f"tools-{sha256(lock)[:16]}"
-    uv = Path(sys.executable).parent / "uv"
-
-    def make(folder: Path) -> None:
-        what = "the tools that build wheels, from the package index"
-        run(
-            [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, folder],
-            environ,
-            what,
-        )
-        into = ("--python", folder / "bin" / "python")
-        options = ("--quiet", "--require-hashes", "--requirements", lock)
-        run([uv, "pip", "install", *into, *options], environ, what)
-
-    python = Path("bin") / "python"
-    folder = cache.folder(name, make, lambda cached: (cached / python).exists())
-    return Tools(folder / python, name, environ)

@@ -1,28 +1,62 @@
-"""Third-party wheels: downloaded once for each target, and checked against the lock at each use."""
+"""Builds our own wheels, and downloads the third-party ones, once for each target.
+
+pip, hatchling and setuptools are those of requirements-bundle.lock, in their own environment. So
+building a wheel downloads nothing, and the same source always gives the same wheel. What was
+downloaded is in the user's cache, and checked against the lock at each use.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from leadline_bundle.errors import BundleError
-from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, sha256
+from leadline_bundle.lock import LockedDistribution, for_target, name_and_version, read_lock
 from leadline_bundle.targets import Target
-from leadline_bundle.tools import Cache, Tools
+from leadline_bundle.tools import BundleError, Cache, run, sha256
 
+# The builder's own tools, and the pip of the boards.
+LOCK = Path(__file__).parents[3] / "requirements-bundle.lock"
 # Pure Python, and published only as source.
 BUILT_FROM_SOURCE = frozenset({"iperf3"})
+# Any fixed time works; a zip file has none before 1980.
+_EPOCH_S = "1577836800"
 
 
 class Wheels:
-    """Downloads wheels with pip into the cache."""
+    """Makes wheels with the tools of LOCK. Its methods raise BundleError."""
 
-    def __init__(self, tools: Tools, cache: Cache) -> None:
-        self._tools = tools
+    def __init__(self, cache: Cache, environ: Mapping[str, str]) -> None:
+        """Install the tools, unless the cache has them. Raises BundleError."""
         self._cache = cache
+        self._tools = f"tools-{sha256(LOCK)[:16]}"
+        python = Path("bin") / "python"
+
+        def make(folder: Path) -> None:
+            what = "the tools that build wheels, from the package index"
+            uv = Path(sys.executable).parent / "uv"
+            venv = ("venv", "--quiet", "--relocatable", "--python", sys.executable, folder)
+            run([uv, *venv], environ, what)
+            into = ("--python", folder / python)
+            options = ("--quiet", "--require-hashes", "--requirements", LOCK)
+            run([uv, "pip", "install", *into, *options], environ, what)
+
+        folder = cache.folder(self._tools, make, lambda cached: (cached / python).exists())
+        self._python = folder / python
+        self._environ = {
+            **{k: v for k, v in environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))},
+            "SOURCE_DATE_EPOCH": _EPOCH_S,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+        }
+
+    def build(self, folder: Path, *source: str | Path, what: str) -> None:
+        """Build a wheel into `folder`. Raises BundleError, whose message starts with `what`."""
+        fixed = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--wheel-dir", folder)
+        self._pip("wheel", *fixed, *source, what=what)
 
     def of(self, locked: Sequence[LockedDistribution], target: Target) -> list[Path]:
         """The wheels that a target installs. Raises BundleError if one has no wheel for it."""
@@ -31,12 +65,15 @@ class Wheels:
         fetched = [replace(each, marker="") for each in wanted if each not in built]
         where = (f"--platform={name}" for name in target.platforms)
         options = (*where, "--implementation=cp", f"--python-version={target.python}")
-        return [*self._download(target.name, fetched, *options), *map(self._build, built)]
+        return [*self._download(target.name, fetched, *options), *map(self._built, built)]
 
-    def pip(self, locked: Sequence[LockedDistribution]) -> Path:
+    def pip(self) -> Path:
         """pip's own wheel. Raises BundleError."""
-        (wheel,) = self._download("pip", [each for each in locked if each.name == "pip"])
+        (wheel,) = self._download("pip", [each for each in read_lock(LOCK) if each.name == "pip"])
         return wheel
+
+    def _pip(self, *arguments: str | Path, what: str) -> None:
+        run([self._python, "-m", "pip", *arguments], self._environ, what)
 
     def _download(
         self, name: str, locked: Sequence[LockedDistribution], *options: str
@@ -48,30 +85,25 @@ class Wheels:
             with _requirements(folder, text) as file:
                 requirement = ("--only-binary=:all:", "--require-hashes", "--requirement", file)
                 into = ("--no-deps", "--dest", folder)
-                self._tools.pip("download", *into, *requirement, *options, what=what)
+                self._pip("download", *into, *requirement, *options, what=what)
 
         key = f"{name}-{_fingerprint(text, *options)}"
         return sorted(
             self._cache.folder(key, make, lambda cached: _is_complete(cached, locked)).iterdir()
         )
 
-    def _build(self, locked: LockedDistribution) -> Path:
+    def _built(self, locked: LockedDistribution) -> Path:
         text = replace(locked, marker="").line()
 
         def make(folder: Path) -> None:
             what = f"the wheel of {locked.name}"
             with _requirements(folder, text) as file:
-                requirement = (
-                    f"--no-binary={locked.name}",
-                    "--require-hashes",
-                    "--requirement",
-                    file,
-                )
-                self._tools.wheel(folder, *requirement, what=what)
+                source = (f"--no-binary={locked.name}", "--require-hashes", "--requirement", file)
+                self.build(folder, *source, what=what)
             if not next(folder.iterdir()).name.endswith("-none-any.whl"):
                 raise BundleError(f"{what}: it is for this machine alone, so no board's")
 
-        key = f"{locked.name}-{_fingerprint(text, self._tools.name)}"
+        key = f"{locked.name}-{_fingerprint(text, self._tools)}"
         return next(self._cache.folder(key, make, lambda cached: any(cached.iterdir())).iterdir())
 
 

@@ -39,8 +39,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         self._fixup_perms2((folder, *there))
         return folder
 
-    def _module(self, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._execute_module(
-            "leadline.edge.packages", module_args=arguments, task_vars=task_vars
-        )
-        return found
+    def _module(self, arguments: dict[str, Any], task_vars: Any) -> Any:
+        name = "leadline.edge.packages"
+        return self._execute_module(name, module_args=arguments, task_vars=task_vars)

@@ -6,11 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.leadline.edge.plugins.plugin_utils.bundle import (
-    Bundle,
-    BundleError,
-    Platform,
-)
+from ansible_collections.leadline.edge.plugins.plugin_utils.bundle import Bundle, BundleError
 
 from ansible.plugins.action import ActionBase
 
@@ -24,7 +20,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         arguments = dict(self._task.args)
         if arguments.get("state", "present") not in ("present", "checked"):
             return {**result, **self._module(arguments, task_vars)}
-        bundle = Bundle(Path(str(arguments.get("bundle"))).expanduser(), str(arguments["name"]))
+        facts = task_vars["ansible_facts"]["leadline_board"]
+        folder = Path(str(arguments.get("bundle"))).expanduser()
+        bundle = Bundle(folder, str(arguments["name"]), facts["python"], facts["machine"])
         try:
             return {**result, **self._deliver(bundle, arguments, task_vars)}
         except BundleError as error:
@@ -34,28 +32,24 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _deliver(self, bundle: Bundle, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
         arguments["release"] = bundle.release
-        facts = task_vars["ansible_facts"]["leadline_board"]
-        platform = Platform(facts["python"], facts["machine"])
         if arguments.get("state") == "checked":
-            bundle.files(platform)
+            bundle.files()
             return {"changed": False, "release": bundle.release}
-        found = self._module(arguments, task_vars)
+        found: dict[str, Any] = self._module(arguments, task_vars)
         if not found.pop("needs_delivery", False):
             return found
-        arguments["archive"] = self._send(bundle, platform)
+        arguments["archive"] = self._send(bundle)
         return {**self._module(arguments, task_vars), "before": found.get("before")}
 
-    def _send(self, bundle: Bundle, platform: Platform) -> str:
+    def _send(self, bundle: Bundle) -> str:
         folder = self._make_tmp_path()
         there = str(self._connection._shell.join_path(folder, "release.zip"))
         with tempfile.NamedTemporaryFile(suffix=".zip") as archive:
-            bundle.pack(platform, Path(archive.name))
+            bundle.pack(Path(archive.name))
             self._transfer_file(archive.name, there)
         self._fixup_perms2((folder, there))
         return there
 
-    def _module(self, arguments: dict[str, Any], task_vars: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._execute_module(
-            "leadline.edge.release", module_args=arguments, task_vars=task_vars
-        )
-        return found
+    def _module(self, arguments: dict[str, Any], task_vars: Any) -> Any:
+        name = "leadline.edge.release"
+        return self._execute_module(name, module_args=arguments, task_vars=task_vars)

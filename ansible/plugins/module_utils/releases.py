@@ -106,7 +106,7 @@ class Releases:
         bad = self.current
         if bad != good:
             self.switch(good)
-            self._set_previous(self._newest_but({good, bad}))
+            _link(self._root / "previous", self._newest_but({good, bad}))
         return self._restore(good, settings) or bad != good
 
     def roll_back(self, settings: Sequence[Path]) -> bool:
@@ -115,7 +115,7 @@ class Releases:
         if target is None or not self.is_complete(target):
             return False
         self.switch(target)
-        self._set_previous(None)
+        _link(self._root / "previous", None)
         self._restore(target, settings)
         return True
 
@@ -154,13 +154,7 @@ class Releases:
             if path.name not in others and (path / "settings").is_dir()
         ]
         newest = max(healthy, key=lambda path: path.stat().st_mtime, default=None)
-        return newest.name if newest else None
-
-    def _set_previous(self, release: str | None) -> None:
-        if release is None:
-            (self._root / "previous").unlink(missing_ok=True)
-        else:
-            _link(self._root / "previous", f"releases/{release}")
+        return f"releases/{newest.name}" if newest else None
 
     def _restore(self, release: str, settings: Sequence[Path]) -> bool:
         kept = {path: self._all / release / "settings" / path.name for path in settings}
@@ -212,8 +206,11 @@ def _link_of(path: Path) -> str | None:
     return str(path.readlink()) if path.is_symlink() else None
 
 
-def _link(path: Path, target: str) -> None:
-    if _link_of(path) == target:
+def _link(path: Path, target: str | None) -> None:
+    """Point the link there in one step; None removes it."""
+    if target is None:
+        path.unlink(missing_ok=True)
+    if target is None or _link_of(path) == target:
         return
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)

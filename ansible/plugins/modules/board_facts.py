@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import struct
 import time
 from pathlib import Path
@@ -39,6 +40,7 @@ ansible_facts:
 """
 
 FOLDERS = ("/opt", "/etc", "/var/lib")
+COMMAND_LINES = ("/boot/firmware/cmdline.txt", "/boot/cmdline.txt")
 
 
 def main() -> None:
@@ -50,19 +52,23 @@ def main() -> None:
 def _facts(module: AnsibleModule) -> dict[str, object]:
     _, systemctl, _ = module.run_command(["systemctl", "--version"])
     _, deb_arch, _ = module.run_command(["dpkg", "--print-architecture"])
+    systemd = re.match(r"systemd (\d+)\b", systemctl)
+    opt = os.statvfs("/opt")
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "bits": struct.calcsize("P") * 8,
-        "systemd": _systemd(systemctl),
+        "systemd": int(systemd[1]) if systemd else 0,
         "codename": _codename(),
         "deb_arch": deb_arch.strip(),
         "model": _text("/proc/device-tree/model").strip("\0\n"),
         "memory_cgroup": _has_memory_cgroup(),
-        "command_line_file": _command_line_file(),
+        "command_line_file": next(
+            filter(os.path.exists, COMMAND_LINES), "the kernel's command line"
+        ),
         "ping_group_range": _text("/proc/sys/net/ipv4/ping_group_range").split(),
         "read_only": [folder for folder in FOLDERS if os.statvfs(folder).f_flag & os.ST_RDONLY],
-        "free_mb": _free_mb("/opt"),
+        "free_mb": opt.f_bavail * opt.f_frsize // 2**20,
         "listeners": _listeners(),
     }
 
@@ -72,11 +78,6 @@ def _text(path: str) -> str:
         return Path(path).read_text(errors="replace")
     except OSError:
         return ""
-
-
-def _systemd(said: str) -> int:
-    words = said.split()
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
 def _codename() -> str:
@@ -93,18 +94,6 @@ def _has_memory_cgroup() -> bool:
     return any(row[0] == "memory" and row[-1] == "1" for row in rows if row)
 
 
-def _command_line_file() -> str:
-    for path in ("/boot/firmware/cmdline.txt", "/boot/cmdline.txt"):
-        if Path(path).exists():
-            return path
-    return "the kernel's command line"
-
-
-def _free_mb(folder: str) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize // 2**20
-
-
 def _listeners() -> dict[str, dict[str, str]]:
     """By TCP port the unit and the command that listen there."""
     rows = [
@@ -117,7 +106,9 @@ def _listeners() -> dict[str, dict[str, str]]:
     for process in Path("/proc").glob("[0-9]*"):
         for socket in _sockets(process):
             if socket in ports:
-                found[ports[socket]] = {"unit": _unit(process), "command": _command(process)}
+                unit = _text(f"{process}/cgroup").strip().rpartition("/")[2]
+                command = _text(f"{process}/comm").strip()
+                found[ports[socket]] = {"unit": unit, "command": command}
     return found
 
 
@@ -131,14 +122,6 @@ def _sockets(process: Path) -> list[str]:
     except OSError:
         pass  # it ended meanwhile
     return found
-
-
-def _unit(process: Path) -> str:
-    return _text(str(process / "cgroup")).strip().rpartition("/")[2]
-
-
-def _command(process: Path) -> str:
-    return _text(str(process / "comm")).strip()
 
 
 if __name__ == "__main__":

@@ -50,23 +50,6 @@ objects:
 """
 
 
-class _Kubectl:
-    """kubectl with the objects on its standard input."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        self._module = module
-        self._definition = module.params["definition"]
-
-    def run(self, *words: str, good: tuple[int, ...] = (0,)) -> tuple[int, str]:
-        """Return the exit code and the output; a code that is not `good` ends the module."""
-        command = [*self._module.params["kubectl"], *words, "-f", "-"]
-        code, said, complaint = self._module.run_command(command, data=self._definition)
-        if code not in good:
-            last = (complaint.strip() or said.strip() or f"exit code {code}").splitlines()[-1]
-            self._module.fail_json(msg=f"kubectl {words[0]}: {last}", rc=code)
-        return code, said
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -81,29 +64,29 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    kubectl = _Kubectl(module)
     if module.params["state"] == "present":
-        _apply(module, kubectl)
-    else:
-        _delete(module, kubectl)
-
-
-def _apply(module: AnsibleModule, kubectl: _Kubectl) -> None:
-    differs, shown = kubectl.run("diff", good=(0, 1))
-    said = ""
-    if differs and not module.check_mode:
-        _, said = kubectl.run("apply")
-    # A line for each object, of which those are told that did change.
-    objects = [line for line in said.splitlines() if not line.endswith(" unchanged")]
-    module.exit_json(changed=bool(differs), objects=objects, diff={"prepared": shown})
-
-
-def _delete(module: AnsibleModule, kubectl: _Kubectl) -> None:
-    _, names = kubectl.run("get", "--ignore-not-found", "-o", "name")
+        differs, shown = _kubectl(module, "diff", good=(0, 1))
+        said = ""
+        if differs and not module.check_mode:
+            _, said = _kubectl(module, "apply")
+        # A line for each object, of which those are told that did change.
+        objects = [line for line in said.splitlines() if not line.endswith(" unchanged")]
+        module.exit_json(changed=bool(differs), objects=objects, diff={"prepared": shown})
+    _, names = _kubectl(module, "get", "--ignore-not-found", "-o", "name")
     if names and not module.check_mode:
-        kubectl.run("delete", "--ignore-not-found")
+        _kubectl(module, "delete", "--ignore-not-found")
     diff = {"before": names, "after": ""}
     module.exit_json(changed=bool(names), objects=names.splitlines(), diff=diff)
+
+
+def _kubectl(module: AnsibleModule, *words: str, good: tuple[int, ...] = (0,)) -> tuple[int, str]:
+    """The exit code and the output; a code that is not `good` ends the module."""
+    command = [*module.params["kubectl"], *words, "-f", "-"]
+    code, said, complaint = module.run_command(command, data=module.params["definition"])
+    if code not in good:
+        last = (complaint.strip() or said.strip() or f"exit code {code}").splitlines()[-1]
+        module.fail_json(msg=f"kubectl {words[0]}: {last}", rc=code)
+    return code, said
 
 
 if __name__ == "__main__":

@@ -76,44 +76,31 @@ def main() -> None:
     )
     given = module.params
     missing = [name for name in given["names"] if not _is_installed(module, name)]
-    act = _install if given["state"] == "present" else _purge
-    if given["look"]:
-        act = _look
-    changed = act(module, given["names"], missing, given["owner"])
+    if given["state"] == "absent":
+        changed = _purge(module, [name for name in given["names"] if name not in missing])
+    elif given["look"] or module.check_mode or not missing:
+        changed = missing  # with an archive that is not there yet more cannot be said
+    else:
+        changed = _install(module, missing)
     noted = [package for package, owner in _read() if owner == given["owner"]]
-    module.exit_json(
-        changed=bool(changed),
-        packages=changed,
-        missing=missing,
-        installed_by_us=noted,
-        kind=_kind(module),
-    )
+    answer = {"packages": changed, "missing": missing, "installed_by_us": noted}
+    module.exit_json(changed=bool(changed), kind=_kind(module), **answer)
 
 
-def _look(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
-    del module, names, owner
-    return missing
-
-
-def _install(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
-    del names
-    if not missing:
-        return []
-    if module.check_mode:
-        return missing  # with an archive that is not there yet more cannot be said
+def _install(module: AnsibleModule, missing: list[str]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="leadline-apt-") as folder:
         sources = _sources(module, Path(folder))
         new = _simulated(module, [*sources, "install", *missing], "Inst")
-        _write(_read() + [(package, owner) for package in new])
+        _write(_read() + [(package, module.params["owner"]) for package in new])
         _run(module, [*APT, *sources, "install", *missing])
     return new
 
 
-def _purge(module: AnsibleModule, names: list[str], missing: list[str], owner: str) -> list[str]:
-    lines = _read()
+def _purge(module: AnsibleModule, installed: list[str]) -> list[str]:
+    lines, owner = _read(), module.params["owner"]
     own = {package for package, whose in lines if whose == owner}
     own -= {package for package, whose in lines if whose != owner}
-    asked = [name for name in names if name in own and name not in missing]
+    asked = [name for name in installed if name in own]
     doomed = _simulated(module, ["purge", *asked], "Purg") if asked else []
     if not set(doomed) <= own:
         others = ", ".join(sorted(set(doomed) - own))

@@ -121,9 +121,12 @@ def _answer(module: AnsibleModule, releases: Releases) -> None:
             changed = before["current"] is not None or Path("/opt/leadline").exists()
             if not module.check_mode:
                 changed = releases.remove()
-        case going_back:
-            changed, before = _back(module, releases, going_back, settings)
-            extra["went_back"] = changed
+        case "rolled_back" if module.check_mode:
+            extra["went_back"] = changed = before["previous"] is not None
+        case "rolled_back":
+            extra["went_back"] = changed = releases.roll_back(settings)
+        case _:
+            extra["went_back"] = changed = not module.check_mode and releases.revert(settings)
     after = _links(releases)
     is_running = releases.is_running([*settings, *watched])
     restart = changed or (after["current"] is not None and not is_running)
@@ -131,15 +134,8 @@ def _answer(module: AnsibleModule, releases: Releases) -> None:
         after = {"current": module.params["release"], "previous": before["current"]}
     version = (after["current"] or "").rpartition("-")[0]
     diff = {"before": _shown(before), "after": _shown(after)}
-    module.exit_json(
-        changed=changed,
-        restart=restart,
-        before=before,
-        version=version,
-        diff=diff,
-        **after,
-        **extra,
-    )
+    answer = {"changed": changed, "restart": restart, "before": before, "version": version}
+    module.exit_json(**answer, diff=diff, **after, **extra)
 
 
 def _present(module: AnsibleModule, releases: Releases) -> tuple[bool, dict[str, bool]]:
@@ -156,16 +152,6 @@ def _present(module: AnsibleModule, releases: Releases) -> tuple[bool, dict[str,
     if changed:
         releases.switch(release)
     return changed, {}
-
-
-def _back(
-    module: AnsibleModule, releases: Releases, how: str, settings: list[Path]
-) -> tuple[bool, dict[str, str | None]]:
-    before = _links(releases)
-    if module.check_mode:
-        return how == "rolled_back" and before["previous"] is not None, before
-    go = releases.roll_back if how == "rolled_back" else releases.revert
-    return go(settings), before
 
 
 def _links(releases: Releases) -> dict[str, str | None]:

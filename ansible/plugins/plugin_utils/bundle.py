@@ -18,24 +18,16 @@ class BundleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
-    """Where the wheels must run. `python` such as "3.11.2", `machine` such as "aarch64"."""
-
-    python: str
-    machine: str
-
-    @property
-    def name(self) -> str:
-        """As the bundle calls it, such as "cp311-aarch64"."""
-        return f"cp{''.join(self.python.split('.')[:2])}-{self.machine}"
-
-
-@dataclass(frozen=True, slots=True)
 class Bundle:
-    """A folder that `make bundle` made, and which part of it."""
+    """A folder that `make bundle` made, which part of it, and where its wheels must run.
+
+    `python` such as "3.11.2", `machine` such as "aarch64".
+    """
 
     folder: Path
     part: str
+    python: str
+    machine: str
 
     @property
     def release(self) -> str:
@@ -48,7 +40,7 @@ class Bundle:
             raise BundleError(f"{self.folder}/VERSION: expected VERSION-HASH, found {found[:80]!r}")
         return found
 
-    def files(self, platform: Platform) -> dict[str, Path]:
+    def files(self) -> dict[str, Path]:
         """What such a board needs, by its name in the archive. Raises BundleError."""
         requirements = self._needed(f"{self.part}/requirements.txt")
         unit = f"units/leadline-{self.part}.service"
@@ -58,7 +50,7 @@ class Bundle:
             raise BundleError(f"{self.folder}/pip: expected one wheel of pip: {MAKE} again")
         found[f"pip/{pips[0].name}"] = pips[0]
         locked = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
-        for wheel in self._wheels(platform):
+        for wheel in self._wheels():
             if hashlib.sha256(wheel.read_bytes()).hexdigest() not in locked:
                 raise BundleError(
                     f"{wheel}: not the file that the bundle's lock names: {MAKE} again"
@@ -66,25 +58,25 @@ class Bundle:
             found[f"wheels/{wheel.name}"] = wheel
         return found
 
-    def pack(self, platform: Platform, archive: Path) -> None:
+    def pack(self, archive: Path) -> None:
         """Write what such a board needs into one file. Raises BundleError."""
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
-            for name, path in self.files(platform).items():
+            for name, path in self.files().items():
                 packed.write(path, name)
 
-    def _wheels(self, platform: Platform) -> Iterator[Path]:
-        names = self.folder / self.part / f"wheels-{platform.name}.txt"
+    def _wheels(self) -> Iterator[Path]:
+        # As the bundle calls a platform, such as "cp311-aarch64".
+        platform = f"cp{''.join(self.python.split('.')[:2])}-{self.machine}"
+        names = self.folder / self.part / f"wheels-{platform}.txt"
         if not names.is_file():
+            others = sorted(names.parent.glob("wheels-*.txt"))
+            made_for = ", ".join(other.stem.removeprefix("wheels-") for other in others)
             raise BundleError(
-                f"{self.folder}: no wheels for Python {platform.python} on {platform.machine}: the "
-                f"bundle was made for {', '.join(self._platforms()) or 'nothing'}"
+                f"{self.folder}: no wheels for Python {self.python} on {self.machine}: the bundle "
+                f"was made for {made_for or 'nothing'}"
             )
         for name in names.read_text().split():
             yield self._needed(f"wheels/{name}")
-
-    def _platforms(self) -> list[str]:
-        files = sorted((self.folder / self.part).glob("wheels-*.txt"))
-        return [file.stem.removeprefix("wheels-") for file in files]
 
     def _needed(self, name: str) -> Path:
         path = self.folder / name

@@ -31,7 +31,8 @@ def needed(folder: Path, names: Sequence[str]) -> list[Path]:
         name = wanted.pop()
         if name in by_name and name not in found:
             found[name], fields = by_name[name]
-            wanted += _dependencies(fields)
+            depends = ",".join(fields.get(field, "") for field in ("Pre-Depends", "Depends"))
+            wanted += re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", depends)
     return sorted(found.values())
 
 
@@ -58,8 +59,3 @@ def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
         size = int(header[48:58])
         yield header[:16].decode().rstrip().rstrip("/"), data[at + 60 : at + 60 + size]
         at += 60 + size + size % 2
-
-
-def _dependencies(fields: dict[str, str]) -> list[str]:
-    listed = ",".join(fields.get(field, "") for field in ("Pre-Depends", "Depends"))
-    return re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", listed)

@@ -1,4 +1,5 @@
-"""The papers' experiments, run again. Each is one folder and one line here.
+"""The papers' experiments, run again. Each is one line here, and one module or one folder, in which
+claims.py has the paper's claims and simulation.py its setting and the runs.
 
 EXPERIMENTS names modules, so that listing the experiments imports none of their libraries.
 What a board or a controller needs at run time does not belong here.

@@ -11,7 +11,7 @@ from leadline_controller.cli.output import Format, clean, emit, output_option, p
 from leadline_experiments import EXPERIMENTS
 from leadline_experiments.result import Claim, Result
 from leadline_experiments.running import run, run_all
-from leadline_experiments.tables import NUMBERS, Cells, tables, tally, to_dict
+from leadline_experiments.tables import NUMBERS, Cells, section, tables, tally, to_dict
 
 if TYPE_CHECKING:  # rich is slow to import, and JSON does not need it
     from rich.console import RenderableType
@@ -63,14 +63,14 @@ def _check_writable(folder: Path) -> None:
 
 
 def _plot(results: Sequence[Result], folder: Path) -> None:
-    from leadline_experiments import markdown, plots
+    from leadline_experiments import plots
 
     try:
         for result in results:
             for figure in result.figures:
                 plots.save(figure, folder)
             page = folder / f"{result.experiment}.md"
-            page.write_text(markdown.section(result), encoding="utf-8")
+            page.write_text(section(result), encoding="utf-8")
     except OSError as error:
         raise Failed(f"--plot {folder}: {error.strerror}") from None
 
@@ -83,39 +83,35 @@ def _render(result: Result, wide: bool) -> Iterator["RenderableType"]:
         yield Text(f"\n{title}", style="bold")
         yield _table(columns, rows)
     yield Text("\nclaims", style="bold")
-    yield _wide_claims(result.claims) if wide else _claims(result.claims)
+    yield _claims(result.claims, wide)
     if wide:
         yield Text("\nset once, the same for every method", style="bold")
         yield _table(("number", "value"), list(result.calibration.items()))
     yield Text(f"\n{tally(result)}\n", style="bold")
 
 
-def _claims(claims: Sequence[Claim]) -> "RenderableType":
-    """The claim above its outcome in one column, as both can be long."""
-    rows = []
+def _claims(claims: Sequence[Claim], wide: bool) -> "RenderableType":
+    """Narrow: the claim above its outcome in one column, as both can be long."""
+    rows: list[Cells] = []
     for claim in claims:
-        why = f"\n{claim.why}" if claim.why else ""
-        text = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
-        rows.append((_outcome(claim), text))
-    return _table(("result", "claim"), rows)
-
-
-def _wide_claims(claims: Sequence[Claim]) -> "RenderableType":
-    columns = ("result", "table", "case", "claim", "the paper", "here", "why")
-    rows = [(_outcome(c), c.table, c.case, c.says, c.paper, c.ours, c.why) for c in claims]
-    return _table(columns, rows)
-
-
-def _outcome(claim: Claim) -> str:
-    return "held" if claim.holds else "missed"
+        held = "held" if claim.holds else "missed"
+        if wide:
+            where = (claim.table, claim.case, claim.says)
+            rows.append((held, *where, claim.paper, claim.ours, claim.why))
+        else:
+            why = f"\n{claim.why}" if claim.why else ""
+            text = f"{claim.where}: {claim.says}\npaper {claim.paper}, here {claim.ours}{why}"
+            rows.append((held, text))
+    columns = ("table", "case", "claim", "the paper", "here", "why") if wide else ("claim",)
+    return _table(("result", *columns), rows)
 
 
 def _table(columns: Cells, rows: Iterable[Cells]) -> "RenderableType":
-    from leadline_controller.cli.render.tables import table
+    from leadline_controller.cli.output import table
     from rich.text import Text
 
     headers = [name.upper() for name in columns]
-    rendered = table(*headers, numbers=[name.upper() for name in NUMBERS], folding=headers)
+    rendered = table(headers, numbers=[name.upper() for name in NUMBERS])
     for row in rows:
         rendered.add_row(
             *(Text("\n").join(Text(clean(line)) for line in cell.split("\n")) for cell in row)

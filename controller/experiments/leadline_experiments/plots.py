@@ -3,7 +3,7 @@
 This uses matplotlib's objects and not its global state, so an import has no side effects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +71,8 @@ def _bars(axes: Axes, series: Sequence[Series]) -> None:
     for number, (label, x, y) in enumerate(series):
         at = np.array([groups.index(str(each)) for each in x], dtype=np.float64)
         at += (number - (len(series) - 1) / 2) * width
-        axes.bar(
-            at,
-            list(y),
-            width * 0.95,
-            label=label,
-            color=_nth(COLOURS, number),
-            hatch=_nth(_HATCHES, number),
-            edgecolor="white",
-        )
+        colour, hatch = _nth(COLOURS, number), _nth(_HATCHES, number)
+        axes.bar(at, y, width * 0.95, label=label, color=colour, hatch=hatch, edgecolor="white")
     axes.set_xticks(range(len(groups)), groups)
     if sum(map(len, groups)) > _LABELS_WIDTH:
         axes.tick_params("x", rotation=30)
@@ -89,37 +82,18 @@ def _bars(axes: Axes, series: Sequence[Series]) -> None:
 
 def _lines(axes: Axes, series: Sequence[Series]) -> None:
     for number, (label, x, y) in enumerate(series):
-        axes.plot(
-            list(x),
-            list(y),
-            label=label,
-            linewidth=1.5,
-            color=_nth(COLOURS, number),
-            marker=_nth(_MARKERS, number),
-            markersize=4,
-        )
+        marker = _nth(_MARKERS, number)
+        axes.plot(x, y, label=label, color=_nth(COLOURS, number), marker=marker, markersize=4)
 
 
 def _steps(axes: Axes, series: Sequence[Series]) -> None:
-    styles = ("-", "--", "-.", ":")
     for number, (label, x, y) in enumerate(series):
-        axes.step(
-            list(x),
-            list(y),
-            where="post",
-            label=label,
-            linewidth=1.5,
-            color=_nth(COLOURS, number),
-            linestyle=_nth(styles, number),
-        )
+        style = _nth(("-", "--", "-.", ":"), number)
+        axes.step(x, y, where="post", label=label, color=_nth(COLOURS, number), linestyle=style)
 
 
 def _nth(choices: Sequence[str], number: int) -> str:
     return choices[number % len(choices)]
 
 
-_KINDS: Mapping[str, Callable[[Axes, Sequence[Series]], None]] = {
-    "bars": _bars,
-    "lines": _lines,
-    "steps": _steps,
-}
+_KINDS = {"bars": _bars, "lines": _lines, "steps": _steps}

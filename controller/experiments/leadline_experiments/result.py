@@ -6,7 +6,7 @@ Pure data: the command line, the plots and the docs read the same result.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 Compare = Literal["exact", "order", "gain"]
 GAIN_TOLERANCE = 10.0
@@ -30,6 +30,11 @@ class Row:
     def difference(self) -> float | None:
         """Ours less the paper's."""
         return None if self.paper is None else self.ours - self.paper
+
+    @property
+    def gap_percent(self) -> float | None:
+        """The distance from the optimum in percent of it; None without an optimum or if it is 0."""
+        return (self.ours - self.optimum) / abs(self.optimum) * 100 if self.optimum else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +100,8 @@ class Result:
 
 
 Progress = Callable[[float], None]  # the share that is done, 0 to 1
-
-
-class Experiment(Protocol):
-    """Runs a paper's experiment again. The same seed gives the same Result, to the last bit."""
-
-    def __call__(self, seed: int, progress: Progress) -> Result:
-        """Run all of it."""
-        ...
+# Runs a paper's experiment again, all of it. The same seed gives the same Result, to the last bit.
+Experiment = Callable[[int, Progress], Result]
 
 
 def gain_percent(ours: float, baseline: float) -> float:
@@ -142,10 +141,10 @@ def count_claim(
 
 
 def order_claim(
-    table: str, case: str, says: str, paper: Sequence[str], ours: Mapping[str, float], why: str = ""
+    table: str, case: str, says: str, ours: Mapping[str, float], why: str = ""
 ) -> Claim:
-    """A claim on the order of methods, least value first. paper: the methods in the paper's order.
-    It holds if `ours` never falls from one to the next."""
-    holds = all(ours[a] <= ours[b] for a, b in pairwise(paper))
-    texts = " < ".join(paper), " < ".join(sorted(paper, key=lambda name: ours[name]))
+    """A claim on the order of methods, least value first. ours: by method, in the paper's order.
+    It holds if it never falls from one to the next."""
+    holds = all(a <= b for a, b in pairwise(ours.values()))
+    texts = " < ".join(ours), " < ".join(sorted(ours, key=ours.__getitem__))
     return make_claim(table, case, says, "order", texts, holds, why)

@@ -40,10 +40,8 @@ def run_all(
     at_once = workers or min(len(experiments), os.cpu_count() or 1)
     pool = ProcessPoolExecutor(at_once, context, _start_worker, (shares,))
     try:
-        futures = [
-            pool.submit(_run_in_worker, module, seed, index)
-            for index, module in enumerate(experiments.values())
-        ]
+        modules = enumerate(experiments.values())
+        futures = [pool.submit(_run_in_worker, module, seed, index) for index, module in modules]
         pending = set(futures)
         while pending:
             done, pending = wait(pending, timeout=_POLL_S)

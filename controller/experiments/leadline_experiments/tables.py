@@ -1,13 +1,12 @@
-"""A result as rows of text, grouped by table, without empty or constant columns.
-
-The terminal and the docs print the same cells.
+"""A result as text: its rows by table, without empty or constant columns, for terminal and docs;
+a section of a Markdown page; plain data for JSON.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from leadline_experiments.result import Claim, Result, Row
+from leadline_experiments.result import Result, Row
 
 Cells = Sequence[str]
 
@@ -23,14 +22,15 @@ class Table(NamedTuple):
 _COLUMNS = ("case", "strategy", "option", "metric", "paper", "ours", "diff", "optimum", "gap")
 _LABELS = range(4)
 NUMBERS = frozenset(_COLUMNS[4:])
+_FOLD_ROWS = 12  # a longer table is folded on a page
 
 
-def tables(result: Result) -> Iterator[Table]:
+def tables(result: Result) -> Sequence[Table]:
     """The rows by table, in the order in which the tables first appear."""
-    order = list(dict.fromkeys(row.table for row in result.rows))
-    rows = sorted(result.rows, key=lambda row: order.index(row.table))
-    for name, group in groupby(rows, key=lambda row: row.table):
-        yield _table(name, [_cells(row) for row in group])
+    by_name: dict[str, list[Cells]] = {}
+    for row in result.rows:
+        by_name.setdefault(row.table, []).append(_cells(row))
+    return [_table(name, rows) for name, rows in by_name.items()]
 
 
 def _table(name: str, rows: Sequence[Cells]) -> Table:
@@ -45,19 +45,12 @@ def _table(name: str, rows: Sequence[Cells]) -> Table:
 
 
 def _cells(row: Row) -> Cells:
-    gap = gap_percent(row)
+    gap = row.gap_percent
     return (
         *(row.case, row.strategy, row.option, row.metric),
         *(number(row.paper), number(row.ours), number(row.difference, sign="+")),
         *(number(row.optimum), "" if gap is None else f"{gap:+.1f} %"),
     )
-
-
-def gap_percent(row: Row) -> float | None:
-    """The distance from the optimum in percent of it; None without an optimum or if it is 0."""
-    if not row.optimum:
-        return None
-    return (row.ours - row.optimum) / abs(row.optimum) * 100
 
 
 def number(value: float | None, sign: str = "") -> str:
@@ -83,12 +76,50 @@ def to_dict(result: Result) -> dict[str, Any]:
         "paper": result.paper,
         "calibration": dict(result.calibration),
         "rows": [
-            {**_fields(row), "difference": row.difference, "gap_percent": gap_percent(row)}
+            {**asdict(row), "difference": row.difference, "gap_percent": row.gap_percent}
             for row in result.rows
         ],
-        "claims": [_fields(claim) for claim in result.claims],
+        "claims": [asdict(claim) for claim in result.claims],
     }
 
 
-def _fields(record: Row | Claim) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
+def section(result: Result, folder: str = "") -> str:
+    """The result as Markdown under a heading of the second level. folder: where the files of the
+    figures are, relative to the page."""
+    return "\n".join(_section(result, folder)) + "\n"
+
+
+def _section(result: Result, folder: str) -> Iterator[str]:
+    yield f"## {result.experiment}"
+    yield f"\n{result.paper}. **{tally(result)}.**\n"
+    claims = [
+        (c.table, c.case, c.says, c.paper, c.ours, "holds" if c.holds else "misses")
+        for c in result.claims
+    ]
+    yield from _markdown(("table", "case", "claim", "the paper", "here", ""), claims)
+    if result.misses:
+        yield "\n### What misses, and why\n"
+    for why in dict.fromkeys(claim.why for claim in result.misses):
+        yield f"- {why}"
+        for claim in result.misses:
+            if claim.why == why:
+                yield f"  - {claim.where}: {claim.says} Paper {claim.paper}, here {claim.ours}."
+    yield "\n### Set once, the same for every method\n"
+    for name, value in result.calibration.items():
+        yield f"- {name}: {value}"
+    for figure in result.figures:
+        yield f"\n![{figure.title}]({folder}{figure.name}.svg)"
+    for title, columns, rows in tables(result):
+        yield f"\n### {title}\n"
+        if len(rows) <= _FOLD_ROWS:
+            yield from _markdown(columns, rows)
+        else:
+            yield f"<details><summary>{len(rows)} rows</summary>\n"
+            yield from _markdown(columns, rows)
+            yield "\n</details>"
+
+
+def _markdown(columns: Cells, rows: Sequence[Cells]) -> Iterator[str]:
+    alignment = ["---:" if name in NUMBERS else "---" for name in columns]
+    for cells in (columns, alignment, *rows):
+        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

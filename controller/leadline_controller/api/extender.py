@@ -23,8 +23,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender_connections import Connections
 from leadline_controller.api.settings import ExtenderSettings, ServeError
-from leadline_controller.scheduling.extender_args import ExtenderArgs
-from leadline_controller.scheduling.extender_service import ExtenderError, ExtenderService
+from leadline_controller.scheduling.extender_service import (
+    ExtenderArgs,
+    ExtenderError,
+    ExtenderService,
+)
 
 log = logging.getLogger(__name__)
 # aiohttp answers requests that are not HTTP; its traceback for each would fill the log.

@@ -16,7 +16,7 @@ from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.manifest import read_node, read_pod
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
+from leadline_controller.scheduling.extender_service import ExtenderArgs, ExtenderBindingArgs
 
 # Kubernetes itself is tested with 5,000.
 MAX_NODES = 20_000
@@ -168,7 +168,7 @@ def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
     fields = Fields(manifest, path)
     name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
     try:
-        node = read_node(dict(fields.items()), path)
+        node = read_node(fields.data, path)
     except FieldError as error:
         found.unreadable[name] = str(error)
     else:
@@ -178,9 +178,9 @@ def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
 
 
 def _pod(manifest: object) -> Pod:
-    metadata = Fields(manifest, "Pod").object("metadata")
-    read_annotations(metadata.text_map("annotations"))
-    pod = read_pod(dict(Fields(manifest, "Pod").items()), "Pod")
+    fields = Fields(manifest, "Pod")
+    read_annotations(fields.object("metadata").text_map("annotations"))
+    pod = read_pod(fields.data, "Pod")
     _checked(pod.name, "Pod.metadata.name")
     _checked(pod.namespace, "Pod.metadata.namespace")
     return pod

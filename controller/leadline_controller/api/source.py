@@ -8,7 +8,7 @@ from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.decisions.recorder import Recorder
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.ports import Leadership
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.telemetry.state import TelemetryState
 

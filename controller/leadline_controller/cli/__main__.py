@@ -5,10 +5,9 @@ so that `leadline score` needs no gRPC, and `leadline --help` answers at once on
 import importlib
 import logging
 import os
-import pkgutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import InspectLoader
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,19 +31,17 @@ OPTIONAL: Mapping[str, tuple[str, str]] = {
 _LONGEST_ERROR = 800
 
 
-def _modules() -> dict[str, pkgutil.ModuleInfo]:
-    return {each.name.replace("_", "-"): each for each in pkgutil.iter_modules(commands.__path__)}
+def _modules() -> dict[str, Path]:
+    files = (file for folder in commands.__path__ for file in Path(folder).glob("[!_]*.py"))
+    return {file.stem.replace("_", "-"): file for file in files}
 
 
 def built_in() -> dict[str, str]:
     """The commands that are modules of `commands`: name -> line in the help, which is the first
     paragraph of the module's docstring, read without importing it."""
     lines = {}
-    for name, module in _modules().items():
-        spec = module.module_finder.find_spec(module.name, None)
-        loader = spec.loader if spec else None
-        source = loader.get_source(module.name) if isinstance(loader, InspectLoader) else None
-        docstring = (source or "").partition('"""')[2].partition('"""')[0]
+    for name, file in _modules().items():
+        docstring = file.read_text("utf-8").partition('"""')[2].partition('"""')[0]
         lines[name] = " ".join(docstring.partition("\n\n")[0].split())
     return lines
 
@@ -71,11 +68,6 @@ def _load_plugin(plugin: "EntryPoint") -> click.Command:
     return command
 
 
-def _summary(plugin: "EntryPoint") -> str:
-    """The line in the help of a plug-in's command, which is its distribution's summary."""
-    return plugin.dist.metadata["Summary"] or "" if plugin.dist else ""
-
-
 class LazyGroup(click.Group):
     """A group that imports a command only when it is called."""
 
@@ -86,8 +78,8 @@ class LazyGroup(click.Group):
     def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command. Raises Failed where its package is missing or broken."""
         if module := _modules().get(cmd_name):
-            made = importlib.import_module(f"{commands.__name__}.{module.name}")
-            command = getattr(made, module.name)
+            made = importlib.import_module(f"{commands.__name__}.{module.stem}")
+            command = getattr(made, module.stem)
             assert isinstance(command, click.Command)  # noqa: S101  # a test holds it of every module
             return command
         if plugin := _plugins().get(cmd_name):
@@ -98,7 +90,11 @@ class LazyGroup(click.Group):
 
     def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
-        lines = {name: _summary(plugin) for name, plugin in _plugins().items()}
+        # The line of a plug-in's command is the summary of its distribution.
+        lines = {
+            name: (plugin.dist.metadata["Summary"] or "") if plugin.dist else ""
+            for name, plugin in _plugins().items()
+        }
         lines |= {name: line for name, (line, _) in OPTIONAL.items()}
         with formatter.section("Commands"):
             formatter.write_dl(sorted((lines | built_in()).items()))

@@ -13,6 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import click
 import grpc
+from google.protobuf.message import Message
 from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
 from leadline_controller.api.settings import (
@@ -26,13 +27,13 @@ from leadline_controller.cli.errors import BadInput, Failed, Unreachable
 from leadline_controller.cli.output import working
 
 Answer = TypeVar("Answer")
+Command = Callable[..., Any]
 TIMEOUT_S = 10.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Names of pods and nodes must not go through a web proxy that the environment sets.
     ("grpc.enable_http_proxy", 0),
 )
-_FILE = click.Path(path_type=Path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +77,45 @@ def connected(endpoint: Endpoint) -> Iterator[InspectionStub]:
             raise BadInput("expected a name in UTF-8, as all names in Kubernetes are") from None
 
 
-def ask(endpoint: Endpoint, question: Callable[[InspectionStub], Answer]) -> Answer:
-    """The answer to one request, with a spinner on a terminal. Raises as `connected` does."""
+def ask(
+    endpoint: Endpoint,
+    method: Callable[[InspectionStub], Callable[..., Answer]],
+    request: Callable[..., Message],
+    *,
+    timeout_s: float = TIMEOUT_S,
+    **fields: object,
+) -> Answer:
+    """The answer to one request, of this type and with these fields. Has a spinner on a terminal.
+    Raises as `connected` does."""
     with working(f"asking the controller at {endpoint.address}"), connected(endpoint) as stub:
-        return question(stub)
+        return method(stub)(request(**fields), timeout=timeout_s)
+
+
+def optional(message: Message, field: str) -> Any:
+    """The field of an answer, None if it is not set."""
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def _file_option(name: str, text: str) -> Callable[[Command], Command]:
+    return click.option(
+        f"--{name}", type=click.Path(path_type=Path), envvar=f"LEADLINE_{name.upper()}", help=text
+    )
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --address, --ca, --cert and --key to a command, which gets them as `endpoint`."""
 
+    @click.option(
+        "--address",
+        default=DEFAULT_ADDRESS,
+        envvar="LEADLINE_ADDRESS",
+        show_default=True,
+        show_envvar=True,
+        help="Where the controller answers: host:port or unix:/path.",
+    )
+    @_file_option("ca", "Authority of the controller's certificate (PEM).")
+    @_file_option("cert", "Client certificate to show (PEM).")
+    @_file_option("key", "Private key of --cert (PEM).")
     @functools.wraps(command)
     def with_endpoint(
         *arguments: Any,
@@ -94,38 +125,18 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         key: Path | None,
         **options: Any,
     ) -> Any:
-        endpoint = Endpoint(address, _tls(ca, cert, key))
-        return command(*arguments, endpoint=endpoint, **options)
+        tls = TlsFiles(ca, cert, key) if ca and cert and key else None
+        if tls is None and (ca or cert or key):
+            raise BadInput("--ca, --cert and --key go together: give all three, or none")
+        return command(*arguments, endpoint=Endpoint(address, tls), **options)
 
-    described: Callable[..., Any] = with_endpoint
-    for name, text in (
-        ("key", "Private key of --cert (PEM)."),
-        ("cert", "Client certificate to show (PEM)."),
-        ("ca", "Authority of the controller's certificate (PEM)."),
-    ):
-        envvar = f"LEADLINE_{name.upper()}"
-        described = click.option(f"--{name}", type=_FILE, envvar=envvar, help=text)(described)
-    return click.option(
-        "--address",
-        default=DEFAULT_ADDRESS,
-        envvar="LEADLINE_ADDRESS",
-        show_default=True,
-        show_envvar=True,
-        help="Where the controller answers: host:port or unix:/path.",
-    )(described)
-
-
-def _tls(ca: Path | None, cert: Path | None, key: Path | None) -> TlsFiles | None:
-    if ca is not None and cert is not None and key is not None:
-        return TlsFiles(ca, cert, key)
-    if ca is None and cert is None and key is None:
-        return None
-    raise BadInput("--ca, --cert and --key go together: give all three, or none")
+    return with_endpoint
 
 
 def _explained(problem: grpc.RpcError, endpoint: Endpoint) -> Failed | BadInput | Unreachable:
-    code = problem.code() if isinstance(problem, grpc.Call) else grpc.StatusCode.UNKNOWN
-    details = " ".join(str(problem.details() if isinstance(problem, grpc.Call) else "").split())
+    code, details = grpc.StatusCode.UNKNOWN, ""
+    if isinstance(problem, grpc.Call):
+        code, details = problem.code(), " ".join(str(problem.details()).split())
     where = endpoint.address
     if code == grpc.StatusCode.UNAVAILABLE:
         trust = ", check --ca, --cert and --key" if endpoint.tls else ""

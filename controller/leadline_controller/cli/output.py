@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 if TYPE_CHECKING:  # rich takes long to import, and JSON needs none of it
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
+    from rich.text import Text
 
 Item = TypeVar("Item")
 Format = Literal["table", "wide", "json", "yaml"]
 UNKNOWN = "unknown"
+DIM = "dim"
 _BAR_AFTER_S = 1.0
 _UNBOUNDED = 100_000
 _BREAK = "\n"
@@ -56,43 +58,29 @@ def stream(
     tail: Mapping[str, Any],
 ) -> None:
     """Print {**head, name: [*items], **tail} as `emit` would, with one item at a time in memory."""
-    if output == "json":
-        _stream_json(head, name, items, tail)
-    else:
-        _stream_yaml(head, name, items, tail)
-
-
-def _stream_json(
-    head: Mapping[str, Any], name: str, items: Iterable[object], tail: Mapping[str, Any]
-) -> None:
     write = partial(click.echo, nl=False)
-    write(_json({**head, name: []}).removesuffix("]\n}"))
-    separator, closing = "\n", "]"
-    for item in items:
-        # Every line break is JSON's own: in a text it is escaped.
-        write(f"{separator}    {_json(item).replace(_BREAK, f'{_BREAK}    ')}")
-        separator, closing = ",\n", "\n  ]"
-    write(closing)
-    for key, value in tail.items():
-        write(f",{_json({key: value}).removeprefix('{').removesuffix(f'{_BREAK}}}')}")
-    write("\n}\n")
-
-
-def _stream_yaml(
-    head: Mapping[str, Any], name: str, items: Iterable[object], tail: Mapping[str, Any]
-) -> None:
+    separator = "\n"
+    if output == "json":
+        write(_json({**head, name: []}).removesuffix("]\n}"))
+        closing = "]"
+        for item in items:
+            # Every line break is JSON's own: in a text it is escaped.
+            write(f"{separator}    {_json(item).replace(_BREAK, f'{_BREAK}    ')}")
+            separator, closing = ",\n", "\n  ]"
+        write(closing)
+        for key, value in tail.items():
+            write(f",{_json({key: value}).removeprefix('{').removesuffix(f'{_BREAK}}}')}")
+        write("\n}\n")
+        return
     import yaml
 
     dump = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
-    click.echo(f"{dump(dict(head))}{name}:", nl=False)
-    empty = True
+    write(f"{dump(dict(head))}{name}:")
     for item in items:
-        click.echo(("\n" if empty else "") + str(dump([item])), nl=False)
-        empty = False
-    if empty:
-        click.echo(" []")
-    if tail:
-        click.echo(dump(dict(tail)), nl=False)
+        write(f"{separator}{dump([item])}")
+        separator = ""
+    write(" []\n" if separator else "")
+    write(dump(dict(tail)) if tail else "")
 
 
 def _json(data: object) -> str:
@@ -110,17 +98,55 @@ def show(*renderables: "RenderableType") -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
-    """A table of these columns. A cell that is None reads "unknown"."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Iterable[object]] = (),
+    *,
+    numbers: Iterable[str] = (),
+    folding: Iterable[str] | None = None,
+) -> "Table":
+    """A table without lines. numbers: columns that are aligned right. folding: columns whose text
+    may take several lines, None for all; the others never break."""
     from rich.table import Table
+
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(
+            column,
+            justify="right" if column in numbers else "left",
+            no_wrap=folding is not None and column not in folding,
+            overflow="fold",
+        )
+    for row in rows:
+        made.add_row(*map(cell, row))
+    return made
+
+
+def cell(value: object, style: str = "") -> "Text":
+    """A cell, safe for a terminal and without markup. None reads "unknown"; a Text stays."""
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column, overflow="fold")
-    for row in rows:
-        made.add_row(*(Text(clean(cell), style="dim" if cell is None else "") for cell in row))
-    return made
+    if isinstance(value, Text):
+        return value
+    return Text(clean(value), style=DIM if value is None else style)
+
+
+class FirstThatFits:
+    """Prints the first variant that fits the console's width without broken cells, else the
+    last one."""
+
+    def __init__(self, variants: Sequence[Sequence["RenderableType"]]) -> None:
+        self._variants = variants
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.measure import Measurement
+
+        for variant in self._variants[:-1]:
+            needed = (Measurement.get(console, options.update(width=10_000), x) for x in variant)
+            if max(each.maximum for each in needed) <= options.max_width:
+                yield from variant
+                return
+        yield from self._variants[-1]
 
 
 def clean(cell: object) -> str:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from leadline_controller.cli import human
 from leadline_controller.cli.errors import BadInput
 from leadline_controller.cli.output import Format, emit, output_option, progress, table
-from leadline_controller.cli.render import human
 from leadline_controller.parsing.documents import read_document
 from leadline_controller.parsing.fields import FieldError
 

@@ -74,7 +74,7 @@ def micro_time() -> str:
 
 
 class ApiServer:
-    """A connection pool to one API server. Close it after use.
+    """A connection pool to one API server.
 
     Every call raises subclasses of ClusterError. After an answer with "Retry-After", all further
     requests wait for that time first (30 s at most).
@@ -88,14 +88,17 @@ class ApiServer:
         self._logged_in_s = float("-inf")
 
     @classmethod
-    async def connect(cls, login: Login, timeout_s: float = _REQUEST_TIMEOUT_S) -> "ApiServer":
+    @asynccontextmanager
+    async def connect(
+        cls, login: Login, timeout_s: float = _REQUEST_TIMEOUT_S
+    ) -> AsyncIterator["ApiServer"]:
         """Read the login; no request is made yet. timeout_s: for each request, and for the wait
         that a "Retry-After" asks for. Raises KubeConfigError."""
-        return cls(await login.open(), login, timeout_s)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.close()
+        client = await login.open()
+        try:
+            yield cls(client, login, timeout_s)
+        finally:
+            await client.close()
 
     @property
     def url(self) -> str:

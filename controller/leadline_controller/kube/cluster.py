@@ -6,7 +6,7 @@ overwritten. The cluster's controllers do the rest.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from copy import copy
 from pathlib import Path
 from urllib.parse import quote
@@ -58,11 +58,10 @@ class KubeCluster:
         account. Raises KubeConfigError and makes no request; `watch` waits for an API server that
         is not there yet."""
         login = Login(kubeconfig)
-        async with AsyncExitStack() as closing:
-            server = await ApiServer.connect(login)
-            closing.push_async_callback(server.close)
-            lease_server = await ApiServer.connect(login, _LEASE_TIMEOUT_S)
-            closing.push_async_callback(lease_server.close)
+        async with (
+            ApiServer.connect(login) as server,
+            ApiServer.connect(login, _LEASE_TIMEOUT_S) as lease_server,
+        ):
             yield cls(server, lease_server)
 
     def fenced(self, fence: Fence) -> "KubeCluster":

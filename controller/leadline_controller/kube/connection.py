@@ -84,9 +84,7 @@ def _look_up_proxy_once(client: ApiClient) -> None:
     connector = rest.pool_manager.connector
     rest.pool_manager.detach()
     rest.pool_manager = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_MAX_LINE_BYTES,
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_MAX_LINE_BYTES
     )
 
 

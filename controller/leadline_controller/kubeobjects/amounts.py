@@ -5,29 +5,41 @@ pods in the middle of a resize count as well.
 """
 
 from collections import Counter
+from collections.abc import Callable, Container, Iterator
+from functools import partial
+from typing import TypeVar
 
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, parse_quantity
 from leadline_controller.parsing.fields import FieldError, Fields
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
+_parse_cpu = partial(parse_quantity, per_unit=1000)
+T = TypeVar("T")
 Amounts = Counter[str]
 
 
 def read_resource_list(amounts: Fields) -> dict[str, int]:
     """A resource list ("cpu": "500m") in base units. Raises FieldError."""
     found = {}
-    for name, value in amounts.items():
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise amounts.error(name, "a quantity like 500m, 4Gi or 2")
-        try:
-            found[name] = parse_quantity(str(value), per_unit=1000 if name == CPU else 1)
-        except ValueError as error:  # a QuantityError, or a number too long to print
-            reason = error if isinstance(error, QuantityError) else "far too large"
-            raise FieldError(f"{amounts.at(name)}: {reason}") from None
+    for name in amounts.data:
+        parse = _parse_cpu if name == CPU else parse_quantity
+        found[name] = read_quantity(amounts, name, parse, "a quantity like 500m, 4Gi or 2")
         if found[name] < 0:
             raise amounts.error(name, "a quantity of 0 or more")
     return found
+
+
+def read_quantity(amounts: Fields, name: str, parse: Callable[[str], T], expected: str) -> T:
+    """The quantity in this field, parsed by `parse`. Raises FieldError."""
+    value = amounts.raw(name)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise amounts.error(name, expected)
+    try:
+        return parse(str(value))
+    except ValueError as error:  # a QuantityError, or a number too long to print
+        reason = error if isinstance(error, QuantityError) else "far too large"
+        raise FieldError(f"{amounts.at(name)}: {reason}") from None
 
 
 def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
@@ -51,18 +63,20 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
 
     total: Amounts = Counter()
     for container in spec.objects("containers"):
-        _add(total, charged(container))
+        total.update(charged(container))  # adds, in time proportional to what is added
     sidecars: Amounts = Counter()
     peak: Amounts = Counter()
     for container in spec.objects("initContainers"):
         # Sidecars only add up, so what a container does not name is at its peak at the end.
         if is_sidecar(container):
-            _add(sidecars, charged(container))
+            sidecars.update(charged(container))
         else:
             for name, amount in _requests(container).items():
                 peak[name] = max(peak[name], amount + sidecars[name])
     total = (total + sidecars) | peak
-    pod_level = _pod_level_requests(spec, total)
+    # A pod-level limit is the default only for a resource that no container requests.
+    stated = _requests(spec, taken=total).items()
+    pod_level = Counter({name: amount for name, amount in stated if name.startswith(_POD_LEVEL)})
     in_force = _during_resize(pod_level, _allocated(status), infeasible)
     total = Counter({**total, **{name: in_force[name] for name in pod_level}})
     total += Counter(read_resource_list(spec.object("overhead")))
@@ -71,10 +85,9 @@ def pod_requests(spec: Fields, status: Fields) -> dict[str, int]:
 
 def pod_limits(spec: Fields) -> dict[str, int]:
     """The pod's limits, in base units; a resource that some container does not limit has none."""
-    sidecars = [c for c in spec.objects("initContainers") if is_sidecar(c)]
     each = [
         read_resource_list(container.object("resources").object("limits"))
-        for container in (*spec.objects("containers"), *sidecars)
+        for container in lasting_containers(spec)
     ]
     limited = set(each[0]).intersection(*each) if each else set()
     overhead = Counter(read_resource_list(spec.object("overhead")))
@@ -82,32 +95,24 @@ def pod_limits(spec: Fields) -> dict[str, int]:
     return {**summed, **read_resource_list(spec.object("resources").object("limits"))}
 
 
+def lasting_containers(spec: Fields) -> Iterator[Fields]:
+    """The containers and sidecars."""
+    yield from spec.objects("containers")
+    yield from filter(is_sidecar, spec.objects("initContainers"))
+
+
 def is_sidecar(container: Fields) -> bool:
     """Whether an init container runs as long as the pod does."""
     return container.text("restartPolicy", "") == "Always"
 
 
-def _add(total: Amounts, more: Amounts) -> None:
-    """As +=, in time proportional to `more` alone."""
-    for name, amount in more.items():
-        total[name] += amount
-
-
-def _requests(container: Fields) -> Amounts:
-    """A container's requests; the API server uses its limits as defaults."""
-    resources = container.object("resources")
+def _requests(owner: Fields, taken: Container[str] = ()) -> Amounts:
+    """The requests of a container or pod. The API server uses its limits as defaults, except for
+    the resources in `taken`."""
+    resources = owner.object("resources")
     limits = read_resource_list(resources.object("limits"))
-    return Counter({**limits, **read_resource_list(resources.object("requests"))})
-
-
-def _pod_level_requests(spec: Fields, containers: Amounts) -> Amounts:
-    """Pod-level requests. A pod-level limit is the default for a resource that no container
-    requests."""
-    resources = spec.object("resources")
-    limits = read_resource_list(resources.object("limits"))
-    found = {name: amount for name, amount in limits.items() if name not in containers}
-    found.update(read_resource_list(resources.object("requests")))
-    return Counter({k: amount for k, amount in found.items() if k.startswith(_POD_LEVEL)})
+    defaults = {name: amount for name, amount in limits.items() if name not in taken}
+    return Counter({**defaults, **read_resource_list(resources.object("requests"))})
 
 
 def _during_resize(desired: Amounts, allocated: Amounts | None, infeasible: bool) -> Amounts:

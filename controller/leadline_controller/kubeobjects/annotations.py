@@ -3,18 +3,13 @@
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from leadline_controller.framework.model import PodAnnotations
 from leadline_controller.parsing.fields import shown
 
 PREFIX = "leadline.dev/"
-_NUMBERS = {
-    "data-mb": "data_mb",
-    "bandwidth-mbps": "bandwidth_mbps",
-    "deadline-s": "deadline_s",
-    "response-time-ms": "response_time_ms",
-    "qos-edge-ratio": "qos_edge_ratio",
-}
+_NUMBERS = ("data-mb", "bandwidth-mbps", "deadline-s", "response-time-ms", "qos-edge-ratio")
 _MAX_PROFILE_ENTRIES = 4096
 _MAX_NUMBER = 1e12  # sums and products of such numbers stay finite
 
@@ -25,18 +20,19 @@ class AnnotationError(ValueError):
 
 def read_annotations(annotations: Mapping[str, str]) -> PodAnnotations:
     """The values of known annotations; others are ignored. Raises AnnotationError."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for key, text in annotations.items():
         name = key.removeprefix(PREFIX)
         if name == key:
             continue
-        if name == "user-node":
-            found["user_node"] = text
+        field = name.replace("-", "_")
+        if name in _NUMBERS:
+            found[field] = _number(key, text)
         elif name == "profile-ms":
-            found["profile_ms"] = _profile(key, text)
-        elif name in _NUMBERS:
-            found[_NUMBERS[name]] = _number(key, text)
-    read = PodAnnotations(**found)  # type: ignore[arg-type]  # each value has its field's type
+            found[field] = _profile(key, text)
+        elif name == "user-node":
+            found[field] = text
+    read = PodAnnotations(**found)
     if read.qos_edge_ratio is not None and read.qos_edge_ratio > 1:
         raise AnnotationError(
             f"annotation {PREFIX}qos-edge-ratio: expected a share between 0 and 1"

@@ -4,15 +4,14 @@ Also their limits. Anybody who may create pods writes these lists, the API serve
 them, and each attempt to schedule the pod evaluates them all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
-from leadline_controller.framework.selectors import Requirement, Selector
+from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.selectors import read_selector
 from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_POLICIES = ("Honor", "Ignore")
 # Kinds of disks without a claim, and the field that identifies a disk.
 _DISKS = {
     "gcePersistentDisk": "pdName",
@@ -40,6 +39,7 @@ _LIMITED = {
         "affinity terms, spread constraints, label expressions, tolerations and resources"
     ),
     MAX_VALUES: "labels, values in label expressions and ports",
+    MAX_VOLUMES: "claims and disks",
 }
 
 
@@ -55,10 +55,8 @@ def read_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstrai
     """The spread constraints with DoNotSchedule. Raises FieldError."""
     found = []
     for constraint in spec.objects("topologySpreadConstraints"):
-        action = constraint.text("whenUnsatisfiable", "DoNotSchedule")
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            raise constraint.error("whenUnsatisfiable", "DoNotSchedule or ScheduleAnyway")
-        if action == "DoNotSchedule":
+        actions = ("DoNotSchedule", "ScheduleAnyway")
+        if constraint.choice("whenUnsatisfiable", *actions, default=actions[0]) == actions[0]:
             found.append(_spread_constraint(constraint, labels))
     return tuple(found)
 
@@ -69,7 +67,7 @@ def read_volumes(spec: Fields) -> tuple[tuple[ClaimUse, ...], tuple[Disk, ...], 
     disks: list[Disk] = []
     unsupported: str | None = None
     for volume in spec.objects("volumes"):
-        for source, value in volume.items():
+        for source, value in volume.data.items():
             if source == "name" or source in _UNCONSTRAINED_VOLUMES or value is None:
                 continue
             if source == "persistentVolumeClaim":
@@ -104,30 +102,17 @@ def _affinity_term(term: Fields, namespace: str, labels: Mapping[str, str]) -> A
     namespace_selector = read_selector(term, "namespaceSelector")
     if not namespaces and namespace_selector is None:
         namespaces = frozenset({namespace})
-    return AffinityTerm(
-        topology_key=_topology_key(term),
-        selector=_with_label_keys(term, labels, ("matchLabelKeys", "mismatchLabelKeys")),
-        namespaces=namespaces,
-        namespace_selector=namespace_selector,
-    )
-
-
-def _with_label_keys(
-    term: Fields, labels: Mapping[str, str], fields: tuple[str, ...]
-) -> Selector | None:
-    """The label selector, with the pod's own values of these keys. The API server adds them to
-    the selector when the pod is created."""
     selector = read_selector(term, "labelSelector")
-    if selector is None:
-        return None
-    present = {requirement.key for requirement in selector}
-    own = [
-        Requirement(key, "NotIn" if field == "mismatchLabelKeys" else "In", (labels[key],))
-        for field in fields
-        for key in term.texts(field)
-        if key in labels and key not in present
-    ]
-    return (*selector, *own)
+    if selector is not None:
+        # The API server adds the pod's own values to the selector when the pod is created.
+        present = {requirement.key for requirement in selector}
+        selector += tuple(
+            Requirement(key, operator, (labels[key],))
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in term.texts(field)
+            if key in labels and key not in present
+        )
+    return AffinityTerm(_topology_key(term), selector, namespaces, namespace_selector)
 
 
 def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
@@ -136,9 +121,7 @@ def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadC
         # Unlike those of affinity terms, these values are looked up at every decision.
         keys = [key for key in constraint.texts("matchLabelKeys") if key in labels]
         selector = (*selector, *(Requirement(key, "In", (labels[key],)) for key in keys))
-    for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        if constraint.has(name) and constraint.raw(name) not in _POLICIES:
-            raise constraint.error(name, "Honor or Ignore")
+    policies = ("Honor", "Ignore")
     max_skew = constraint.integer("maxSkew", 1, _MAX_INT32)
     if max_skew is None:
         raise constraint.error("maxSkew", "a whole number")
@@ -147,8 +130,9 @@ def _spread_constraint(constraint: Fields, labels: Mapping[str, str]) -> SpreadC
         max_skew=max_skew,
         selector=selector,
         min_domains=constraint.integer("minDomains", 1, _MAX_INT32) or 1,
-        honor_affinity=constraint.text("nodeAffinityPolicy", "Honor") == "Honor",
-        honor_taints=constraint.text("nodeTaintsPolicy", "Ignore") == "Honor",
+        honor_affinity=constraint.choice("nodeAffinityPolicy", *policies, default="Honor")
+        == "Honor",
+        honor_taints=constraint.choice("nodeTaintsPolicy", *policies, default="Ignore") == "Honor",
     )
 
 
@@ -166,26 +150,21 @@ def _disk(kind: str, source: Fields) -> Disk:
     return Disk(kind, name, monitors, source.flag("readOnly", default=False))
 
 
-def find_excess(metadata: Fields, spec: Fields) -> str | None:
-    """A sentence about the limit that the pod's constraints exceed, if any. Stops counting there.
-    Raises FieldError."""
+def find_excess(counts: Iterable[tuple[int, int]]) -> str | None:
+    """A sentence about the limit that the counts exceed, if any. Stops counting there. Raises
+    FieldError."""
     totals = dict.fromkeys(_LIMITED, 0)
-    for limit, count in _counts(metadata, spec):
+    for limit, count in counts:
         totals[limit] += count
         if totals[limit] > limit:
             return f"the pod has more than {limit} {_LIMITED[limit]}, more than Leadline evaluates"
     return None
 
 
-def find_excess_volumes(spec: Fields) -> str | None:
-    """The same for the pod's claims and disks. Raises FieldError."""
-    count = 0
+def volume_counts(spec: Fields) -> Iterator[tuple[int, int]]:
+    """As `constraint_counts`, of the pod's claims and disks."""
     for volume in spec.objects("volumes"):
-        count += any(volume.has(source) for source in _CLAIMS_AND_DISKS)
-        if count > MAX_VOLUMES:
-            most = f"the pod has more than {MAX_VOLUMES} claims and disks"
-            return f"{most}, more than Leadline evaluates"
-    return None
+        yield MAX_VOLUMES, any(volume.has(source) for source in _CLAIMS_AND_DISKS)
 
 
 def read_repelling_all(spec: Fields) -> tuple[AffinityTerm, ...]:
@@ -196,7 +175,7 @@ def read_repelling_all(spec: Fields) -> tuple[AffinityTerm, ...]:
     return tuple(AffinityTerm(key, (), frozenset(), ()) for key in keys)
 
 
-def _counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int]]:
+def constraint_counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int]]:
     """Pairs of a limit and how much a part of the pod adds to its count."""
     yield MAX_VALUES, _length(metadata, "labels")
     yield MAX_CONSTRAINTS, _length(spec, "nodeSelector") + _length(spec, "tolerations")
@@ -216,7 +195,7 @@ def _counts(metadata: Fields, spec: Fields) -> Iterator[tuple[int, int]]:
             yield MAX_VALUES, _length(container, "ports")
             before = len(resources)
             for amounts in ("requests", "limits"):
-                resources.update(dict(container.object("resources").object(amounts).items()))
+                resources.update(container.object("resources").object(amounts).data)
             yield MAX_CONSTRAINTS, len(resources) - before
 
 

@@ -4,7 +4,7 @@ It reads API objects and the manifests in snapshot files. A field that is not su
 the pod's `problem`, so that the pod is rejected and not scheduled by guesswork.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from leadline_controller.framework.images import read_listed_images
@@ -18,27 +18,28 @@ from leadline_controller.framework.model import (
     Toleration,
 )
 from leadline_controller.kubeobjects.amounts import (
-    is_sidecar,
+    lasting_containers,
     pod_limits,
     pod_requests,
     read_resource_list,
 )
 from leadline_controller.kubeobjects.annotations import AnnotationError, read_annotations
 from leadline_controller.kubeobjects.demands import (
+    constraint_counts,
     find_excess,
-    find_excess_volumes,
     read_affinity,
     read_needed_features,
     read_repelling_all,
     read_spread,
     read_volumes,
+    volume_counts,
 )
 from leadline_controller.kubeobjects.selectors import read_terms
 from leadline_controller.parsing.addresses import read_unicast
 from leadline_controller.parsing.fields import Fields
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_IP_ADDRESSES = ("InternalIP", "ExternalIP")
+_NOTHING = Fields({}, "spec")
 # Fields of a pod's spec that the filters do not support.
 _UNSUPPORTED = ("resourceClaims", "schedulingGroup", "workloadRef")
 
@@ -70,7 +71,12 @@ def read_node(manifest: Mapping[str, Any], path: str = "node") -> Node:
         image_layers=frozenset(layer.digest for image in images for layer in image.layers),
         images=images,
         features=frozenset(status.texts("declaredFeatures")),
-        addresses=tuple(_addresses(status)),
+        addresses=tuple(
+            str(address)
+            for entry in status.objects("addresses")
+            if entry.text("type", "") in ("InternalIP", "ExternalIP")
+            and (address := read_unicast(entry.text("address", "")))
+        ),
     )
 
 
@@ -85,18 +91,24 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         annotations = read_annotations(metadata.text_map("annotations"))
     except AnnotationError as error:
         problem = str(error)
-    excess, excess_volumes = find_excess(metadata, spec), find_excess_volumes(spec)
-    # It will not be scheduled, so its constraints and requests are not needed.
-    is_rejected = bool(excess or excess_volumes) and not spec.text("nodeName", "")
-    claims, disks, unsupported_volume = ((), (), None) if is_rejected else read_volumes(spec)
+    namespace, node_name = metadata.name("namespace", "default"), spec.name("nodeName", "") or None
+    excess = find_excess(constraint_counts(metadata, spec))
+    excess_volumes = find_excess(volume_counts(spec))
+    # Nothing needs to be known of a pod that will not be scheduled.
+    needs = _NOTHING if (excess or excess_volumes) and node_name is None else spec
+    # One that runs repels all pods if finding out which ones would take too long.
+    repels_all = excess and node_name
+    constraints = _NOTHING if excess else spec
+    affinity = constraints.object("affinity").object("nodeAffinity")
+    claims, disks, unsupported_volume = read_volumes(needs)
     unsupported = (f"{name} is not supported" for name in _UNSUPPORTED if spec.raw(name))
     return Pod(
-        namespace=metadata.name("namespace", "default"),
+        namespace=namespace,
         name=metadata.name("name"),
         uid=metadata.name("uid", ""),
-        requests={PODS: 1} if is_rejected else {**pod_requests(spec, status), PODS: 1},
-        limits={} if is_rejected else pod_limits(spec),
-        host_ports=() if is_rejected else tuple(_host_ports(spec)),
+        requests={**pod_requests(needs, status), PODS: 1},
+        limits=pod_limits(needs),
+        host_ports=tuple(_host_ports(needs)),
         claims=claims,
         disks=disks,
         features=read_needed_features(spec),
@@ -106,7 +118,27 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         scheduler_name=spec.text("schedulerName", "default-scheduler"),
         priority=spec.integer("priority", -(2**31), 2**31 - 1) or 0,
         preempts=spec.text("preemptionPolicy", "") != "Never",
-        node_name=spec.name("nodeName", "") or None,
+        node_name=node_name,
+        node_selector=constraints.text_map("nodeSelector"),
+        required_affinity=(
+            read_terms(affinity.object(_REQUIRED)) if affinity.has(_REQUIRED) else None
+        ),
+        tolerations=tuple(
+            Toleration(
+                key=toleration.text("key", ""),
+                operator=toleration.text("operator", "") or "Equal",
+                value=toleration.text("value", ""),
+                effect=toleration.text("effect", ""),
+            )
+            for toleration in constraints.objects("tolerations")
+        ),
+        affinity=read_affinity(constraints, "podAffinity", namespace, labels),
+        anti_affinity=(
+            read_repelling_all(spec)
+            if repels_all
+            else read_affinity(constraints, "podAntiAffinity", namespace, labels)
+        ),
+        spread=read_spread(constraints, labels),
         finished=status.text("phase", "") in ("Succeeded", "Failed"),
         terminating=metadata.has("deletionTimestamp"),
         gated=bool(spec.raw("schedulingGates")),
@@ -115,46 +147,7 @@ def read_pod(manifest: Mapping[str, Any], path: str = "pod") -> Pod:
         or excess
         or excess_volumes
         or next(unsupported, None),
-        **(_constraints(metadata, spec, labels) if excess is None else _excessive(spec)),
     )
-
-
-def _addresses(status: Fields) -> Iterator[str]:
-    for entry in status.objects("addresses"):
-        if entry.text("type", "") in _IP_ADDRESSES:
-            address = read_unicast(entry.text("address", ""))
-            if address is not None:
-                yield str(address)
-
-
-def _constraints(metadata: Fields, spec: Fields, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a Pod that constrain its node and its neighbours."""
-    namespace = metadata.name("namespace", "default")
-    affinity = spec.object("affinity").object("nodeAffinity")
-    return {
-        "node_selector": spec.text_map("nodeSelector"),
-        "required_affinity": (
-            read_terms(affinity.object(_REQUIRED)) if affinity.has(_REQUIRED) else None
-        ),
-        "tolerations": tuple(
-            Toleration(
-                key=toleration.text("key", ""),
-                operator=toleration.text("operator", "") or "Equal",
-                value=toleration.text("value", ""),
-                effect=toleration.text("effect", ""),
-            )
-            for toleration in spec.objects("tolerations")
-        ),
-        "affinity": read_affinity(spec, "podAffinity", namespace, labels),
-        "anti_affinity": read_affinity(spec, "podAntiAffinity", namespace, labels),
-        "spread": read_spread(spec, labels),
-    }
-
-
-def _excessive(spec: Fields) -> dict[str, Any]:
-    """The same for a pod with too many constraints. It is not scheduled; one that already runs
-    repels all pods, because finding out which ones would take too long."""
-    return {"anti_affinity": read_repelling_all(spec)} if spec.text("nodeName", "") else {}
 
 
 def _label_number(labels: Mapping[str, str], name: str) -> float | None:
@@ -167,14 +160,11 @@ def _label_number(labels: Mapping[str, str], name: str) -> float | None:
 
 def _host_ports(spec: Fields) -> Iterable[HostPort]:
     on_host = spec.flag("hostNetwork", default=False)
-    for kind in ("containers", "initContainers"):
-        for container in spec.objects(kind):
-            if kind == "initContainers" and not is_sidecar(container):
-                continue
-            for port in container.objects("ports"):
-                number = port.integer("hostPort", 0, 65535)
-                if not number and on_host:
-                    number = port.integer("containerPort", 1, 65535)
-                if number:
-                    ip = port.text("hostIP", "") or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
-                    yield HostPort(ip, port.text("protocol", "") or "TCP", number)
+    for container in lasting_containers(spec):
+        for port in container.objects("ports"):
+            number = port.integer("hostPort", 0, 65535)
+            if not number and on_host:
+                number = port.integer("containerPort", 1, 65535)
+            if number:
+                ip = port.text("hostIP", "") or "0.0.0.0"  # noqa: S104  # Kubernetes' default, nothing binds here
+                yield HostPort(ip, port.text("protocol", "") or "TCP", number)

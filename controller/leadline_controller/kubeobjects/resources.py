@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import floor
 from typing import Any
 
-from leadline_controller.framework.quantity import MAX_AMOUNT, QuantityError, exact_quantity
+from leadline_controller.framework.quantity import MAX_AMOUNT, exact_quantity
 from leadline_controller.framework.resources import (
     Attachment,
     Claim,
@@ -21,9 +21,10 @@ from leadline_controller.framework.resources import (
     StorageClass,
     Volume,
 )
-from leadline_controller.framework.selectors import Requirement, Terms
+from leadline_controller.framework.selectors import Requirement
+from leadline_controller.kubeobjects.amounts import read_quantity
 from leadline_controller.kubeobjects.selectors import read_selector, read_terms
-from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.parsing.fields import Fields
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -81,9 +82,7 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
     )
     csi, claim = spec.object("csi"), spec.object("claimRef")
     affinity = spec.object("nodeAffinity")
-    sources = [
-        name for name, value in spec.items() if name not in _NOT_A_SOURCE and value is not None
-    ]
+    sources = (name for name in spec.data if name not in _NOT_A_SOURCE and spec.has(name))
     return Volume(
         name=metadata.name("name"),
         class_name=metadata.text_map("annotations").get(_CLASS, spec.text("storageClassName", "")),
@@ -101,7 +100,7 @@ def read_volume(manifest: Manifest, path: str = "volume") -> Volume:
         affinity=read_terms(affinity.object("required")) if affinity.has("required") else None,
         driver=csi.text("driver", ""),
         handle=csi.text("volumeHandle", ""),
-        kind=next((name for name in sources if name not in _NOT_A_SOURCE), ""),
+        kind=next(sources, ""),
     )
 
 
@@ -109,11 +108,18 @@ def read_storage_class(manifest: Manifest, path: str = "storageClass") -> Storag
     """A storage.k8s.io/v1 StorageClass."""
     storage_class = Fields(manifest, path)
     mode = storage_class.text("volumeBindingMode", "Immediate")
+    topologies = tuple(
+        tuple(
+            Requirement(expression.text("key"), "In", expression.texts("values"))
+            for expression in term.objects("matchLabelExpressions")
+        )
+        for term in storage_class.objects("allowedTopologies")
+    )
     return StorageClass(
         name=storage_class.object("metadata").name("name"),
         provisioner=storage_class.text("provisioner"),
         waits=mode == "WaitForFirstConsumer",
-        topologies=_topologies(storage_class),
+        topologies=topologies or None,
     )
 
 
@@ -178,34 +184,12 @@ READERS: Mapping[str, Callable[[Manifest, str], Resource]] = {
 
 
 def _size(amounts: Fields, name: str) -> Fraction | None:
-    value = amounts.raw(name)
-    if value is None:
+    if not amounts.has(name):
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise amounts.error(name, "a quantity like 4Gi")
-    try:
-        return exact_quantity(str(value))
-    except ValueError as error:  # a QuantityError, or a number too long to print
-        reason = error if isinstance(error, QuantityError) else "far too large"
-        raise FieldError(f"{amounts.at(name)}: {reason}") from None
+    return read_quantity(amounts, name, exact_quantity, "a quantity like 4Gi")
 
 
 def _mode(spec: Fields) -> Mode:
-    match spec.text("volumeMode", "") or "Filesystem":
-        case "Filesystem":
-            return "Filesystem"
-        case "Block":
-            return "Block"
-        case _:
-            raise spec.error("volumeMode", "Filesystem or Block")
-
-
-def _topologies(storage_class: Fields) -> Terms | None:
-    terms = tuple(
-        tuple(
-            Requirement(expression.text("key"), "In", expression.texts("values"))
-            for expression in term.objects("matchLabelExpressions")
-        )
-        for term in storage_class.objects("allowedTopologies")
-    )
-    return terms or None
+    if spec.raw("volumeMode") in (None, ""):
+        return "Filesystem"
+    return spec.choice("volumeMode", "Filesystem", "Block")

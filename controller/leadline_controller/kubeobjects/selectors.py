@@ -14,9 +14,7 @@ def read_selector(parent: Fields, name: str) -> Selector | None:
     selector = parent.object(name)
     found = [Requirement(k, "In", (v,)) for k, v in selector.text_map("matchLabels").items()]
     for expression in selector.objects("matchExpressions"):
-        operator = expression.text("operator")
-        if operator not in _LABEL_OPERATORS:
-            raise expression.error("operator", f"one of {', '.join(_LABEL_OPERATORS)}")
+        operator = expression.choice("operator", *_LABEL_OPERATORS)
         found.append(Requirement(expression.text("key"), operator, expression.texts("values")))
     for requirement in found:
         if not requirement.is_well_formed():
@@ -41,9 +39,7 @@ def read_terms(selector: Fields) -> Terms:
 
 
 def _requirement(expression: Fields, *, on_name: bool) -> Requirement:
-    key, operator = expression.text("key"), expression.text("operator")
-    if operator not in _NODE_OPERATORS:
-        raise expression.error("operator", f"one of {', '.join(_NODE_OPERATORS)}")
+    key, operator = expression.text("key"), expression.choice("operator", *_NODE_OPERATORS)
     if on_name and key != "metadata.name":
         raise expression.error("key", "metadata.name, the only field there is")
     return Requirement(key, operator, expression.texts("values"), on_name)

@@ -5,13 +5,12 @@
 ``iotcore`` belongs to the optional extra ``demo`` and is imported when a broker starts.
 """
 
-import argparse
 import json
 import logging
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,24 +48,38 @@ dynamic_filters = true
 """
 
 
-def broker_config(host: str, port: int) -> str:
+def _config(host: str, port: int) -> str:
     """Rumqttd's configuration (TOML): one plain MQTT v5 listener on an IPv4 address and port."""
     listen = json.dumps(f"{host}:{port}")
     return _CONFIG.format(listen=listen, max_payload_bytes=_MAX_PAYLOAD_BYTES)
 
 
 @contextmanager
-def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> Iterator[tuple[str, int]]:
-    """Run a broker in a child process while the context lasts, without privileges.
+def embedded_broker(port: int = 0) -> Iterator[tuple[str, int]]:
+    """Run a broker in a child process on 127.0.0.1 while the context lasts, without privileges.
 
     Port 0 chooses a free port. Yields ``(host, port)`` once the broker accepts connections. The
     child ends with the context, or when this process dies. Raises :class:`LabError` if the extra
     ``demo`` is missing or the broker does not start.
     """
+    host = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="leadline-broker-") as folder:
-        broker, taken = _start(Path(folder) / "rumqttd.toml", host, port)
+        config = Path(folder) / "rumqttd.toml"
+        # Another process may take a free port before the broker does.
+        for attempt in range(_FREE_PORT_ATTEMPTS):
+            chosen = port or _free_port(host)
+            config.write_text(_config(host, chosen), encoding="utf-8")
+            try:
+                broker = _broker(config).start()
+                break
+            except (OSError, RuntimeError) as error:
+                if port or attempt == _FREE_PORT_ATTEMPTS - 1:
+                    where = f"{host}:{port or 'a free port'}"
+                    raise LabError(
+                        f"the embedded broker did not start on {where}: {error}"
+                    ) from None
         try:
-            yield host, taken
+            yield host, chosen
         finally:
             broker.stop()
 
@@ -78,25 +91,10 @@ def start_broker(lab: Lab, port: int = 1883) -> tuple[str, int]:
     """
     host = lab.address()
     config = lab.directory / "broker.toml"
-    config.write_text(broker_config(host, port), encoding="utf-8")
+    config.write_text(_config(host, port), encoding="utf-8")
     argv = [sys.executable, "-m", "leadline_controller.lab.broker", str(config)]
     wait_listening(lab.start(SERVER, "broker", argv), port, limit_s=15.0)
     return host, port
-
-
-def _start(config: Path, host: str, port: int) -> tuple[Any, int]:
-    """Start a broker. Retry with another port if port is 0, as another process may take a free
-    port before the broker does."""
-    attempts = 1 if port else _FREE_PORT_ATTEMPTS
-    reason: Exception | None = None
-    for _ in range(attempts):
-        chosen = port or _free_port(host)
-        config.write_text(broker_config(host, chosen), encoding="utf-8")
-        try:
-            return _broker(config).start(), chosen
-        except (OSError, RuntimeError) as error:
-            reason = error
-    raise LabError(f"the embedded broker did not start on {host}:{port or 'a free port'}: {reason}")
 
 
 def _broker(config: Path) -> Any:  # iotcore ships no annotations for the pieces used here
@@ -115,15 +113,8 @@ def _free_port(host: str) -> int:
         return int(probe.getsockname()[1])
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Serve until SIGTERM. rumqttd has no shutdown, so the signal ends the process."""
-    parser = argparse.ArgumentParser(prog="leadline_controller.lab.broker")
-    parser.add_argument("config", type=Path)
-    arguments = parser.parse_args(argv)
+if __name__ == "__main__":
     # rumqttd wraps every message in a span of level ERROR, so its log would be the whole traffic.
     logging.getLogger("rumqttd").setLevel(logging.CRITICAL)
-    _broker(arguments.config).run_forever()
-
-
-if __name__ == "__main__":
-    main()
+    # It serves until SIGTERM. rumqttd has no shutdown, so the signal ends the process.
+    _broker(Path(sys.argv[1])).run_forever()

@@ -1,49 +1,36 @@
-"""The interface of the lab: up, down, status, and processes on its hosts.
+"""The interface of the lab: up, down, status, and processes and agents on its hosts. Every error
+is a LabError of one sentence."""
 
-Nothing is printed here. Progress goes to a callback, and every error is a
-:class:`~leadline_controller.lab.errors.LabError` of one sentence.
-"""
-
+import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from leadline_controller.lab import network, state
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.processes import Process, spawn, stop, wait_logged
 from leadline_controller.lab.relay import READY
-from leadline_controller.lab.spec import SERVER, SWITCH, BoardSpec, LabSpec
+from leadline_controller.lab.spec import SERVER, SWITCH, LabSpec
 from leadline_controller.lab.state import LabState
-
-Progress = Callable[[str], None]
 
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool"}
 _RELAY_START_S = 20.0
+_SETTINGS_PREFIX = "LEADLINE_"
+_SYSTEMD_VARIABLES = ("NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 @dataclass(frozen=True)
-class HostStatus:
-    """The current status of a host."""
+class AgentSettings:
+    """The settings that all agents of a lab share. The broker speaks MQTT without TLS."""
 
-    link: BoardSpec
-    address: str
-    namespace: str
-    present: bool
-    """Whether its namespace exists."""
-
-
-@dataclass(frozen=True)
-class LabStatus:
-    """The status of a recorded lab. ``complete`` is false if its build was interrupted, or if the
-    machine was rebooted since."""
-
-    spec: LabSpec
-    complete: bool
-    hosts: tuple[HostStatus, ...]
-    processes: tuple[Process, ...]
-    directory: Path
+    cluster: str
+    broker_host: str
+    broker_port: int = 1883
+    interval_s: int = 2
 
 
 @dataclass(frozen=True)
@@ -66,25 +53,21 @@ class Lab:
         return network.command_in(self.spec.namespace(host), argv)
 
     def start(self, host: str, name: str, argv: Sequence[str]) -> Process:
-        """Start a process on a host; it runs until :meth:`stop` or :func:`down`.
+        """Start a process on a host; it runs until :func:`down`.
 
         Its output goes to ``<directory>/<name>.log``. Raises :class:`LabError` if the lab is not
         up or a process of that name runs already.
         """
         with state.locked():
-            return _start(_record(self.spec.name), host, name, argv)[1]
-
-    def stop(self, name: str) -> None:
-        """End a process: SIGTERM, and SIGKILL 3 s later if it still runs."""
-        with state.locked():
-            process = _record(self.spec.name).process(name)
-            if process is None:
-                raise LabError(f"lab {self.spec.name} has no process {name}")
-            stop([process], network.namespaces(self.spec.name))
-
-    def processes(self) -> tuple[Process, ...]:
-        """All processes on record, running or not."""
-        return _record(self.spec.name).processes
+            recorded = state.load(self.spec.name)
+            if recorded is None:
+                raise LabError(f"there is no lab {self.spec.name}: build it with leadline lab up")
+            if not recorded.complete:
+                raise LabError(
+                    f"lab {self.spec.name} is incomplete: "
+                    f"end it with leadline lab down {self.spec.name}"
+                )
+            return _start(recorded, host, name, argv)[1]
 
 
 def can_build() -> str | None:
@@ -97,7 +80,7 @@ def can_build() -> str | None:
     return network.missing_feature()
 
 
-def up(spec: LabSpec, progress: Progress = lambda _: None) -> Lab:
+def up(spec: LabSpec) -> Lab:
     """Build a lab. If this fails half way, everything is removed before the error is raised.
 
     Raises :class:`LabError` if the lab exists already or this machine does not permit it.
@@ -110,89 +93,106 @@ def up(spec: LabSpec, progress: Progress = lambda _: None) -> Lab:
                 f"lab {spec.name} exists already: end it with leadline lab down {spec.name}"
             )
         try:
-            _build(spec, progress)
+            _build(spec)
         except BaseException:  # Ctrl-C must leave nothing behind either
             _take_down(spec.name)
             raise
     return Lab(spec)
 
 
-def down(name: str, progress: Progress = lambda _: None) -> None:
+def down(name: str) -> None:
     """End a lab's processes and remove its network, also after a crash; no error without a lab."""
     with state.locked():
-        progress(f"ending lab {name}")
         _take_down(name)
 
 
-def status(name: str) -> LabStatus | None:
-    """The status of a lab; None if there is no lab of that name."""
+def status(name: str) -> dict[str, Any] | None:
+    """The lab's hosts and their processes, as plain data; None if there is no lab of that name.
+    "complete" is false if its build was interrupted, or if the machine was rebooted since."""
     recorded = state.load(name)
     if recorded is None:
         return None
-    spec = recorded.spec
-    present = set(network.namespaces(name))
-    hosts = tuple(
-        HostStatus(link, spec.address(link.name), namespace, namespace in present)
-        for link in spec.hosts
-        for namespace in [spec.namespace(link.name)]
+    spec, present = recorded.spec, network.namespaces(name)
+    hosts = [
+        {
+            "host": host.name,
+            "address": spec.address(host.name),
+            "rate_mbps": host.rate_mbps,
+            "delay_ms": host.delay_ms,
+            "namespace": spec.namespace(host.name),
+            "present": spec.namespace(host.name) in present,
+            "processes": {p.name: p.running for p in recorded.processes if p.host == host.name},
+        }
+        for host in spec.hosts
+    ]
+    return {"lab": name, "complete": recorded.complete, "hosts": hosts}
+
+
+def start_agents(
+    lab: Lab, settings: AgentSettings, hosts: Iterable[str] | None = None
+) -> list[Process]:
+    """Start an agent on the named hosts, by default on all boards and on ``server``, the anchor.
+
+    The node has the name of the host. The processes are called ``agent-<host>``.
+    """
+    names = [host.name for host in lab.spec.hosts] if hosts is None else hosts
+    return [
+        lab.start(
+            host,
+            f"agent-{host}",
+            agent_command(lab.directory / host, lab.address(host), settings),
+        )
+        for host in names
+    ]
+
+
+def agent_command(folder: Path, address: str, settings: AgentSettings) -> list[str]:
+    """Write the configuration of an agent into its folder, which has the name of its node. Returns
+    the command line, without this process's settings: they would take precedence."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    config = folder / "agent.toml"
+    config.write_text(
+        f"node = {json.dumps(folder.name)}\n"
+        f"cluster = {json.dumps(settings.cluster)}\n"
+        f"state_dir = {json.dumps(str(folder))}\n"
+        f"interval_s = {settings.interval_s}\n"
+        f"[broker]\nhost = {json.dumps(settings.broker_host)}\n"
+        f"port = {settings.broker_port}\nplaintext = true\n"
+        f"[probe]\naddress = {json.dumps(address)}\n",
+        encoding="utf-8",
     )
-    directory = state.directory(name)
-    return LabStatus(spec, recorded.complete, hosts, recorded.processes, directory)
+    unset = [
+        f"--unset={name}"
+        for name in os.environ
+        if name.startswith(_SETTINGS_PREFIX) or name in _SYSTEMD_VARIABLES
+    ]
+    return ["env", *unset, sys.executable, "-m", "leadline_agent", "run", "--config", str(config)]
 
 
-def names() -> list[str]:
-    """The names of the recorded labs."""
-    return state.names()
-
-
-def open_lab(name: str) -> Lab:
-    """A lab that another process built. Raises :class:`LabError` if it is not up."""
-    return Lab(_record(name).spec)
-
-
-def _record(name: str) -> LabState:
-    recorded = state.load(name)
-    if recorded is None:
-        raise LabError(f"there is no lab {name}: build it with leadline lab up")
-    if not recorded.complete:
-        raise LabError(f"lab {name} is incomplete: end it with leadline lab down {name}")
-    return recorded
-
-
-def _build(spec: LabSpec, progress: Progress) -> None:
+def _build(spec: LabSpec) -> None:
     recorded = LabState(spec)
     state.save(recorded)
-    progress(f"switch of lab {spec.name}")
     network.build_switch(spec)
     netem = network.has_netem(spec.namespace(SWITCH))
-    relays = []
+    relays = {}
     for number, host in enumerate(spec.hosts):
-        progress(describe_link(host))
         if relay := network.build_host(spec, host, number, netem):
-            relays.append(relay)
+            relays[f"relay-{host.name}"] = relay
     started = []
-    for relay in relays:
-        progress(f"{relay.host}: delay by relay, as this kernel has no netem")
-        recorded, process = _start(recorded, SWITCH, f"relay-{relay.host}", relay.argv)
+    for name, argv in relays.items():
+        recorded, process = _start(recorded, SWITCH, name, argv)
         started.append(process)
     for process in started:
         wait_logged(process, READY, _RELAY_START_S)
     state.save(replace(recorded, complete=True))
 
 
-def describe_link(link: BoardSpec) -> str:
-    """A host and its link, as text."""
-    rate = "unshaped" if link.rate_mbps is None else f"{link.rate_mbps:g} Mbit/s"
-    delay = f", {link.delay_ms:g} ms round trip" if link.delay_ms else ""
-    return f"{link.name}: {rate}{delay}"
-
-
 def _start(
     recorded: LabState, host: str, name: str, argv: Sequence[str]
 ) -> tuple[LabState, Process]:
-    known = recorded.process(name)
-    if known is not None and known.running:
-        raise LabError(f"{name} runs already in lab {recorded.spec.name} (process {known.pid})")
+    for known in recorded.processes:
+        if known.name == name and known.running:
+            raise LabError(f"{name} runs already in lab {recorded.spec.name} (process {known.pid})")
     command = Lab(recorded.spec).command(host, argv)
     log = state.directory(recorded.spec.name) / f"{name}.log"
     process = spawn(

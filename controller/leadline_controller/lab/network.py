@@ -8,11 +8,11 @@ switch. If the delay comes from the relay, the link has a second pair::
 """
 
 import os
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from leadline_controller.lab.commands import run
 from leadline_controller.lab.errors import CommandError
 from leadline_controller.lab.spec import SWITCH, BoardSpec, LabSpec, namespace_prefix
 
@@ -22,15 +22,30 @@ _QUEUE_S = 0.05
 _MIN_QUEUE_BYTES = 15_000
 _BURST_S = 0.004
 _MIN_BURST_BYTES = 3_200
+_COMMAND_LIMIT_S = 20.0
 _OFFLOADS = ("tx", "tso", "gso", "gro", "sg")
 
 
-@dataclass(frozen=True)
-class RelayCommand:
-    """The command of a relay in the switch's namespace, for a delay that this kernel cannot add."""
-
-    host: str
-    argv: tuple[str, ...]
+def run(*argv: str) -> str:
+    """Run one of the system's tools and return its standard output. Raises CommandError."""
+    try:
+        result = subprocess.run(  # noqa: S603 - a list of words, no shell; names are checked in spec
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_LIMIT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise CommandError(f"{argv[0]} is not installed (Debian: iproute2, ethtool)") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{shlex.join(argv)}: {error}") from None
+    if result.returncode:
+        message = " ".join((result.stderr or result.stdout).split()) or "no message"
+        raise CommandError(f"{shlex.join(argv)}: exit {result.returncode}: {message}")
+    return result.stdout
 
 
 def build_switch(spec: LabSpec) -> None:
@@ -41,17 +56,18 @@ def build_switch(spec: LabSpec) -> None:
     _set_up(switch, BRIDGE)
 
 
-def build_host(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> RelayCommand | None:
+def build_host(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> list[str] | None:
     """Create a host's namespace and its link; ``number`` is part of the ports' names. Returns the
-    relay that the link needs. Raises CommandError."""
+    command of a relay that the switch has to run where this kernel cannot add the link's delay.
+    Raises CommandError."""
     namespace, switch = spec.namespace(host.name), spec.namespace(SWITCH)
+    port, relay_ends = f"p{number}", (f"w{number}", f"x{number}")
     relayed = host.delay_ms > 0 and not netem
-    port = f"p{number}"
     run("ip", "netns", "add", namespace)
     _ip(namespace, "link", "set", "dev", "lo", "up")
     if relayed:
-        _add_veth(namespace, HOST_END, switch, f"w{number}")
-        _add_veth(switch, f"x{number}", switch, port)
+        _add_veth(namespace, HOST_END, switch, relay_ends[0])
+        _add_veth(switch, relay_ends[1], switch, port)
     else:
         _add_veth(namespace, HOST_END, switch, port)
     _ip(switch, "link", "set", "dev", port, "master", BRIDGE)
@@ -65,10 +81,10 @@ def build_host(spec: LabSpec, host: BoardSpec, number: int, netem: bool) -> Rela
     _set_up(switch, port)
     if not relayed:
         return None
-    for device in (f"w{number}", f"x{number}"):
+    for device in relay_ends:
         _set_up(switch, device)
-    relay = (sys.executable, "-m", "leadline_controller.lab.relay", f"w{number}", f"x{number}")
-    return RelayCommand(host.name, (*relay, "--delay-ms", f"{host.delay_ms:g}"))
+    relay = [sys.executable, "-m", "leadline_controller.lab.relay", *relay_ends]
+    return [*relay, "--delay-ms", f"{host.delay_ms:g}"]
 
 
 def remove(name: str) -> None:
@@ -124,27 +140,21 @@ def missing_feature() -> str | None:
     return None
 
 
-def tbf(rate_mbps: float) -> tuple[str, ...]:
-    """A token bucket for a rate in Mbit/s: 4 ms of burst and 50 ms of queue, so that TCP can use
-    the whole rate.
-
-    The minima (two frames of burst, ten of queue) keep a link of a few hundred kbit/s usable.
-    """
-    bytes_per_s = rate_mbps * 1e6 / 8
-    burst = max(round(bytes_per_s * _BURST_S), _MIN_BURST_BYTES)
-    limit = burst + max(round(bytes_per_s * _QUEUE_S), _MIN_QUEUE_BYTES)
-    rate = f"{round(rate_mbps * 1e6)}bit"
-    return ("tbf", "rate", rate, "burst", str(burst), "limit", str(limit))
-
-
 def _shape(namespace: str, device: str, host: BoardSpec, netem: bool) -> None:
+    """Delay and throttle what leaves by the device. The token bucket has 4 ms of burst and 50 ms of
+    queue, so that TCP can use the whole rate; the minima (two frames of burst, ten of queue) keep
+    a link of a few hundred kbit/s usable."""
     add = ("tc", "-n", namespace, "qdisc", "add", "dev", device)
     parent: tuple[str, ...] = ("root",)
     if netem and host.delay_ms > 0:
         run(*add, "root", "handle", "1:", "netem", "delay", f"{host.delay_ms * 500:.0f}us")
         parent = ("parent", "1:1")
     if host.rate_mbps is not None:
-        run(*add, *parent, "handle", "10:", *tbf(host.rate_mbps))
+        bits_per_s = host.rate_mbps * 1e6
+        burst = max(round(bits_per_s / 8 * _BURST_S), _MIN_BURST_BYTES)
+        limit = burst + max(round(bits_per_s / 8 * _QUEUE_S), _MIN_QUEUE_BYTES)
+        bucket = ("rate", f"{round(bits_per_s)}bit", "burst", str(burst), "limit", str(limit))
+        run(*add, *parent, "handle", "10:", "tbf", *bucket)
 
 
 def _add_veth(namespace: str, device: str, peer_namespace: str, peer: str) -> None:

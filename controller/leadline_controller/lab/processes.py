@@ -17,6 +17,7 @@ from leadline_controller.lab.errors import LabError
 _POLL_S = 0.02
 _KILL_WAIT_S = 5.0
 _TCP_LISTEN = "0A"
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 # The shell waits for a line before it executes the command. So a process is recorded before it does
 # anything, and if this process dies in between, the pipe closes and the shell ends.
 _HOLD_SCRIPT = 'read -r go && exec "$@" </dev/null'
@@ -48,7 +49,7 @@ class Process:
 def start_ticks(pid: int) -> int | None:
     """Clock ticks between boot and the process's start; None if it has ended."""
     stat = _stat(pid)
-    return None if stat is None or stat[0] in "ZX" else int(stat[19])
+    return int(stat[19]) if stat else None
 
 
 def spawn(
@@ -60,7 +61,17 @@ def spawn(
     """
     hold_read, hold_write = os.pipe()
     try:
-        pid = _spawn_held(argv, log, hold_read)
+        pid = os.posix_spawn(
+            "/bin/sh",
+            ["sh", "-c", _HOLD_SCRIPT, "sh", *argv],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, hold_read, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), _APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
         process = Process(name, host, pid, start_ticks(pid) or 0, log)
         record(process)
         with suppress(BrokenPipeError):
@@ -71,21 +82,6 @@ def spawn(
     return process
 
 
-def _spawn_held(argv: Sequence[str], log: Path, stdin: int) -> int:
-    output = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        "/bin/sh",
-        ["sh", "-c", _HOLD_SCRIPT, "sh", *argv],
-        os.environ,
-        file_actions=[
-            (os.POSIX_SPAWN_DUP2, stdin, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), output, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-    )
-
-
 def stop(processes: Iterable[Process], namespaces: Iterable[str], grace_s: float = 3.0) -> None:
     """End the processes and their children in ``namespaces``: SIGTERM, then SIGKILL.
 
@@ -93,7 +89,7 @@ def stop(processes: Iterable[Process], namespaces: Iterable[str], grace_s: float
     its network namespace. Raises :class:`LabError` if a process does not end.
     """
     recorded = list(processes)
-    inodes = _inodes(namespaces)
+    inodes = {_inode(Path("/run/netns", namespace)) for namespace in namespaces} - {None}
 
     def remaining() -> list[int]:
         running = [process.pid for process in recorded if process.running]
@@ -139,39 +135,34 @@ def _listens(pid: int, port: int) -> bool:
     return any(row[3] == _TCP_LISTEN and int(row[1].rpartition(":")[2], 16) == port for row in rows)
 
 
-def _orphans(sessions: set[int], inodes: set[int]) -> list[int]:
+def _orphans(sessions: set[int], inodes: set[int | None]) -> list[int]:
     if not sessions or not inodes:
         return []
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if _session(pid) in sessions and _network(pid) in inodes]
+    return [
+        pid
+        for pid in pids
+        if (stat := _stat(pid))
+        and int(stat[3]) in sessions
+        and _inode(Path(f"/proc/{pid}/ns/net")) in inodes
+    ]
 
 
-def _session(pid: int) -> int | None:
-    stat = _stat(pid)
-    return None if stat is None or stat[0] in "ZX" else int(stat[3])
-
-
-def _network(pid: int) -> int | None:
+def _inode(path: Path) -> int | None:
     with suppress(OSError):
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino
+        return path.stat().st_ino
     return None
 
 
-def _inodes(namespaces: Iterable[str]) -> set[int]:
-    found = set()
-    for namespace in namespaces:
-        with suppress(OSError):
-            found.add(Path("/run/netns", namespace).stat().st_ino)
-    return found
-
-
 def _stat(pid: int) -> list[str] | None:
-    """The fields of ``/proc/<pid>/stat`` after the command's name, which may contain anything."""
+    """The fields of ``/proc/<pid>/stat`` after the command's name, which may contain anything; None
+    if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return text.rpartition(")")[2].split()
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else fields
 
 
 def _wait_until(done: Callable[[], bool], limit_s: float) -> bool:

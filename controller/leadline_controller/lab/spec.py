@@ -6,20 +6,19 @@ go to the fourth.
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from leadline_controller.lab.errors import SpecError
+from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.fields import FieldError, quoted
-from leadline_controller.parsing.toml import parse_toml
 
 SERVER = "server"
 SWITCH = "switch"
-
-DEFAULT_SUBNET = ipaddress.IPv4Network("10.77.0.0/24")
-
+_SUBNET = ipaddress.IPv4Network("10.77.0.0/24")
 _LAB_NAME = re.compile(r"[a-z0-9]{1,20}")
 _BOARD_NAME = re.compile(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?")
 _MAX_RATE_MBPS = 10_000.0
@@ -43,7 +42,7 @@ class LabSpec:
     """A lab: boards on shaped links and an unshaped ``server``, all on one switch."""
 
     name: str = "demo"
-    subnet: ipaddress.IPv4Network = DEFAULT_SUBNET
+    subnet: ipaddress.IPv4Network = _SUBNET
     boards: tuple[BoardSpec, ...] = (
         BoardSpec("n1", rate_mbps=4),
         BoardSpec("n2", rate_mbps=4),
@@ -110,7 +109,7 @@ def parse_spec(value: Mapping[str, Any], where: str = "lab") -> LabSpec:
     _check_keys(value, {"name", "subnet", "boards"}, where)
     default = LabSpec()
     boards = _boards(value["boards"], where) if "boards" in value else default.boards
-    subnet = _subnet(value.get("subnet", str(DEFAULT_SUBNET)), where)
+    subnet = _subnet(value.get("subnet", str(default.subnet)), where)
     if subnet.num_addresses < len(boards) + 3:
         raise SpecError(f"{where}: subnet: {subnet} is too small for {len(boards)} boards")
     return LabSpec(lab_name(value.get("name", default.name), where), subnet, boards)
@@ -122,11 +121,9 @@ def _boards(value: object, where: str) -> tuple[BoardSpec, ...]:
             f"{where}: boards: expected a list of at least one board, got {quoted(value)}"
         )
     boards = tuple(_board(item, f"{where}: boards[{at}]") for at, item in enumerate(value))
-    names: set[str] = set()
-    for board in boards:
-        if board.name in names:
-            raise SpecError(f"{where}: boards: {board.name} is there more than once")
-        names.add(board.name)
+    for name, times in Counter(board.name for board in boards).items():
+        if times > 1:
+            raise SpecError(f"{where}: boards: {name} is there more than once")
     return boards
 
 

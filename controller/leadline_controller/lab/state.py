@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from leadline_controller.lab.errors import LabError
 from leadline_controller.lab.processes import Process
@@ -33,10 +32,6 @@ class LabState:
         others = tuple(each for each in self.processes if each.name != process.name)
         return replace(self, processes=(*others, process))
 
-    def process(self, name: str) -> Process | None:
-        """The process of this name."""
-        return next((process for process in self.processes if process.name == name), None)
-
 
 def directory(name: str) -> Path:
     """The folder of a lab's state and logs."""
@@ -56,17 +51,18 @@ def locked() -> Iterator[None]:
         yield
 
 
-def names() -> list[str]:
-    """The names of the recorded labs."""
-    return sorted(path.parent.name for path in RUN_DIR.glob("*/state.json"))
-
-
 def save(state: LabState) -> None:
     """Replace the record atomically."""
     folder = directory(state.spec.name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = folder / "state.json.new"
-    temporary.write_text(json.dumps(_to_json(state), indent=1), encoding="utf-8")
+    data = {
+        "boot_id": _boot_id(),
+        "complete": state.complete,
+        "spec": state.spec.to_mapping(),
+        "processes": [asdict(process) | {"log": str(process.log)} for process in state.processes],
+    }
+    temporary.write_text(json.dumps(data, indent=1), encoding="utf-8")
     temporary.replace(folder / "state.json")
 
 
@@ -74,7 +70,11 @@ def load(name: str) -> LabState | None:
     """Read a lab's record; None if there is no such lab."""
     path = directory(name) / "state.json"
     try:
-        return _from_json(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["boot_id"] != _boot_id():
+            data |= {"complete": False, "processes": []}
+        processes = [Process(**{**each, "log": Path(each["log"])}) for each in data["processes"]]
+        return LabState(parse_spec(data["spec"]), bool(data["complete"]), tuple(processes))
     except FileNotFoundError:
         return None
     except PermissionError:
@@ -86,25 +86,6 @@ def load(name: str) -> LabState | None:
 def forget(name: str) -> None:
     """Remove the record and the logs."""
     shutil.rmtree(directory(name), ignore_errors=True)
-
-
-def _to_json(state: LabState) -> dict[str, Any]:
-    return {
-        "boot_id": _boot_id(),
-        "complete": state.complete,
-        "spec": state.spec.to_mapping(),
-        "processes": [asdict(process) | {"log": str(process.log)} for process in state.processes],
-    }
-
-
-def _from_json(data: dict[str, Any]) -> LabState:
-    same_boot = data["boot_id"] == _boot_id()
-    processes = tuple(Process(**{**each, "log": Path(each["log"])}) for each in data["processes"])
-    return LabState(
-        spec=parse_spec(data["spec"]),
-        complete=bool(data["complete"]) and same_boot,
-        processes=processes if same_boot else (),
-    )
 
 
 def _boot_id() -> str:

@@ -1,4 +1,1 @@
-"""Leader election among controllers: the rules of a Lease, and the loop that renews it.
-
-The Lease on an API server is in kube/.
-"""
+"""Leader election among controllers. The Lease on an API server is in kube/."""

@@ -1,14 +1,7 @@
 """Parses the IP addresses and networks in telemetry, manifests and settings."""
 
 from functools import lru_cache
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-    ip_network,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -27,11 +20,6 @@ def read_unicast(text: str) -> Address | None:
         # A scope is an interface of one machine; a mapped address is an IPv4 address in disguise.
         return None if address.scope_id or address.ipv4_mapped else address
     return None if address.is_reserved else address  # 240.0.0.0/4, with the broadcast address
-
-
-def read_network(text: str) -> Network:
-    """A network in CIDR notation. Raises ValueError."""
-    return ip_network(text)
 
 
 def is_loopback(host: str) -> bool:

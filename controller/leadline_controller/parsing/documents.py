@@ -1,4 +1,5 @@
-"""Parses untrusted YAML and JSON into plain data, in time and memory proportional to its length.
+"""Parses untrusted YAML, JSON and TOML into plain data, in time and memory proportional to its
+length. Every error is one line.
 
 YAML is limited to JSON's data model. Aliases (a few lines of them can expand to gigabytes), tags,
 deep nesting and duplicate names are errors. Dates, times and base-60 numbers are strings, and
@@ -7,19 +8,23 @@ deep nesting and duplicate names are errors. Dates, times and base-60 numbers ar
 
 import json
 import re
-from collections.abc import Iterable
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from leadline_controller.parsing.fields import FieldError, shown
+from leadline_controller.parsing.fields import FieldError
 
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_DEPTH = 64
 # Of a YAML number: int() takes quadratic time, and rejects more than 4,300 digits.
 _MAX_DIGITS = 1000
-_TOO_LONG = re.compile(r"[0-9]{4301}")
+# A number with more digits than int() accepts; Python's own message advises to change Python.
+_TOO_LONG = re.compile(r"[0-9][0-9_]{4300}")
+_MAX_TOML_ERROR = 200  # the parser's message may quote the file
 # libyaml compares each such line with all earlier ones before it reports the first.
 _TAG_DIRECTIVE = re.compile(r"(?:^|[\n\r\x85\u2028\u2029])%TAG")
 
@@ -33,7 +38,7 @@ _MAY_BE_NUMBER = frozenset("+-.0123456789")
 _INTEGER = re.compile(
     r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|(0[0-7_]+)|(0|[1-9][0-9_]*))", re.ASCII
 )
-_BASES = (2, 16, 8, 10)
+_BASES = {2: 2, 3: 16, 4: 8, 5: 10}  # by the group of _INTEGER that has the digits
 _FLOAT = re.compile(
     r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII
 )
@@ -75,9 +80,8 @@ def parse_document(text: str) -> object:
         except FieldError:
             raise
         except ValueError:
-            raise FieldError(
-                f"{_line_of_long_number(text)}a number in this file is too long"
-            ) from None
+            where = _place_of_long_number(text, "line {}: ")
+            raise FieldError(f"{where}a number in this file is too long") from None
     if directive := _TAG_DIRECTIVE.search(text):
         line = len(text[: directive.end()].splitlines())
         raise FieldError(f"line {line}: tags (%TAG) are not supported")
@@ -91,69 +95,59 @@ def parse_document(text: str) -> object:
         raise FieldError(f"expected YAML or JSON: {' '.join(str(error).split())}") from None
 
 
-class _Builder:
-    """Adds values to the innermost open container."""
-
-    def __init__(self) -> None:
-        self._document: list[Any] = []
-        self._open: list[list[Any] | dict[Any, Any]] = [self._document]
-        # For each open container: the name whose value comes next, or () when a name does.
-        self._names: list[tuple[()] | tuple[Any]] = [()]
-
-    @property
-    def document(self) -> object:
-        return self._document[0] if self._document else None
-
-    def put(self, value: Any, line: int) -> None:
-        container, name = self._open[-1], self._names[-1]
-        if isinstance(container, list):
-            container.append(value)
-        elif name:
-            container[name[0]] = value
-            self._names[-1] = ()
-        elif isinstance(value, list | dict):
-            raise FieldError(f"line {line}: expected a name, got {shown(value)}")
-        elif value in container:
-            raise FieldError(f"line {line}: duplicate name {str(value)[:60]!r}")
-        else:
-            self._names[-1] = (value,)
-
-    def begin(self, container: list[Any] | dict[Any, Any], line: int) -> None:
-        if len(self._open) > _MAX_DEPTH:
-            raise FieldError(f"line {line}: nested too deep")
-        self.put(container, line)
-        self._open.append(container)
-        self._names.append(())
-
-    def end(self) -> None:
-        del self._open[-1], self._names[-1]
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables in the text. Raises FieldError."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FieldError(str(error)[:_MAX_TOML_ERROR]) from None
+    except RecursionError:
+        raise FieldError("nested too deep") from None
+    except ValueError:
+        where = _place_of_long_number(text, " (at line {})")
+        raise FieldError(f"a number is too long{where}") from None
 
 
-def _build(events: Iterable[Any]) -> object:
-    """Build the data of one document. Raises FieldError and the parser's own errors."""
-    builder, documents = _Builder(), 0
+def _build(events: Iterator[Any]) -> object:
+    """The data of one document. Raises FieldError and the parser's own errors."""
+    documents: list[object] = []
     for event in events:
         line = event.start_mark.line + 1
-        if getattr(event, "tag", None) is not None:
-            raise FieldError(f"line {line}: tags (!) are not supported")
         match event:
-            case yaml.ScalarEvent():
-                builder.put(
-                    _parse_plain(event.value, line) if event.implicit[0] else event.value, line
-                )
-            case yaml.MappingStartEvent():
-                builder.begin({}, line)
-            case yaml.SequenceStartEvent():
-                builder.begin([], line)
-            case yaml.CollectionEndEvent():
-                builder.end()
-            case yaml.AliasEvent():
-                raise FieldError(f"line {line}: aliases (*) are not supported")
-            case yaml.DocumentStartEvent():
-                documents += 1
-                if documents > 1:
-                    raise FieldError(f"line {line}: expected one document, found another")
-    return builder.document
+            case yaml.DocumentStartEvent() if documents:
+                raise FieldError(f"line {line}: expected one document, found another")
+            case yaml.NodeEvent():
+                documents.append(_value(event, events, 0))
+    return documents[0] if documents else None
+
+
+def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
+    """The value that begins with this event; takes its other events."""
+    line = event.start_mark.line + 1
+    if isinstance(event, yaml.AliasEvent):
+        raise FieldError(f"line {line}: aliases (*) are not supported")
+    if event.tag is not None:
+        raise FieldError(f"line {line}: tags (!) are not supported")
+    if isinstance(event, yaml.ScalarEvent):
+        return _parse_plain(event.value, line) if event.implicit[0] else event.value
+    if depth >= _MAX_DEPTH:
+        raise FieldError(f"line {line}: nested too deep")
+    if isinstance(event, yaml.SequenceStartEvent):
+        items = []
+        while not isinstance(event := next(events), yaml.SequenceEndEvent):
+            items.append(_value(event, events, depth + 1))
+        return items
+    found: dict[Any, Any] = {}
+    while not isinstance(event := next(events), yaml.MappingEndEvent):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            kind = "a list" if isinstance(event, yaml.SequenceStartEvent) else "an object"
+            raise FieldError(f"line {line}: expected a name, got {kind}")
+        name = _value(event, events, depth + 1)
+        if name in found:
+            raise FieldError(f"line {line}: duplicate name {str(name)[:60]!r}")
+        found[name] = _value(next(events), events, depth + 1)
+    return found
 
 
 def _parse_plain(text: str, line: int) -> object:
@@ -170,33 +164,27 @@ def _parse_plain(text: str, line: int) -> object:
 
 
 def _parse_integer(match: re.Match[str], line: int) -> int:
-    sign, *groups = match.groups()
-    base, digits = next(
-        (base, digits.replace("_", ""))
-        for base, digits in zip(_BASES, groups, strict=True)
-        if digits is not None
-    )
+    group = match.lastindex or 1
+    digits = match[group].replace("_", "")
     if not digits:
         raise FieldError(f"line {line}: {match[0][:60]!r} is not a number")
     if len(digits) > _MAX_DIGITS:
         raise FieldError(f"line {line}: a number of {len(digits)} digits is too long")
-    return int(sign + digits, base)
+    return int(match[1] + digits, _BASES[group])
 
 
-def _line_of_long_number(text: str) -> str:
-    """The likely line of the JSON number that is too long."""
+def _place_of_long_number(text: str, place: str) -> str:
+    """The likely line of the number that is too long, in `place`; empty if it is not found."""
     found = _TOO_LONG.search(text)
-    return f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
+    return place.format(text.count("\n", 0, found.start()) + 1) if found else ""
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise FieldError(f"duplicate name {name[:60]!r}")
-            seen.add(name)
+        times = Counter(name for name, _ in pairs)
+        repeated = next(name for name in times if times[name] > 1)
+        raise FieldError(f"duplicate name {repeated[:60]!r}")
     return found
 
 

@@ -1,10 +1,13 @@
 """Reads the fields of untrusted JSON-like data; errors name the field and what was found."""
 
-import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T", bound=str)
+
+_LARGEST = sys.float_info.max
 # JSON and YAML can express a lone surrogate; no encoding, database or protobuf accepts it.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -28,13 +31,10 @@ class Fields:
         if type(data) is not dict and not isinstance(data, Mapping):
             raise FieldError(f"{self.path or 'file'}: expected an object, got {shown(data)}")
         for name in data:
-            if not isinstance(name, str):
-                raise FieldError(
-                    f"{self.path or 'file'}: expected names in text, got {shown(name)}"
-                )
-            if not _is_valid(name):
-                raise FieldError(f"{self.path or 'file'}: expected {_UNICODE}, got {shown(name)}")
-        self._data: Mapping[str, Any] = data
+            if not isinstance(name, str) or not _is_valid(name):
+                expected = _UNICODE if isinstance(name, str) else "names in text"
+                raise FieldError(f"{self.path or 'file'}: expected {expected}, got {shown(name)}")
+        self.data: Mapping[str, Any] = data
 
     @property
     def path(self) -> str:
@@ -47,11 +47,11 @@ class Fields:
 
     def has(self, name: str) -> bool:
         """Whether the field is present and not null."""
-        return self._data.get(name) is not None
+        return self.data.get(name) is not None
 
     def raw(self, name: str) -> Any:
         """The field without any check."""
-        return self._data.get(name)
+        return self.data.get(name)
 
     def error(self, name: str, expected: str) -> FieldError:
         """The error to raise for a field with an unexpected value."""
@@ -59,20 +59,18 @@ class Fields:
 
     def only(self, *names: str) -> None:
         """Raise FieldError if the object has any other field."""
-        for name in self._data:
+        for name in self.data:
             if name not in names:
                 where = self.at(name[:_MAX_SHOWN_CHARS])
                 raise FieldError(f"{where}: unknown field; known: {', '.join(names)}")
 
     def text(self, name: str, default: str | None = None) -> str:
         """A string; required if there is no default."""
-        value = self._data.get(name)
+        value = self.data.get(name)
         if value is None and default is not None:
             return default
-        if not isinstance(value, str):
-            raise self.error(name, "text")
-        if not _is_valid(value):
-            raise self.error(name, _UNICODE)
+        if not isinstance(value, str) or not _is_valid(value):
+            raise self.error(name, _UNICODE if isinstance(value, str) else "text")
         return value
 
     def name(self, name: str, default: str | None = None) -> str:
@@ -82,34 +80,41 @@ class Fields:
             raise self.error(name, "a name without control characters")
         return value
 
+    def choice(self, name: str, *allowed: T, default: T | None = None) -> T:
+        """One of these words; required if there is no default."""
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        for word in allowed:
+            if value == word:
+                return word
+        words = " or ".join(allowed) if len(allowed) < 3 else f"one of {', '.join(allowed)}"
+        raise self.error(name, words)
+
     def flag(self, name: str, default: bool) -> bool:
         """A boolean."""
-        value = self._data.get(name)
+        value = self.data.get(name)
         if value is None:
             return default
         if not isinstance(value, bool):
             raise self.error(name, "true or false")
         return value
 
-    def number(self, name: str, highest: float = math.inf) -> float | None:
+    def number(self, name: str, highest: float = _LARGEST) -> float | None:
         """A finite number of 0 or more; None when it is missing."""
-        value = self._data.get(name)
+        value = self.data.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(name, "a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number) or not 0 <= number <= highest:
-            limit = "0 or more" if math.isinf(highest) else f"0 to {highest:g}"
+        if not 0 <= value <= highest:
+            limit = "0 or more" if highest == _LARGEST else f"0 to {highest:g}"
             raise self.error(name, f"a finite number of {limit}")
-        return number
+        return float(value)
 
     def integer(self, name: str, lowest: int, highest: int) -> int | None:
         """An integer in this range; None when it is missing."""
-        value = self._data.get(name)
+        value = self.data.get(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
@@ -118,7 +123,7 @@ class Fields:
 
     def object(self, name: str) -> "Fields":
         """A nested object, empty when it is missing."""
-        value = self._data.get(name)
+        value = self.data.get(name)
         return Fields({} if value is None else value, name, self)
 
     def objects(self, name: str) -> Iterator["Fields"]:
@@ -130,23 +135,18 @@ class Fields:
         """A list of strings."""
         values = self._list(name)
         for i, value in enumerate(values):
-            if not isinstance(value, str):
-                raise FieldError(f"{self.at(name)}[{i}]: expected text, got {shown(value)}")
-            if not _is_valid(value):
-                raise FieldError(f"{self.at(name)}[{i}]: expected {_UNICODE}, got {shown(value)}")
+            if not isinstance(value, str) or not _is_valid(value):
+                expected = _UNICODE if isinstance(value, str) else "text"
+                raise FieldError(f"{self.at(name)}[{i}]: expected {expected}, got {shown(value)}")
         return tuple(values)
 
     def text_map(self, name: str) -> dict[str, str]:
         """An object whose values are strings."""
         inner = self.object(name)
-        return {key: inner.text(key) for key in inner._data}
-
-    def items(self) -> Iterator[tuple[str, Any]]:
-        """Names and values."""
-        return iter(self._data.items())
+        return {key: inner.text(key) for key in inner.data}
 
     def _list(self, name: str) -> list[Any]:
-        value = self._data.get(name)
+        value = self.data.get(name)
         if value is None:
             return []
         if not isinstance(value, list):

@@ -122,7 +122,7 @@ class ProbeScheduler:
             self._start_bandwidth_test(now_s, agents)
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
-        """The agents that can be probed now, sorted by name."""
+        """The agents to probe, sorted by name. It logs at intervals why others are not."""
         nodes = self._nodes()
         if nodes is None:
             return {}
@@ -135,20 +135,15 @@ class ProbeScheduler:
             reason = self._address_policy.refusal(agent.address, nodes[name])
             if reason is None:
                 probeable[name] = agent
-            else:
-                self._warn(name, reason, now_s)
+            elif now_s - self._warned_s.get(name, float("-inf")) >= _WARN_EVERY_S:
+                self._warned_s[name] = now_s
+                log.warning(
+                    "node %s is not probed: %s; set probe.address on the board, or probe.networks "
+                    "here",
+                    *(name, reason),
+                )
         self._warned_s = {n: at_s for n, at_s in self._warned_s.items() if n in nodes}
         return probeable
-
-    def _warn(self, node: str, reason: str, now_s: float) -> None:
-        """Log, at intervals, why a board is not probed."""
-        if now_s - self._warned_s.get(node, float("-inf")) < _WARN_EVERY_S:
-            return
-        self._warned_s[node] = now_s
-        log.warning(
-            "node %s is not probed: %s; set probe.address on the board, or probe.networks here",
-            *(node, reason),
-        )
 
     def _renew_ping_leases(self, now_s: float, addresses: dict[str, str]) -> None:
         renew_s = self._limits.ping_ttl_s / 3

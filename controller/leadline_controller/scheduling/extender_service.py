@@ -34,7 +34,6 @@ from leadline_controller.framework.view import Bools, ClusterView
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.expected_pods import ExpectedPods
-from leadline_controller.scheduling.extender_args import ExtenderArgs, ExtenderBindingArgs
 from leadline_controller.telemetry.state import TelemetryState
 
 KUBE_SCHEDULER = "kube-scheduler"
@@ -56,6 +55,40 @@ _MAX_DETAILED_REASONS = 16
 
 class ExtenderError(Exception):
     """There is no answer for this pod now; str() is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderArgs:
+    """The arguments of a call, as in k8s.io/kube-scheduler/extender/v1: a pod, and the nodes that
+    passed so far.
+
+    names: in the caller's order. nodes: by name, if the caller sent whole nodes
+    (nodeCacheCapable: false). unreadable: name -> the error in a whole node. pod.problem: a demand
+    that Leadline does not model; never an annotation. pod_bytes: the length of the pod's JSON.
+    """
+
+    pod: Pod
+    names: tuple[str, ...]
+    nodes: Mapping[str, Node] | None = None
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    pod_bytes: int = 0
+    _body: bytes | bytearray = field(default=b"", repr=False)
+    _spans: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    def raw(self, name: str) -> memoryview:
+        """The JSON of a whole node, without a copy."""
+        start, end = self._spans[name]
+        return memoryview(self._body)[start:end]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderBindingArgs:
+    """A pod to bind, and its node."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +184,10 @@ class ExtenderService:
         names = view.table.names
         passing = {names[i] for i in np.flatnonzero(passes)}
         refused = results[KUBE_SCHEDULER].passes & ~passes
+        unknown = [name for name in args.names if name not in view.table.index]
         failed = {
+            **dict.fromkeys(unknown, "Leadline does not know this node"),
             **args.unreadable,
-            **{
-                name: "Leadline does not know this node"
-                for name in args.names
-                if name not in view.table.index and name not in args.unreadable
-            },
             **{names[i]: reason for i, reason in _reasons(refused, results)},
         }
         return [name for name in args.names if name in passing], failed
@@ -267,17 +297,16 @@ class ExtenderService:
 
     def _filter(self, args: ExtenderArgs, view: ClusterView, pod: Pod) -> dict[str, FilterResult]:
         """Run the filters. kube-scheduler's own come first: it left out what they refuse."""
-        left = FilterResult(
-            _left_nodes(args, view), lambda _: "not among the nodes that it asked about"
-        )
-        return {KUBE_SCHEDULER: left, **self._step.filter(view, pod)}
+        index = view.table.index
+        # The view has an unreadable node as the watch last showed it.
+        left = np.zeros(len(view), dtype=np.bool_)
+        left[[index[name] for name in args.names if name in index]] = True
+        left[[index[name] for name in args.unreadable if name in index]] = False
+        theirs = FilterResult(left, lambda _: "not among the nodes that it asked about")
+        return {KUBE_SCHEDULER: theirs, **self._step.filter(view, pod)}
 
     def _decide(
-        self,
-        args: ExtenderArgs,
-        view: ClusterView,
-        pod: Pod,
-        results: Mapping[str, FilterResult],
+        self, args: ExtenderArgs, view: ClusterView, pod: Pod, results: Mapping[str, FilterResult]
     ) -> Decision:
         """Decide, record the decision, and expect the pod on the chosen node."""
         decision = self._step.decide(view, pod, results)
@@ -297,7 +326,10 @@ class ExtenderService:
             known = Pod(pod.namespace, pod.name, uid=pod.uid[:_MAX_UID])
             if args.pod_bytes > _MAX_UNKNOWN_POD_BYTES:
                 decision = decision.without_basis()
-        if self._unknown_node_bytes(args) > _MAX_UNKNOWN_NODE_BYTES:
+        # Of the given nodes, only those that differ from the watch's take memory.
+        given, shown = args.nodes or {}, self._state.nodes()
+        unknown = (name for name in given if given[name] is not shown.get(name))
+        if sum(len(args.raw(name)) for name in unknown) > _MAX_UNKNOWN_NODE_BYTES:
             decision = decision.without_basis()
         decision = replace(decision, pod=known)
         self._step.record(decision)
@@ -308,11 +340,6 @@ class ExtenderService:
             self._pending[uid] = self._pending[uid].without_basis()
         while len(self._pending) > _MAX_PENDING:
             self._pending.popitem(last=False)
-
-    def _unknown_node_bytes(self, args: ExtenderArgs) -> int:
-        """The length of those given nodes that differ from the watch's."""
-        given, known = args.nodes or {}, self._state.nodes()
-        return sum(len(args.raw(name)) for name in given if given[name] is not known.get(name))
 
     async def _bind(self, pod: Pod, node: str) -> None:
         self._state.assume(pod, node)
@@ -347,16 +374,6 @@ class ExtenderService:
         message = f"{decision.node} by {decision.strategy}: {decision.why}"
         self._events.put(pod, PodEvent("Normal", "Advised", message))
         self._events.write()
-
-
-def _left_nodes(args: ExtenderArgs, view: ClusterView) -> Bools:
-    """Where the arguments name a node that could be read, shape (n,)."""
-    left = np.zeros(len(view), dtype=np.bool_)
-    index = view.table.index
-    left[[at for name in args.names if (at := index.get(name)) is not None]] = True
-    # The view has an unreadable node as the watch last showed it.
-    left[[at for name in args.unreadable if (at := index.get(name)) is not None]] = False
-    return left
 
 
 def _reasons(refused: Bools, results: Mapping[str, FilterResult]) -> Iterator[tuple[int, str]]:

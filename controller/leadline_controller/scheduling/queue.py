@@ -60,12 +60,10 @@ class SchedulingQueue:
         self._entries.pop(uid, None)
         self._unschedulable.pop(uid, None)
 
-    def keep_only(self, uids: set[str]) -> list[Pod]:
-        """Remove all pods but these, and return the removed ones."""
-        others = [self._entries[uid].pod for uid in self._entries.keys() - uids]
-        for pod in others:
-            self.remove(pod.uid)
-        return others
+    def keep_only(self, uids: set[str]) -> None:
+        """Remove all pods but these."""
+        for uid in self._entries.keys() - uids:
+            self.remove(uid)
 
     def pop(self, now_s: float) -> Pod | None:
         """The next pod to schedule; None when none is active. It is in progress until `failed`,

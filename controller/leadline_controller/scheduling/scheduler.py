@@ -32,7 +32,7 @@ from leadline_controller.framework.ports import (
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.storage import VolumePlan
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder
 from leadline_controller.scheduling.queue import SchedulingQueue
@@ -179,12 +179,11 @@ class Scheduler:
     def _start(self, pod: Pod) -> None:
         """Decide, and bind in a task. No await may come between the queue's pop and the
         assumption, so that both are about the same version of the pod."""
+        binding = None
         try:
             binding = self._assume(pod)
         except Exception as error:  # noqa: BLE001  # an error with one pod must not stop the others
-            self._slots.release()
             self._retry(pod, error)
-            return
         if binding is None:
             self._slots.release()
         else:

@@ -37,14 +37,13 @@ class _Wait:
     bound: asyncio.Future[None]
     seen: set[str] = field(default_factory=set)
 
-    def claims(self) -> tuple[str, ...]:
-        return (*(key for _, key in self.plan.binds), *self.plan.selects)
-
     def is_about(self, resource: Resource) -> bool:
+        volumes, claims = [name for name, _ in self.plan.binds], [key for _, key in self.plan.binds]
+        claims += self.plan.selects
         if isinstance(resource, Claim):
-            return resource.key in self.claims()
+            return resource.key in claims
         return isinstance(resource, Volume) and (
-            resource.claim in self.claims() or resource.name in (n for n, _ in self.plan.binds)
+            resource.claim in claims or resource.name in volumes
         )
 
 

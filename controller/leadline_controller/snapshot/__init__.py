@@ -1,4 +1,4 @@
-"""Offline clusters: from a file, or in memory with a manual clock. No I/O other than that file.
+"""Offline clusters: from a file, or in memory for the demo. No I/O other than that file.
 
 Simulation models of single papers belong in experiments/.
 """

@@ -57,18 +57,6 @@ def start_scoring(
     return Scoring(head, (decision for decision, _ in batch), {"migrations": migrations})
 
 
-def score(
-    snapshot: Snapshot,
-    strategy: Strategy,
-    filters: Mapping[str, Filter],
-    seed: int,
-    pods: Iterable[Pod] | None = None,
-) -> Document:
-    """The whole document of `leadline score -o json`."""
-    scoring = start_scoring(snapshot, strategy, filters, seed, pods)
-    return {**scoring.head, "decisions": list(map(to_document, scoring.decisions)), **scoring.tail}
-
-
 def to_document(decision: Decision) -> Document:
     """A decision in `leadline score -o json`: pod, node, why, rejected and scores. Unknown values
     are null or missing, never NaN."""

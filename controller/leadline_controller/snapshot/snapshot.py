@@ -5,17 +5,19 @@ means.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import AssignedPods
+from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.batch import Running
 from leadline_controller.framework.images import ImageTable, full_name
 from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
 from leadline_controller.framework.quantity import MAX_AMOUNT
+from leadline_controller.framework.resources import NamespaceLabels, Resource
 from leadline_controller.framework.storage import Storage
 from leadline_controller.framework.view import (
     METRICS,
@@ -28,15 +30,13 @@ from leadline_controller.framework.view import (
 )
 from leadline_controller.kubeobjects.amounts import read_resource_list
 from leadline_controller.kubeobjects.manifest import read_pod, read_taints
+from leadline_controller.kubeobjects.resources import READERS
 from leadline_controller.parsing.documents import read_document
 from leadline_controller.parsing.fields import FieldError, Fields
-from leadline_controller.snapshot.resources import KINDS, known_namespaces, read_resources
 
 API_VERSION = "leadline.dev/v1"
 KIND = "ClusterSnapshot"
 _DEFAULT_PODS = 110  # the kubelet's
-HOSTNAME = "kubernetes.io/hostname"  # every kubelet gives its node this label
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_RESOURCES = 256  # in requests and nodes; real clusters have a dozen
 _MAX_VALUE = 1e15  # far above any measurement; sums and squares stay finite
 _NAME = re.compile(r"[a-zA-Z0-9](?:[-a-zA-Z0-9._]{0,251}[a-zA-Z0-9])?")
@@ -45,6 +45,17 @@ _NODE_FIELDS = (
     *("bandwidth_mbps", "bandwidth_requested_mbps", "metrics"),
     *("image_layers", "pulling_mb", "registry_mbps"),
 )
+# Lists of Kubernetes manifests -> the kind of their entries.
+_RESOURCES = {
+    "namespaces": "Namespace",
+    "claims": "PersistentVolumeClaim",
+    "volumes": "PersistentVolume",
+    "storage_classes": "StorageClass",
+    "csi_nodes": "CSINode",
+    "csi_drivers": "CSIDriver",
+    "storage_capacities": "CSIStorageCapacity",
+    "volume_attachments": "VolumeAttachment",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,10 +80,9 @@ def read_snapshot(document: object) -> Snapshot:
     """The snapshot in this document. Assigned pods count on their nodes; finished pods, and pending
     ones that are being deleted, are left out. Raises FieldError."""
     root = Fields(document, "")
-    root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *KINDS)
-    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if root.raw(name) != expected:
-            raise root.error(name, expected)
+    root.only("apiVersion", "kind", "nodes", "links", "images", "pods", *_RESOURCES)
+    root.choice("apiVersion", API_VERSION)
+    root.choice("kind", KIND)
     if not root.has("nodes"):
         raise root.error("nodes", "a list")
     entries = list(root.objects("nodes"))
@@ -81,32 +91,36 @@ def read_snapshot(document: object) -> Snapshot:
     links = LinkTable(table.index, _links(root, table))
     images = ImageTable.of(_images(root))
     pods = _pods(root, table)
-    assigned_pods = [pod for pod in pods if pod.node_name is not None and not pod.finished]
+    running = [
+        (pod, table.index[pod.node_name])
+        for pod in pods
+        if pod.node_name is not None and not pod.finished
+    ]
     pending = [p for p in pods if p.node_name is None and not (p.finished or p.terminating)]
-    running = tuple((pod, table.index[pod.node_name or ""]) for pod in assigned_pods)
-    resources = read_resources(root)
+    resources = _resources(root)
+    namespaces = {pod.namespace: {"kubernetes.io/metadata.name": pod.namespace} for pod in pods}
+    stated = {each.name: each.labels for each in resources if isinstance(each, NamespaceLabels)}
     view = replace(
-        _view(table, entries, links, assigned_pods),
-        namespaces=known_namespaces(resources, pods),
+        _view(table, entries, links, running),
+        namespaces=Namespaces({**namespaces, **stated}),
         storage=Storage.of(resources),
         images=images.with_running(table, running),
     )
-    return Snapshot(view, tuple(pending), running)
+    return Snapshot(view, tuple(pending), tuple(running))
 
 
 def _node(entry: Fields) -> Node:
     entry.only(*_NODE_FIELDS)
-    if entry.has("tier") and entry.raw("tier") not in ("edge", "cloud"):
-        raise entry.error("tier", "edge or cloud")
     name = _name(entry, "name")
     return Node(
         name=name,
         allocatable={PODS: _DEFAULT_PODS, **read_resource_list(entry.object("allocatable"))},
-        labels={HOSTNAME: name, **entry.text_map("labels")},
+        # Every kubelet gives its node this label.
+        labels={"kubernetes.io/hostname": name, **entry.text_map("labels")},
         taints=_taints(entry),
         unschedulable=not entry.flag("schedulable", default=True),
         ready=entry.flag("ready", default=True),
-        tier=entry.text("tier", ""),
+        tier=entry.choice("tier", "edge", "cloud") if entry.has("tier") else "",
         bandwidth_mbps=entry.number("bandwidth_mbps", _MAX_VALUE),
         image_layers=frozenset(entry.texts("image_layers")),
         pulling_mb=entry.number("pulling_mb", _MAX_VALUE),
@@ -117,8 +131,7 @@ def _node(entry: Fields) -> Node:
 def _taints(entry: Fields) -> tuple[Taint, ...]:
     for taint in entry.objects("taints"):
         taint.only("key", "value", "effect", "timeAdded")
-        if taint.raw("effect") not in _EFFECTS:
-            raise taint.error("effect", f"one of {', '.join(_EFFECTS)}")
+        taint.choice("effect", "NoSchedule", "PreferNoSchedule", "NoExecute")
     return read_taints(entry)
 
 
@@ -147,9 +160,9 @@ def _links(root: Fields, table: NodeTable) -> list[Link]:
 
 def _images(root: Fields) -> list[Image]:
     entries = list(root.objects("images"))
-    _check_unique(entries, [entry.text("name") for entry in entries], "name")
     sizes_mb: dict[str, tuple[float, str]] = {}
     images = [_image(entry, sizes_mb) for entry in entries]
+    _check_unique(entries, [image.name for image in images], "name")
     _check_unique(entries, [full_name(image.name) for image in images], "name")
     return images
 
@@ -177,14 +190,13 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
     pods = []
     entries = list(root.objects("pods"))
     for entry in entries:
-        for name, expected in (("apiVersion", "v1"), ("kind", "Pod")):
-            if entry.has(name) and entry.raw(name) != expected:
-                raise entry.error(name, expected)
+        entry.choice("apiVersion", "v1", default="v1")
+        entry.choice("kind", "Pod", default="Pod")
         metadata, spec = entry.object("metadata"), entry.object("spec")
         _name(metadata, "name")
         if metadata.has("namespace"):
             _name(metadata, "namespace")
-        pod = read_pod(dict(entry.items()), entry.path)
+        pod = read_pod(entry.data, entry.path)
         if pod.node_name is not None and pod.node_name not in table.index:
             raise spec.error("nodeName", "the name of a node in this file")
         pods.append(pod)
@@ -192,22 +204,35 @@ def _pods(root: Fields, table: NodeTable) -> list[Pod]:
     return pods
 
 
+def _resources(root: Fields) -> list[Resource]:
+    found: list[Resource] = []
+    for name, kind in _RESOURCES.items():
+        seen: dict[str, str] = {}
+        for entry in root.objects(name):
+            entry.choice("kind", kind, default=kind)
+            resource = READERS[kind](entry.data, entry.path)
+            if resource.key in seen:
+                raise FieldError(f"{entry.path}: {resource.key} is taken by {seen[resource.key]}")
+            seen[resource.key] = entry.path
+            found.append(resource)
+    return found
+
+
 def _view(
-    table: NodeTable, entries: Sequence[Fields], links: LinkTable, assigned_pods: Sequence[Pod]
+    table: NodeTable, entries: Sequence[Fields], links: LinkTable, running: Sequence[Running]
 ) -> ClusterView:
     requested = [read_resource_list(entry.object("requested")) for entry in entries]
     bandwidth = [entry.number("bandwidth_requested_mbps", _MAX_VALUE) or 0.0 for entry in entries]
-    ports: dict[int, list[HostPort]] = {}
-    mounts: dict[int, list[Pod]] = {}
-    for pod in assigned_pods:
-        at = table.index[pod.node_name or ""]
+    ports: defaultdict[int, list[HostPort]] = defaultdict(list)
+    mounts: defaultdict[int, list[Pod]] = defaultdict(list)
+    for pod, at in running:
         for name, amount in pod.requests.items():
             requested[at][name] = min(requested[at].get(name, 0) + amount, MAX_AMOUNT)
         bandwidth[at] += pod.annotations.bandwidth_mbps or 0.0
         if pod.host_ports:
-            ports.setdefault(at, []).extend(pod.host_ports)
+            ports[at] += pod.host_ports
         if pod.claims or pod.disks:
-            mounts.setdefault(at, []).append(pod)
+            mounts[at].append(pod)
     return ClusterView(
         table=table,
         requested=_columns(requested, table),
@@ -216,9 +241,7 @@ def _view(
         bandwidth_requested_mbps=np.array(bandwidth, dtype=np.float64),
         placed_in_run=np.zeros(len(table), dtype=np.int64),
         host_ports={at: tuple(held) for at, held in ports.items()},
-        assigned_pods=AssignedPods().with_pods(
-            (p, table.index[p.node_name or ""]) for p in assigned_pods
-        ),
+        assigned_pods=AssignedPods().with_pods(running),
         mounts={at: tuple(held) for at, held in mounts.items()},
     )
 

@@ -100,8 +100,7 @@ class TelemetryIngestor:
         return topic
 
     def _refuse(self, kind: str, topic: str, reason: str) -> None:
-        self._state.count_refusal(kind)
-        count = self._state.refused[kind]
+        count = self._state.count_refusal(kind)
         if _is_worth_a_line(count):
             log.warning(
                 "refused a message on %.120r (%d of this kind): %.200s", topic, count, reason
@@ -114,7 +113,6 @@ class TelemetryIngestor:
             hardware_model=_printable(message.hardware_model),
             address=_printable(message.address),
             probes=tuple(_printable(probe) for probe in message.probes[:16]),
-            interval_s=message.interval_s,
             dropped_messages=message.dropped_messages,
         )
         if self._state.birth(agent, stamp):

@@ -84,6 +84,7 @@ class BrokerSession:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
+        self._broker = f"{settings.host}:{settings.port}"
         self._ingestor = ingestor
         self._now_s = now_s
         self._stopping = False
@@ -150,19 +151,15 @@ class BrokerSession:
     def _log_down(self, reason: str) -> None:
         if not self._is_down_logged:
             self._is_down_logged = True
-            log.warning(
-                "no broker at %s:%d (%s); measurements are unknown, retrying",
-                self._settings.host,
-                self._settings.port,
-                reason,
-            )
+            line = "no broker at %s (%s); measurements are unknown, retrying"
+            log.warning(line, self._broker, reason)
 
     def _connected(self, client: Client, _: Any, __: Any, reason: ReasonCode, *___: Any) -> None:
         if reason.is_failure:
             self._log_down(str(reason))
             return
         self._is_down_logged = False
-        log.info("connected to the broker at %s:%d", self._settings.host, self._settings.port)
+        log.info("connected to the broker at %s", self._broker)
         options = SubscribeOptions(qos=_QOS)
         client.subscribe(
             [(topics.subscription(self._settings.cluster, kind), options) for kind in _KINDS]
@@ -181,9 +178,8 @@ class BrokerSession:
         refused = [kind for kind, reason in zip(_KINDS, reasons, strict=False) if reason.is_failure]
         if refused:
             log.warning(
-                "the broker at %s:%d does not let us read %s of cluster %s; allow it in its ACL",
-                *(self._settings.host, self._settings.port),
-                *(", ".join(refused), self._settings.cluster),
+                "the broker at %s does not let us read %s of cluster %s; allow it in its ACL",
+                *(self._broker, ", ".join(refused), self._settings.cluster),
             )
 
     def _message(

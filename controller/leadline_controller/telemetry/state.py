@@ -48,7 +48,6 @@ class Agent:
     hardware_model: str = ""
     address: str = ""
     probes: tuple[str, ...] = ()
-    interval_s: int = 0
     dropped_messages: int = 0
 
 
@@ -148,10 +147,11 @@ class TelemetryState:
 
     # Writing: called by the MQTT thread.
 
-    def count_refusal(self, kind: str) -> None:
-        """Count a rejected message."""
+    def count_refusal(self, kind: str) -> int:
+        """Count a rejected message. Returns how many there are of its kind."""
         with self._lock:
             self.refused[kind] += 1
+            return self.refused[kind]
 
     def birth(self, agent: Agent, stamp: Stamp) -> bool:
         """Store an agent's birth. False when it is not current."""
@@ -211,13 +211,7 @@ class TelemetryState:
             return True
 
     def bandwidth(
-        self,
-        node: str,
-        stamp: Stamp,
-        peer: str,
-        mbps: float | None,
-        *,
-        lower_bound: bool = False,
+        self, node: str, stamp: Stamp, peer: str, mbps: float | None, *, lower_bound: bool = False
     ) -> bool:
         """Store the result of a bandwidth test, Mbit/s; None: it measured nothing. False when it
         is not current."""

@@ -7,26 +7,27 @@ import pytest
 from leadline_agent.collectors import Collectors
 from leadline_agent.collectors.board import hardware_model
 from leadline_agent.collectors.collector import AbsentError, CollectorFactory
-from leadline_agent.collectors.memory import Memory
-from leadline_agent.sample import CollectorOutcome, Reading
+from leadline_wire.v1 import telemetry_pb2 as pb
+
+MEMORY = pb.Memory(total_bytes=2, available_bytes=1)
 
 
 class Broken:
     def __init__(self, sys_root: Path) -> None:
         pass
 
-    def collect(self) -> Reading:
+    def collect(self) -> pb.Report:
         raise RuntimeError("the card is loose")
 
 
 class Missing(Broken):
-    def collect(self) -> Reading:
+    def collect(self) -> pb.Report:
         raise AbsentError("no such thing")
 
 
 class Works(Broken):
-    def collect(self) -> Reading:
-        return Memory(2, 1)
+    def collect(self) -> pb.Report:
+        return pb.Report(memory=MEMORY)
 
 
 def test_a_failed_collector_does_not_stop_the_others(
@@ -39,11 +40,13 @@ def test_a_failed_collector_does_not_stop_the_others(
     }
     with caplog.at_level(logging.WARNING):
         report = Collectors(registry, tmp_path).collect()
-    assert report.readings == {"memory": Memory(2, 1)}
+    filled = {field.name: value for field, value in report.ListFields()}
+    assert filled.keys() == {"timing", "collectors", "memory"}
+    assert report.memory == MEMORY
     assert {run.name: run.outcome for run in report.collectors} == {
-        "cpu": CollectorOutcome.FAILED,
-        "disk": CollectorOutcome.ABSENT,
-        "memory": CollectorOutcome.OK,
+        "cpu": pb.CollectorRun.FAILED,
+        "disk": pb.CollectorRun.ABSENT,
+        "memory": pb.CollectorRun.OK,
     }
     assert "collector cpu: failed" in caplog.text
     assert "disk" not in caplog.text  # hardware that is not there is no complaint

@@ -32,7 +32,7 @@ def stat(proc: Path, user: int, idle: int, iowait: int = 100) -> None:
 
 def test_the_first_sample_has_no_busy_share(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=500, idle=4000)
-    assert CpuCollector(tmp_path / "sys").collect().busy_percent is None
+    assert not CpuCollector(tmp_path / "sys").collect().cpu.HasField("busy_percent")
 
 
 def test_the_busy_share_is_since_the_previous_sample(proc: Path, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_the_busy_share_is_since_the_previous_sample(proc: Path, tmp_path: Path)
     stat(proc, user=500, idle=4000)
     collector.collect()
     stat(proc, user=525, idle=4050, iowait=125)  # 25 busy; 50 idle and 25 waiting for disks
-    assert collector.collect().busy_percent == pytest.approx(25.0)
+    assert collector.collect().cpu.busy_percent == pytest.approx(25.0)
 
 
 def test_a_guests_time_is_not_counted_twice() -> None:
@@ -67,10 +67,10 @@ def test_a_pi_reports_throttling_and_under_voltage(proc: Path, tmp_path: Path) -
     stat(proc, user=1, idle=1)
     flags = "sys/devices/platform/soc/soc:firmware/get_throttled"
     write(tmp_path, flags, "50005\n")
-    reading = CpuCollector(tmp_path / "sys").collect()
+    reading = CpuCollector(tmp_path / "sys").collect().cpu
     assert (reading.throttled, reading.under_voltage) == (True, True)
     write(tmp_path, flags, "50000\n")  # it was so once, it is not now
-    reading = CpuCollector(tmp_path / "sys").collect()
+    reading = CpuCollector(tmp_path / "sys").collect().cpu
     assert (reading.throttled, reading.under_voltage) == (False, False)
 
 
@@ -91,8 +91,9 @@ def test_hwmon_reports_the_voltage_where_the_firmware_does_not(
     write(tmp_path, "sys/class/hwmon/hwmon0/name", "cpu_thermal\n")
     write(tmp_path, "sys/class/hwmon/hwmon1/name", "rpi_volt\n")
     write(tmp_path, "sys/class/hwmon/hwmon1/in0_lcrit_alarm", f"{alarm}\n")
-    reading = CpuCollector(tmp_path / "sys").collect()
-    assert (reading.throttled, reading.under_voltage) == (None, expected)
+    reading = CpuCollector(tmp_path / "sys").collect().cpu
+    assert not reading.HasField("throttled")
+    assert reading.under_voltage is expected
 
 
 def test_the_frequency_is_the_mean_over_the_cores(proc: Path, tmp_path: Path) -> None:
@@ -100,12 +101,12 @@ def test_the_frequency_is_the_mean_over_the_cores(proc: Path, tmp_path: Path) ->
     for core, khz in enumerate((600_000, 1_800_000)):
         path = f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq"
         write(tmp_path, path, f"{khz}\n")
-    assert CpuCollector(tmp_path / "sys").collect().frequency_mhz == pytest.approx(1200.0)
+    assert CpuCollector(tmp_path / "sys").collect().cpu.frequency_mhz == pytest.approx(1200.0)
 
 
 def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) -> None:
     stat(proc, user=1, idle=1)
-    reading = CpuCollector(tmp_path / "sys").collect()
-    assert (reading.frequency_mhz, reading.throttled, reading.under_voltage) == (None, None, None)
-    assert reading.cores is not None
+    reading = CpuCollector(tmp_path / "sys").collect().cpu
+    for name in ("frequency_mhz", "throttled", "under_voltage"):
+        assert not reading.HasField(name)
     assert reading.cores >= 1

@@ -1,11 +1,13 @@
 """The disk collector on a /proc/diskstats that is text."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from leadline_agent.collectors.collector import AbsentError
-from leadline_agent.collectors.disk import Counters, Disk, DiskCollector, rates
+from leadline_agent.collectors.disk import DiskCollector, rates
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 # A Pi's card with two partitions, its boot area, a loop, swap in memory and a mapped device.
 DISKSTATS = """\
@@ -16,6 +18,10 @@ DISKSTATS = """\
  253       0 dm-0 4000 0 74000 800 2900 20 39000 700 0 600 500
  254       0 zram0 100 0 800 8 100 0 800 7 0 6 5
 """
+
+
+def counters(read: int, written: int) -> SimpleNamespace:
+    return SimpleNamespace(read_bytes=read, write_bytes=written)
 
 
 @pytest.fixture
@@ -38,9 +44,11 @@ def test_only_whole_disks_count_and_sectors_are_512_bytes(
     monkeypatch.setattr("leadline_agent.collectors.disk.boot_ms", lambda: next(clock_ms))
     collector = DiskCollector(board / "sys")
     diskstats(board, read=80_000, written=40_000)
-    assert collector.collect() == Disk(None, None)
+    assert collector.collect() == pb.Report(disk=pb.Disk())
     diskstats(board, read=80_200, written=40_100)
-    assert collector.collect() == Disk(200 * 512 / 2, 100 * 512 / 2)
+    assert collector.collect().disk == pb.Disk(
+        read_bytes_per_s=200 * 512 / 2, written_bytes_per_s=100 * 512 / 2
+    )
 
 
 def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
@@ -50,12 +58,12 @@ def test_a_board_without_a_disk_is_absent_and_not_idle(board: Path) -> None:
 
 
 def test_a_new_disk_counts_from_its_second_sample() -> None:
-    before = {"sda": Counters(100, 100)}
-    after = {"sda": Counters(300, 200), "sdb": Counters(9_999_999, 9_999_999)}
-    assert rates(before, after, 1000) == Disk(200.0, 100.0)
+    before = {"sda": counters(100, 100)}
+    after = {"sda": counters(300, 200), "sdb": counters(9_999_999, 9_999_999)}
+    assert rates(before, after, 1000) == pb.Disk(read_bytes_per_s=200.0, written_bytes_per_s=100.0)
 
 
 def test_a_counter_that_was_reset_makes_the_sum_unknown() -> None:
-    before = {"sda": Counters(100, 100), "sdb": Counters(500, 100)}
-    after = {"sda": Counters(200, 200), "sdb": Counters(3, 300)}
-    assert rates(before, after, 1000) == Disk(None, 300.0)
+    before = {"sda": counters(100, 100), "sdb": counters(500, 100)}
+    after = {"sda": counters(200, 200), "sdb": counters(3, 300)}
+    assert rates(before, after, 1000) == pb.Disk(written_bytes_per_s=300.0)

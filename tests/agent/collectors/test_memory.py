@@ -4,7 +4,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from leadline_agent.collectors.memory import Memory, MemoryCollector
+from leadline_agent.collectors.memory import MemoryCollector
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 MEMINFO = """\
 MemTotal:        3884380 kB
@@ -23,7 +24,9 @@ SReclaimable:      60000 kB
 def test_total_and_available_are_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "meminfo").write_text(MEMINFO)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
-    assert MemoryCollector(tmp_path).collect() == Memory(3884380 * 1024, 2964400 * 1024)
+    assert MemoryCollector(tmp_path).collect().memory == pb.Memory(
+        total_bytes=3884380 * 1024, available_bytes=2964400 * 1024
+    )
 
 
 def test_available_is_never_more_than_the_total(
@@ -31,4 +34,6 @@ def test_available_is_never_more_than_the_total(
 ) -> None:
     raw = psutil.virtual_memory()._replace(total=100, available=150)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: raw)
-    assert MemoryCollector(tmp_path).collect() == Memory(100, 100)
+    assert MemoryCollector(tmp_path).collect().memory == pb.Memory(
+        total_bytes=100, available_bytes=100
+    )

@@ -1,19 +1,19 @@
 """The network collector: which interfaces matter, and their rates."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from leadline_agent.collectors import network
 from leadline_agent.collectors.collector import AbsentError
 from leadline_agent.collectors.network import (
-    Counters,
-    Interface,
     NetworkCollector,
     choose,
     is_up,
     rates,
 )
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit
@@ -27,6 +27,18 @@ def up(name: str) -> bool:
     return not name.startswith("down")
 
 
+def interface(
+    packets_sent: float, packets_received: float, bytes_sent: float | None, bytes_received: float
+) -> pb.NetworkInterface:
+    return pb.NetworkInterface(
+        name="eth0",
+        packets_sent_per_s=packets_sent,
+        packets_received_per_s=packets_received,
+        bytes_sent_per_s=bytes_sent,
+        bytes_received_per_s=bytes_received,
+    )
+
+
 def test_rates_are_per_interface_and_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,9 +49,9 @@ def test_rates_are_per_interface_and_second(
     (tmp_path / "net").mkdir()
     collector = NetworkCollector(tmp_path / "sys")
     (tmp_path / "net/dev").write_text(NET_DEV.format(received=1000, sent=2000))
-    assert collector.collect() == (Interface("eth0"),)
+    assert list(collector.collect().network) == [pb.NetworkInterface(name="eth0")]
     (tmp_path / "net/dev").write_text(NET_DEV.format(received=5000, sent=2400))
-    assert collector.collect() == (Interface("eth0", 0.0, 0.0, 100.0, 1000.0),)
+    assert list(collector.collect().network) == [interface(0.0, 0.0, 100.0, 1000.0)]
 
 
 def test_loopback_alone_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +95,8 @@ def test_hardware_comes_first_and_virtual_interfaces_only_alone(
 
 
 def test_a_counter_that_was_reset_is_unknown_and_not_negative() -> None:
-    before, after = Counters(10, 10, 4_000_000_000, 10), Counters(20, 20, 7, 20)
-    assert rates("eth0", before, after, 1000) == Interface("eth0", 10.0, 10.0, None, 10.0)
+    before = SimpleNamespace(
+        packets_sent=10, packets_recv=10, bytes_sent=4_000_000_000, bytes_recv=10
+    )
+    after = SimpleNamespace(packets_sent=20, packets_recv=20, bytes_sent=7, bytes_recv=20)
+    assert rates("eth0", before, after, 1000) == interface(10.0, 10.0, None, 10.0)

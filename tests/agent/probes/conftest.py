@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 import pytest
+from leadline_agent.config import Probe
+from leadline_agent.lease import Result
 from leadline_agent.probes import ProbeContext
-from leadline_agent.sample import Result
 
 
 @dataclass
@@ -19,9 +20,7 @@ class ProbeHarness:
 
     def context(self) -> ProbeContext:
         return ProbeContext(
-            max_ping_peers=8,
-            max_bandwidth_bytes=100_000_000,
-            max_bandwidth_duration_ms=5000,
+            limits=Probe("", 8, 100_000_000, 5000),
             own_address=lambda: self.address,
             broker_rtts_ms=lambda: self.broker_rtts_ms,
             report=self.results.put,

@@ -12,17 +12,20 @@ from typing import Any
 
 import psutil
 import pytest
+from leadline_agent.lease import BandwidthLease, Peer
 from leadline_agent.probes import iperf3, iperf3_child
-from leadline_agent.probes.base import IperfError, LeaseExceededError
 from leadline_agent.probes.iperf3 import Iperf3, pace_bits_per_s, parse, refusal
-from leadline_agent.sample import BandwidthLease, BandwidthOutcome, BandwidthResult, Peer, Role
+from leadline_agent.probes.iperf3_server import IperfError, LeaseExceededError
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace
 from tests.support.ports import free_port, wait_until
 
+SERVER, CLIENT = pb.BandwidthLease.SERVER, pb.BandwidthLease.CLIENT
+
 
 def bandwidth_lease(
-    role: Role = Role.CLIENT, port: int = 5201, ttl_s: float = 10.0
+    role: pb.BandwidthLease.Role = CLIENT, port: int = 5201, ttl_s: float = 10.0
 ) -> BandwidthLease:
     return BandwidthLease(
         lease_id="L1",
@@ -67,7 +70,7 @@ def test_a_lease_over_the_limits_is_refused_with_a_sentence(
     probe.start_lease(asked)
     probe.stop()
     result = harness.results.get(timeout=5)
-    assert (result.outcome, result.detail) == (BandwidthOutcome.REFUSED, sentence)
+    assert (result.outcome, result.detail) == (pb.BandwidthReport.REFUSED, sentence)
     assert (result.lease_id, result.peer) == ("L1", "pi-2")
 
 
@@ -85,18 +88,14 @@ def test_the_pace_respects_both_limits(duration_ms: int, max_bytes: int) -> None
 
 
 def test_the_receivers_count_is_the_result() -> None:
-    assert parse(output(60e6, bytes_=7_500_000), bandwidth_lease()) == {
-        "bandwidth_mbps": 60.0,
-        "lower_bound": False,
-        "transferred_bytes": 7_500_000,
-        "duration_ms": 1000,
-    }
+    assert parse(output(60e6, bytes_=7_500_000), bandwidth_lease()) == pb.BandwidthReport(
+        bandwidth_mbps=60.0, lower_bound=False, transferred_bytes=7_500_000, duration_ms=1000
+    )
 
 
 def test_a_result_at_the_pace_is_a_lower_bound() -> None:
-    assert parse(output(0.96 * pace_bits_per_s(bandwidth_lease())), bandwidth_lease())[
-        "lower_bound"
-    ]
+    text = output(0.96 * pace_bits_per_s(bandwidth_lease()))
+    assert parse(text, bandwidth_lease()).lower_bound
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ def pair(
     server: BandwidthLease,
     client: BandwidthLease,
     wait_s: float = 0.0,
-) -> BandwidthResult:
+) -> pb.BandwidthReport:
     """Run both ends, the server's `wait_s` later; the client's result."""
     benches = make_harness(), make_harness()
     probes = [Iperf3(harness.context()) for harness in benches]
@@ -164,7 +163,7 @@ def pair(
         probes[1].start_lease(client)
         time.sleep(wait_s)
         probes[0].start_lease(server)
-        result: BandwidthResult = benches[1].results.get(timeout=30)
+        result: pb.BandwidthReport = benches[1].results.get(timeout=30)
         wait_until(no_child_left, "both ends have ended")
         assert benches[0].results.empty()  # the result is the client's to tell
         return result
@@ -177,10 +176,12 @@ def pair(
 def test_a_real_test_stays_within_its_limits(make_harness: Callable[[], Any]) -> None:
     port = free_port()
     result = pair(
-        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+        make_harness,
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
     )
-    assert (result.outcome, result.detail) == (BandwidthOutcome.DONE, "")
-    assert result.bandwidth_mbps is not None
+    assert (result.outcome, result.detail) == (pb.BandwidthReport.DONE, "")
+    assert result.HasField("bandwidth_mbps")
     assert 0 < result.transferred_bytes <= 20_000_000
     assert result.lower_bound == (
         result.bandwidth_mbps >= 0.95 * pace_bits_per_s(bandwidth_lease()) / 1e6
@@ -192,21 +193,23 @@ def test_a_client_waits_for_a_server_that_starts_later(make_harness: Callable[[]
     port = free_port()
     result = pair(
         make_harness,
-        bandwidth_lease(Role.SERVER, port),
-        bandwidth_lease(Role.CLIENT, port),
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
         wait_s=1.0,
     )
-    assert result.outcome is BandwidthOutcome.DONE
+    assert result.outcome == pb.BandwidthReport.DONE
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("role", Role)
-def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role: Role) -> None:
+@pytest.mark.parametrize("role", [SERVER, CLIENT])
+def test_an_end_without_its_peer_fails_when_the_lease_expires(
+    harness: Any, role: pb.BandwidthLease.Role
+) -> None:
     probe = Iperf3(harness.context())
     probe.start_lease(bandwidth_lease(role, free_port(), ttl_s=1.5))
     result = harness.results.get(timeout=30)
-    assert result.outcome is BandwidthOutcome.FAILED
-    assert result.bandwidth_mbps is None
+    assert result.outcome == pb.BandwidthReport.FAILED
+    assert not result.HasField("bandwidth_mbps")
     assert result.detail
     wait_until(no_child_left, "the child has ended")
     probe.stop()
@@ -216,12 +219,12 @@ def test_an_end_without_its_peer_fails_when_the_lease_expires(harness: Any, role
 def test_one_lease_runs_at_a_time_and_a_duplicate_is_ignored(harness: Any) -> None:
     probe = Iperf3(harness.context())
     try:
-        lease = bandwidth_lease(Role.SERVER, free_port())
+        lease = bandwidth_lease(SERVER, free_port())
         probe.start_lease(lease)
         probe.start_lease(lease)
         probe.start_lease(replace(lease, lease_id="L2"))
         result = harness.results.get(timeout=5)
-        assert (result.lease_id, result.outcome) == ("L2", BandwidthOutcome.REFUSED)
+        assert (result.lease_id, result.outcome) == ("L2", pb.BandwidthReport.REFUSED)
         assert "busy with lease L1" in result.detail
         assert harness.results.empty()
     finally:
@@ -244,7 +247,7 @@ def test_a_throttled_link_is_measured_and_not_bounded(harness: Any) -> None:
                 result = harness.results.get(timeout=30)
             finally:
                 process.kill()
-    assert (result.outcome, result.lower_bound) == (BandwidthOutcome.DONE, False)
+    assert (result.outcome, result.lower_bound) == (pb.BandwidthReport.DONE, False)
     assert 10 < result.bandwidth_mbps <= 21
 
 
@@ -255,9 +258,11 @@ def test_the_program_serves_where_the_library_is_missing(
     monkeypatch.setattr(iperf3_child, "__file__", str(without_library(tmp_path)))
     port = free_port()
     result = pair(
-        make_harness, bandwidth_lease(Role.SERVER, port), bandwidth_lease(Role.CLIENT, port)
+        make_harness,
+        bandwidth_lease(SERVER, port),
+        bandwidth_lease(CLIENT, port),
     )
-    assert result.outcome is BandwidthOutcome.DONE
+    assert result.outcome == pb.BandwidthReport.DONE
 
 
 def test_neither_library_nor_program_is_absent_and_not_failed(
@@ -270,7 +275,8 @@ def test_neither_library_nor_program_is_absent_and_not_failed(
     probe.start_lease(bandwidth_lease())
     result = harness.results.get(timeout=30)
     probe.stop()
-    assert (result.outcome, result.bandwidth_mbps) == (BandwidthOutcome.ABSENT, None)
+    assert result.outcome == pb.BandwidthReport.ABSENT
+    assert not result.HasField("bandwidth_mbps")
 
 
 def without_library(folder: Path) -> Path:

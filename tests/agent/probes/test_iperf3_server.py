@@ -10,10 +10,17 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from leadline_agent.lease import BandwidthLease, Peer
 from leadline_agent.probes import iperf3_server
-from leadline_agent.probes.base import IperfError, LeaseExceededError
-from leadline_agent.probes.iperf3_server import ALLOWANCE_BYTES, lease_violation, results, serve
-from leadline_agent.sample import BandwidthLease, Peer, Role
+from leadline_agent.probes.iperf3_server import (
+    ALLOWANCE_BYTES,
+    IperfError,
+    LeaseExceededError,
+    lease_violation,
+    results,
+    serve,
+)
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.ports import free_port, wait_until
 
@@ -24,7 +31,7 @@ COOKIE = b"c" * 37
 def bandwidth_lease(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> BandwidthLease:
     return BandwidthLease(
         lease_id="L1",
-        role=Role.SERVER,
+        role=pb.BandwidthLease.SERVER,
         peer=Peer("pi-2", peer),
         port=port,
         duration_ms=2000,

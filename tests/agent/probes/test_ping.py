@@ -6,17 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from leadline_agent.lease import Peer, PingLease, is_unicast
 from leadline_agent.probes import ping
-from leadline_agent.probes.ping import ClockSetError, Ping, clock_was_set, echoes, summary
-from leadline_agent.sample import (
-    BROKER,
-    Peer,
-    PingLease,
-    RttMethod,
-    RttRound,
-    RttSample,
-    is_unicast,
-)
+from leadline_agent.probes.ping import BROKER, ClockSetError, Ping, clock_was_set, echoes, summary
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.namespaces import linked_namespace
 
@@ -28,15 +21,17 @@ def ping_lease(peers: tuple[Peer, ...] = PEERS, count: int = 3, ttl_s: float = 6
 
 
 def test_the_summary_has_the_median_and_the_population_deviation() -> None:
-    sample = summary("pi-2", RttMethod.ICMP, [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
-    assert sample == RttSample("pi-2", RttMethod.ICMP, 8, 8, rtt_ms=4.5, deviation_ms=2.0)
+    sample = summary("pi-2", pb.Rtt.ICMP, [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0])
+    assert sample == pb.Rtt(
+        peer="pi-2", method=pb.Rtt.ICMP, sent=8, received=8, rtt_ms=4.5, deviation_ms=2.0
+    )
 
 
 def test_an_echo_without_reply_counts_as_sent() -> None:
-    assert summary("pi-2", RttMethod.ICMP, [None, 3.0, None]) == RttSample(
-        "pi-2", RttMethod.ICMP, sent=3, received=1, rtt_ms=3.0, deviation_ms=0.0
+    assert summary("pi-2", pb.Rtt.ICMP, [None, 3.0, None]) == pb.Rtt(
+        peer="pi-2", method=pb.Rtt.ICMP, sent=3, received=1, rtt_ms=3.0, deviation_ms=0.0
     )
-    assert summary("pi-2", RttMethod.ICMP, [None]).rtt_ms is None
+    assert not summary("pi-2", pb.Rtt.ICMP, [None]).HasField("rtt_ms")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +99,7 @@ def test_an_exception_of_ping3_is_no_reply(
 def test_a_round_that_fails_is_tried_again(
     harness: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline_agent.worker.FIRST_BACK_OFF_S", 0.01)
+    monkeypatch.setattr("leadline_agent.probes.base.FIRST_BACK_OFF_S", 0.01)
     answers: list[Any] = [RuntimeError("a bug"), 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
 
     def echo(address: str, sequence: int) -> float | None:
@@ -116,7 +111,7 @@ def test_a_round_that_fails_is_tried_again(
     probe = Ping(harness.context(), permitted=lambda: True, echo=echo)
     (round_,) = reports(harness, probe, ping_lease())
     assert [rtt.received for rtt in round_.peers] == [3, 3]
-    assert probe.worker.take_failed()
+    assert probe.take_failed()
     assert caplog.text.count("a bug") == 1
 
 
@@ -161,7 +156,7 @@ def test_an_unreachable_peer_does_not_use_up_the_round() -> None:
     assert asked == [65_535, 0]
 
 
-def reports(harness: Any, probe: Ping, *leases: PingLease) -> list[RttRound]:
+def reports(harness: Any, probe: Ping, *leases: PingLease) -> list[pb.RttReport]:
     try:
         for lease in leases:
             probe.start_lease(lease)
@@ -177,7 +172,7 @@ def test_a_lease_starts_at_once_and_every_peer_is_pinged(harness: Any) -> None:
         ("pi-2", 3, 2.0),
         ("pi-3", 3, 3.0),
     ]
-    assert {p.method for p in round_.peers} == {RttMethod.ICMP}
+    assert {p.method for p in round_.peers} == {pb.Rtt.ICMP}
 
 
 def test_a_newer_lease_replaces_the_previous_one(harness: Any) -> None:
@@ -229,7 +224,7 @@ def test_without_icmp_the_round_trip_to_the_broker_is_reported(
     assert probe.capabilities == ("mqtt",)
     (round_,) = reports(harness, probe, ping_lease())
     (leg,) = round_.peers
-    assert (leg.peer, leg.method, leg.rtt_ms, leg.received) == (BROKER, RttMethod.MQTT, 2.0, 3)
+    assert (leg.peer, leg.method, leg.rtt_ms, leg.received) == (BROKER, pb.Rtt.MQTT, 2.0, 3)
     assert caplog.text.count("ICMP is not permitted") == 1
 
 
@@ -240,7 +235,7 @@ def test_real_echoes_over_loopback(harness: Any) -> None:
     (round_,) = reports(harness, probe, ping_lease((Peer("self", "127.0.0.1"),), count=5))
     (sample,) = round_.peers
     assert (sample.sent, sample.received) == (5, 5)
-    assert sample.rtt_ms is not None
+    assert sample.HasField("rtt_ms")
     assert 0 < sample.rtt_ms < 1000
 
 
@@ -253,4 +248,4 @@ def test_a_real_host_that_answers_and_then_does_not(harness: Any) -> None:
         other.run("sysctl", "-q", "net.ipv4.icmp_echo_ignore_all=1")
         (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))
     (sample,) = round_.peers
-    assert (sample.sent, sample.received, sample.rtt_ms) == (2, 0, None)
+    assert (sample.sent, sample.received, sample.HasField("rtt_ms")) == (2, 0, False)

@@ -17,6 +17,8 @@ from hypothesis.stateful import (
 )
 from leadline_agent.publish.buffer import Buffer
 
+from tests.support.examples import examples
+
 BOOT = bytes(range(16))
 TOPIC = "leadline/v1/home/pi-1/report"
 
@@ -245,4 +247,4 @@ class BufferMachine(RuleBasedStateMachine):
 
 
 TestBufferMachine = BufferMachine.TestCase
-TestBufferMachine.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestBufferMachine.settings = settings(examples(70), stateful_step_count=30)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from leadline_agent.config import Broker, Probe, Settings
+from leadline_agent.lease import Lease, PingLease
 from leadline_agent.publish import session as session_module
 from leadline_agent.publish.connection import (
     Acknowledged,
@@ -12,16 +14,17 @@ from leadline_agent.publish.connection import (
     Endpoint,
     Event,
     MessageReceived,
+    PahoConnection,
 )
 from leadline_agent.publish.session import MAX_BACK_OFF_S, MAX_IN_FLIGHT, Session, back_off_s
-from leadline_agent.sample import Board, Lease, PingLease, Report
 from leadline_wire import codec, topics
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-BOARD = Board("0.1.0", "Pi", "aarch64", "6.12", 4, 1 << 32, "10.0.0.1", 10, ("icmp",))
+BOARD = pb.Birth(hardware_model="Pi", address="10.0.0.1", interval_s=10, probes=["icmp"])
+BROKER = Broker("broker", 8883, None)
 
 
-class FakeConnection:
+class FakeConnection(PahoConnection):
     """Records what is sent; a test acknowledges it."""
 
     def __init__(self) -> None:
@@ -62,11 +65,8 @@ def open_session(tmp_path: Path, connection: FakeConnection) -> Callable[[], Ses
     def open_() -> Session:
         return Session(
             Endpoint("broker", 8883, None),
-            cluster="home",
+            Settings("pi-1", "home", tmp_path, 10, 1 << 20, BROKER, Probe("", 8, 1 << 28, 5000)),
             board=BOARD,
-            node="pi-1",
-            state_dir=tmp_path,
-            buffer_max_bytes=1 << 20,
             post=lambda _: None,
             connect=connection.connect,
         )
@@ -74,8 +74,8 @@ def open_session(tmp_path: Path, connection: FakeConnection) -> Callable[[], Ses
     return open_
 
 
-def report(measured_boot_ms: int = 1) -> Report:
-    return Report(measured_boot_ms, ())
+def report(measured_boot_ms: int = 1) -> pb.Report:
+    return pb.Report(timing=pb.Timing(measured_boot_ms=measured_boot_ms))
 
 
 def confirm_all(session: Session, connection: FakeConnection) -> None:
@@ -111,6 +111,23 @@ def test_a_connection_begins_with_status_and_birth(
     birth = connection.sent[1][1]
     assert isinstance(birth, pb.Birth)
     assert birth.address == "10.0.0.1"  # the settings know better than the route
+    assert (birth.hardware_model, birth.interval_s, list(birth.probes)) == ("Pi", 10, ["icmp"])
+    assert birth.timing.measured_boot_ms > 0
+    assert BOARD.origin.sequence == 0  # the birth is a copy
+    close(session)
+
+
+def test_a_birth_says_how_many_messages_were_dropped(
+    open_session: Callable[[], Session], connection: FakeConnection
+) -> None:
+    session = open_session()
+    session._buffer.max_bytes = 150
+    for _ in range(5):
+        session.publish(report())
+    connect(session, connection)
+    birth = connection.sent[-1][1]
+    assert isinstance(birth, pb.Birth)
+    assert birth.dropped_messages > 0
     close(session)
 
 

@@ -1,4 +1,4 @@
-"""A running inspection service on a loopback port of its own."""
+"""A running inspection service on a loopback port of its own, and certificates for an extender."""
 
 from collections.abc import AsyncIterator
 
@@ -7,6 +7,8 @@ import pytest
 from leadline_wire.v1 import control_pb2_grpc
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller
+from tests.controller.api.extender_server import Secured, client_context, files
+from tests.support.certificates import Authority
 
 
 @pytest.fixture
@@ -29,3 +31,14 @@ async def channel(address: str) -> AsyncIterator[grpc.aio.Channel]:
 @pytest.fixture
 def stub(channel: grpc.aio.Channel) -> "control_pb2_grpc.InspectionAsyncStub":
     return control_pb2_grpc.InspectionStub(channel)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="session")
+def secured(authority: Authority) -> Secured:
+    shown = client_context(authority, authority.client("kube-scheduler"))
+    return Secured(files(authority.server("127.0.0.1")), shown)

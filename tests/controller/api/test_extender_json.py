@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from leadline_controller.api import extender_json
 from leadline_controller.api.extender_json import Cursor, StoppedError
 
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | NUMBERS | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=20,
 )

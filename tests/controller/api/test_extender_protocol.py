@@ -15,7 +15,7 @@ from leadline_controller.api.extender_protocol import (
     read_binding_args,
     read_extender_args,
 )
-from leadline_controller.scheduling.extender_args import ExtenderBindingArgs
+from leadline_controller.scheduling.extender_service import ExtenderBindingArgs
 
 from tests.controller.scheduling.extender_harness import args, extender_args, pod_manifest, wide
 from tests.kube.objects import node

@@ -1,4 +1,4 @@
-"""What whoever reaches the inspection API's port can do to it, and to the pods that wait."""
+"""Attacks on the inspection API's port: users still get answers, and pods are still bound."""
 
 import asyncio
 import logging
@@ -20,7 +20,6 @@ from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -31,18 +30,19 @@ from tests.controller.api.test_grpc import next_event
 from tests.controller.api.test_settings import credentials, tls_files
 from tests.controller.test_wiring import eventually, running
 from tests.support.certificates import Authority
+from tests.support.memory_cluster import MemoryCluster
 
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
-def place(address: str) -> tuple[str, int]:
+def host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
 
 
 @asynccontextmanager
-async def under(assault: AbstractContextManager[object]) -> AsyncIterator[None]:
-    """The attack goes on, in threads of its own, while this lasts."""
+async def during(assault: AbstractContextManager[object]) -> AsyncIterator[None]:
+    """Run the attack meanwhile, in threads of its own."""
     await asyncio.to_thread(assault.__enter__)
     try:
         yield
@@ -73,16 +73,19 @@ async def test_silent_connections_do_not_exclude_a_client_with_a_certificate(
     settings = ServeSettings("127.0.0.1:0", files)
     own = credentials(authority.client("alice"))
     before = psutil.Process().num_fds()
-    async with answering(harness, settings) as address, under(attack.silent(place(address), 200)):
-        await asyncio.sleep(1)
+    async with (
+        answering(harness, settings) as address,
+        during(attack.silent(host_and_port(address), 200)),
+    ):
+        await asyncio.sleep(0.3)
         answered = [await is_answered(address, own) for _ in range(3)]
-        opened = psutil.Process().num_fds() - before - 200  # which are the attack's own ends
+        opened = psutil.Process().num_fds() - before - 200  # less the attack's own sockets
     assert answered == [True] * 3
     assert opened < gate.MAX_CONNECTIONS + 60
 
 
 async def test_calls_with_unread_answers_do_not_exclude_others(address: str) -> None:
-    async with under(attack.unread(place(address), 64)):
+    async with during(attack.unread(host_and_port(address), 64)):
         await asyncio.sleep(0.5)
         assert await eventually_answered(address)
 
@@ -95,31 +98,24 @@ async def eventually_answered(address: str) -> bool:
     return False
 
 
-async def test_a_call_whose_answer_is_not_read_ends_with_its_connection(
-    address: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("method", "limit", "value"),
+    [
+        (b"ListNodes", "ANSWERS", calls.CallKind("calls", 24, 0.3)),
+        (b"Watch", "WRITE_S", 0.3),
+    ],
+)
+async def test_a_call_whose_answers_are_not_read_ends_with_its_connection(
+    method: bytes, limit: str, value: object, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def attacked() -> bytes:
-        with http2.connection(place(address), initial_window=0) as connected:
-            connected.sendall(http2.call(1, attack.INSPECTION + b"ListNodes"))
+        with http2.connection(host_and_port(address), initial_window=0) as connected:
+            connected.sendall(http2.call(1, attack.INSPECTION + method))
             while connected.recv(1 << 16):
                 pass
         return b"closed"
 
-    monkeypatch.setattr(calls, "ANSWERS", calls.CallKind("calls", 24, 0.3))
-    assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
-
-
-async def test_a_watch_whose_events_are_not_read_ends(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def attacked() -> bytes:
-        with http2.connection(place(address), initial_window=0) as connected:
-            connected.sendall(http2.call(1, attack.INSPECTION + b"Watch"))
-            while connected.recv(1 << 16):
-                pass
-        return b"closed"
-
-    monkeypatch.setattr(calls, "WRITE_S", 0.3)
+    monkeypatch.setattr(calls, limit, value)
     assert await asyncio.wait_for(asyncio.to_thread(attacked), 9) == b"closed"
 
 
@@ -130,9 +126,9 @@ async def test_calls_that_never_end_do_not_exclude_others(
     before = asyncio.all_tasks()
 
     def begin(at: tuple[str, int]) -> AbstractContextManager[object]:
-        return assault(at, 200)  # type: ignore[call-arg]  # how many is the attack's own affair
+        return assault(at, 200)  # type: ignore[call-arg]  # each attack has its own name for the count
 
-    async with under(begin(place(address))):
+    async with during(begin(host_and_port(address))):
         await asyncio.sleep(0.5)
         assert await is_answered(address)
         async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
@@ -142,7 +138,7 @@ async def test_calls_that_never_end_do_not_exclude_others(
 
 
 async def test_health_watches_are_bounded_and_health_checks_work_meanwhile(address: str) -> None:
-    async with under(attack.health_watches(place(address), 48)):
+    async with during(attack.health_watches(host_and_port(address), 48)):
         await asyncio.sleep(0.5)
         async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
             health = health_pb2_grpc.HealthStub(channel)
@@ -157,7 +153,7 @@ async def test_unread_answers_are_bounded_in_bytes(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "_MIN_CALL_S", 60.0)
-    async with under(attack.unread(place(address), 8)):
+    async with during(attack.unread(host_and_port(address), 8)):
         await asyncio.sleep(0.5)
         monkeypatch.setattr(calls, "MAX_BYTES", 100)
         async with grpc.aio.insecure_channel(address, options=OWN_CONNECTION) as channel:
@@ -172,11 +168,11 @@ async def test_unread_answers_are_bounded_in_bytes(
 async def test_malformed_requests_neither_stop_the_server_nor_fill_the_log(
     address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await asyncio.to_thread(attack.malformed, place(address), 200)
+    await asyncio.to_thread(attack.malformed, host_and_port(address), 200)
     assert await is_answered(address)
-    loud = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert [each.getMessage() for each in loud if "servicer method" in each.getMessage()] == []
-    assert [each for each in loud if each.exc_info] == []
+    warnings = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert [each.getMessage() for each in warnings if "servicer method" in each.getMessage()] == []
+    assert [each for each in warnings if each.exc_info] == []
 
 
 @pytest.mark.parametrize("path", [b"/\xff\xfe", attack.INSPECTION + b"\xff", b"\xff", b"", b"/x"])
@@ -184,7 +180,7 @@ async def test_a_method_name_that_is_not_utf8_does_not_stop_the_server(
     path: bytes, address: str
 ) -> None:
     def ask() -> bytes:
-        with http2.connection(place(address)) as connected:
+        with http2.connection(host_and_port(address)) as connected:
             connected.sendall(http2.call(1, path))
             seen = b""
             while b"there is no such method" not in seen:
@@ -209,13 +205,13 @@ async def test_a_request_that_cannot_be_parsed_is_refused(address: str) -> None:
 async def test_a_server_that_fails_is_replaced(
     harness: ControllerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # What gRPC does by itself with such a name: it ends.
+    # gRPC's own method ends the server when it gets such a name.
     monkeypatch.delattr(calls.TextSafeServer, "_request_call")
     monkeypatch.setattr(serving, "_RESTART_S", 0.1)
     async with answering(harness) as address:
 
         def ask() -> None:
-            with http2.connection(place(address)) as connected:
+            with http2.connection(host_and_port(address)) as connected:
                 connected.sendall(http2.call(1, b"/\xff"))
                 connected.recv(1 << 16)
 
@@ -231,9 +227,9 @@ async def test_pods_are_bound_while_the_api_is_attacked() -> None:
     async with (
         controller.serving("dacs") as address,
         running(controller.scheduler(how).run()),
-        under(attack.silent(place(address), 150)),
-        under(attack.unread(place(address), 48)),
-        under(attack.malformed_beside(place(address), 100)),
+        during(attack.silent(host_and_port(address), 150)),
+        during(attack.unread(host_and_port(address), 48)),
+        during(attack.malformed_beside(host_and_port(address), 100)),
     ):
         for number in range(5):
             cluster.put_pod(Pod("default", f"p{number}"))
@@ -268,7 +264,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side has ended it, with a reset or without."""
+    """Whether the other side has closed the connection, with a reset or without."""
     try:
         return await reader.read(1) == b""
     except ConnectionResetError:
@@ -356,16 +352,6 @@ def test_calls_in_progress_never_take_all_connections() -> None:
     assert calls.MAX_CALLS < gate.MAX_CONNECTIONS
 
 
-def test_file_descriptors_are_reserved_for_scheduling() -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with limited_to(1024, before[1]):
-        assert gate.affordable_connections() == gate.MAX_CONNECTIONS
-    with limited_to(600, before[1]):
-        assert gate.affordable_connections() == 29
-    with limited_to(256, before[1]):
-        assert gate.affordable_connections() == 8
-
-
 @contextmanager
 def limited_to(files: int, most: int) -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -376,17 +362,25 @@ def limited_to(files: int, most: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.parametrize(
+    ("files", "connections"), [(1024, gate.MAX_CONNECTIONS), (600, 29), (256, 8)]
+)
+def test_file_descriptors_are_reserved_for_scheduling(files: int, connections: int) -> None:
+    with limited_to(files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]):
+        assert gate.affordable_connections() == connections
+
+
 def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with gate.listen_unix(path), pytest.raises(OSError, match="in use"):
         gate.listen_unix(path)
-    with gate.listen_unix(path):  # what was left behind is
+    with gate.listen_unix(path):  # nobody listens on it any more
         assert path.stat().st_mode & 0o777 == 0o660
 
 
-def test_a_wildcard_listens_for_both_families() -> None:
-    for host in ("0.0.0.0", "::"):
-        (listener,) = gate.listen(host, 0)
-        with listener:
-            port = listener.getsockname()[1]
-            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_wildcard_listens_for_both_families(host: str) -> None:
+    (listener,) = gate.listen(host, 0)
+    with listener:
+        port = listener.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -1,3 +1,5 @@
+"""The inspection service over gRPC: its answers, its errors and its watches."""
+
 import contextlib
 import math
 from dataclasses import replace
@@ -62,7 +64,7 @@ async def test_a_standby_names_the_leader_that_can_explain(
     harness.cluster.apply(PodChanged(pod("new")))
     with pytest.raises(grpc.aio.AioRpcError, match=r"stands by.*another"):
         await stub.ExplainPod(pb.ExplainPodRequest(pod="new"))
-    # What it decided itself, before it lost the Lease, it still can explain.
+    # It can still explain the decisions that it made before it lost the Lease.
     assert (await stub.ExplainPod(pb.ExplainPodRequest(pod="web-1"))).placement.pod
 
 
@@ -194,8 +196,7 @@ async def test_matrix_holds_all_nodes_and_the_links_known(stub: Stub) -> None:
 
 async def test_placements_from_the_oldest_and_by_age(stub: Stub) -> None:
     response = await stub.ListPlacements(pb.ListPlacementsRequest())
-    told = [(each.pod, each.outcome) for each in response.placements]
-    assert told == [
+    assert [(each.pod, each.outcome) for each in response.placements] == [
         ("default/web-1", BOUND),
         ("default/huge", PENDING),
         ("default/web-2", "failed: the API server refused it"),
@@ -234,7 +235,7 @@ async def test_explain_returns_why_a_pod_fits_nowhere(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "reason"),
     [
         ("nobody", "the cluster has no such pod"),
         ("other/nobody", "pod other/nobody"),
@@ -244,7 +245,7 @@ async def test_explain_returns_why_a_pod_fits_nowhere(stub: Stub) -> None:
     ],
 )
 async def test_explain_says_why_there_is_no_decision(
-    harness: ControllerHarness, stub: Stub, key: str, said: str
+    harness: ControllerHarness, stub: Stub, key: str, reason: str
 ) -> None:
     harness.cluster.apply(PodChanged(pod("foreign", scheduler_name="default-scheduler")))
     harness.cluster.apply(PodChanged(pod("waiting")))
@@ -252,7 +253,7 @@ async def test_explain_says_why_there_is_no_decision(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.ExplainPod(pb.ExplainPodRequest(pod=key))
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
-    assert said in str(caught.value.details())
+    assert reason in str(caught.value.details())
     assert "\n" not in str(caught.value.details())
 
 
@@ -261,18 +262,18 @@ def test_explain_says_which_scheduler_a_pod_belongs_to(harness: ControllerHarnes
     harness.cluster.apply(PodChanged(theirs))
     harness.cluster.apply(PodChanged(pod("ours")))
     source = replace(harness.source, advises=True)
-    told = why_unexplained(source, "default/theirs")
-    assert told == (
+    reason = why_unexplained(source, "default/theirs")
+    assert reason == (
         "pod default/theirs is pending: kube-scheduler places it (schedulerName "
         "default-scheduler), and has not asked Leadline about it lately"
     )
     harness.cluster.apply(PodChanged(replace(theirs, node_name="n1")))
-    told = why_unexplained(source, "default/theirs")
-    assert told.startswith("pod default/theirs is on n1: kube-scheduler places it ")
-    assert "before kube-scheduler asked Leadline" in told
+    reason = why_unexplained(source, "default/theirs")
+    assert reason.startswith("pod default/theirs is on n1: kube-scheduler places it ")
+    assert "before kube-scheduler asked Leadline" in reason
     assert "is pending and nothing is decided" in why_unexplained(source, "default/ours")
-    told = why_unexplained(replace(source, places=False), "default/ours")
-    assert "kubernetes.standalone is false" in told
+    reason = why_unexplained(replace(source, places=False), "default/ours")
+    assert "kubernetes.standalone is false" in reason
 
 
 async def test_a_request_too_large_is_refused(stub: Stub) -> None:
@@ -287,8 +288,8 @@ async def test_watch_sends_the_state_and_then_the_changes(
     stream = stub.Watch(pb.WatchRequest())
     first = [await next_event(stream) for _ in range(7)]
     assert [each.node.name for each in first[:4]] == ["guest", "n1", "n2", "n3"]
-    told = [each.placement.pod for each in first[4:]]
-    assert told == ["default/web-1", "default/huge", "default/web-2"]
+    pods = [each.placement.pod for each in first[4:]]
+    assert pods == ["default/web-1", "default/huge", "default/web-2"]
 
     harness.now_s += 1  # ages alone are no news
     harness.decisions.set_outcome("default/huge", BOUND)
@@ -308,7 +309,7 @@ async def test_watch_sends_the_state_and_then_the_changes(
 async def test_watches_are_bounded_and_ended_ones_free_their_place(
     address: str, stub: Stub
 ) -> None:
-    # Connections of their own: one connection can't have all of the watches.
+    # Two connections, because one connection can't have all of the watches.
     own = [("grpc.use_local_subchannel_pool", 1)]
     async with (
         grpc.aio.insecure_channel(address, options=own) as first,
@@ -318,8 +319,8 @@ async def test_watches_are_bounded_and_ended_ones_free_their_place(
         streams = [each.Watch(pb.WatchRequest()) for each in stubs for _ in range(16)]
         for stream in streams:
             await next_event(stream)
-        for each, told in ((stubs[0], "16 watch streams of yours"), (stub, "32 watch streams")):
-            with pytest.raises(grpc.aio.AioRpcError, match=told) as caught:
+        for each, message in ((stubs[0], "16 watch streams of yours"), (stub, "32 watch streams")):
+            with pytest.raises(grpc.aio.AioRpcError, match=message) as caught:
                 await each.Watch(pb.WatchRequest()).read()
             assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         for stream in streams:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 import pytest
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import explanation, placement
-from leadline_controller.cli import render
-from leadline_controller.cli.render import boards, decisions, human
+from leadline_controller.cli import decisions, human, links, nodes
 from leadline_controller.decisions.times import Now
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
@@ -44,13 +43,13 @@ def rows(shown: str) -> dict[str, list[str]]:
 
 def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
     reader = NodeReader(harness.source)
-    render.nodes(on, reader.statuses().nodes, wide=wide)
-    for kind in render.KINDS:
-        render.matrix(on, reader.matrix(), kind, wide=wide)
+    on.print(nodes.NodesTable(reader.statuses().nodes, wide=wide))
+    for kind in links.KINDS:
+        on.print(links.matrix_of(reader.matrix(), kind, wide=wide))
     told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
-    render.placements(on, told, wide=wide)
+    on.print(decisions.placements_table(told, wide=wide))
     for pod in ("default/web-1", "default/huge"):
-        render.explanation(on, explained(harness, pod), wide=wide)
+        on.print(*decisions.explanation_tables(explained(harness, pod), wide=wide), sep="\n")
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -72,14 +71,14 @@ def test_no_colours_where_there_is_no_terminal() -> None:
 
 def test_a_terminal_gets_colours_and_bars() -> None:
     on = console(120, terminal=True)
-    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
+    on.print(nodes.NodesTable(NodeReader(example_controller().source).statuses().nodes))
     assert "\x1b[" in text(on)
     assert "12.5 ▂" in _ESCAPE.sub("", text(on))
 
 
 def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
     on = console(120)
-    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
+    on.print(nodes.NodesTable(NodeReader(example_controller().source).statuses().nodes))
     told = rows(text(on))
     assert told["n1"][:8] == ["online", "12.5", "40", "51", "120/80", "5k", ">= 94.9", "13s"]
     assert told["n3"] == ["-", "-", "-", "-", "-", "-", "-", "-", "0", "agent never heard"]
@@ -88,15 +87,15 @@ def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
 
 def test_notes_that_do_not_fit_are_printed_below() -> None:
     on = console(72)
-    render.nodes(on, NodeReader(example_controller(["n4"]).source).statuses().nodes)
+    on.print(nodes.NodesTable(NodeReader(example_controller(["n4"]).source).statuses().nodes))
     assert "NOTES" not in text(on)
     assert "agent never heard: n3, n4" in text(on)
 
 
 def test_an_empty_cluster_is_named_as_such() -> None:
     on = console()
-    render.nodes(on, [])
-    render.matrix(on, pb.GetMatrixResponse(), "rtt")
+    on.print(nodes.NodesTable([]))
+    on.print(links.matrix_of(pb.GetMatrixResponse(), "rtt"))
     assert text(on).count("no nodes") == 2
 
 
@@ -107,7 +106,7 @@ def test_names_with_numbers_are_in_numeric_order() -> None:
 
 def test_a_matrix_is_symmetric() -> None:
     on = console()
-    render.matrix(on, NodeReader(example_controller().source).matrix(), "rtt")
+    on.print(links.matrix_of(NodeReader(example_controller().source).matrix(), "rtt"))
     told = rows(text(on))
     assert told["n1"] == ["-", "·", "0.42", "-"]
     assert told["n2"] == ["-", "0.42", "·", "-"]
@@ -115,14 +114,16 @@ def test_a_matrix_is_symmetric() -> None:
 
 def test_a_wide_matrix_shows_method_and_age() -> None:
     on = console()
-    render.matrix(on, NodeReader(example_controller().source).matrix(), "bandwidth", wide=True)
+    on.print(
+        links.matrix_of(NodeReader(example_controller().source).matrix(), "bandwidth", wide=True)
+    )
     assert rows(text(on))["n1"] == ["-", "·", ">= 94.9 (2m)", "-"]
 
 
 def test_a_round_trip_through_the_broker_is_an_upper_bound() -> None:
     on = console()
     link = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_age_s=1, rtt_method="mqtt")
-    render.matrix(on, pb.GetMatrixResponse(nodes=["a", "b"], links=[link]), "rtt")
+    on.print(links.matrix_of(pb.GetMatrixResponse(nodes=["a", "b"], links=[link]), "rtt"))
     assert rows(text(on))["a"] == ["·", "<= 12"]
 
 
@@ -130,7 +131,7 @@ def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
     reader = NodeReader(example_controller([f"n{i}" for i in range(4, 24)]).source)
     narrow, broad = console(80), console(400)
     for on in (narrow, broad):
-        render.matrix(on, reader.matrix(), "rtt")
+        on.print(links.matrix_of(reader.matrix(), "rtt"))
     assert rows(text(narrow))["n1"] == ["n2", "0.42", "icmp 12s"]
     assert "1 of 276 pairs are known" in text(narrow)
     assert "·" in text(broad)
@@ -138,7 +139,9 @@ def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:
 
 def test_an_explanation_starts_with_the_best_and_marks_the_winner() -> None:
     on = console()
-    render.explanation(on, explained(example_controller(), "default/web-1"))
+    on.print(
+        *decisions.explanation_tables(explained(example_controller(), "default/web-1")), sep="\n"
+    )
     shown = text(on)
     assert shown.startswith("default/web-1 -> n1\nbound, decided 10s ago by netsched (alpha 0.5)\n")
     (winner,) = (line for line in shown.splitlines() if line.startswith("*"))
@@ -149,7 +152,9 @@ def test_an_explanation_starts_with_the_best_and_marks_the_winner() -> None:
 
 def test_a_narrow_explanation_keeps_every_part() -> None:
     on = console(50)
-    render.explanation(on, explained(example_controller(), "default/web-1"))
+    on.print(
+        *decisions.explanation_tables(explained(example_controller(), "default/web-1")), sep="\n"
+    )
     assert max(map(len, text(on).splitlines())) <= 50
     assert "cpu_percent 3" in " ".join(text(on).split())
 
@@ -172,8 +177,10 @@ def test_scores_are_sorted_from_the_best_to_the_worst() -> None:
 def test_a_long_explanation_is_cut_and_says_so() -> None:
     harness = example_controller([f"n{i}" for i in range(4, 44)])
     short, whole = console(100), console(100)
-    render.explanation(short, explained(harness, "default/huge"))
-    render.explanation(whole, explained(harness, "default/huge"), wide=True)
+    short.print(*decisions.explanation_tables(explained(harness, "default/huge")), sep="\n")
+    whole.print(
+        *decisions.explanation_tables(explained(harness, "default/huge"), wide=True), sep="\n"
+    )
     assert "and 28 more; -o wide shows all" in text(short)
     assert "n43" not in text(short)
     assert "n43" in text(whole)
@@ -182,7 +189,9 @@ def test_a_long_explanation_is_cut_and_says_so() -> None:
 def test_text_from_the_network_cannot_control_the_terminal() -> None:
     on = console(120, terminal=True)
     evil = "[red]x[/red]\x1b]0;owned\x07\n"
-    render.placements(on, [pb.Placement(pod=evil, node="n1", why=evil, outcome="bound")])
+    on.print(
+        decisions.placements_table([pb.Placement(pod=evil, node="n1", why=evil, outcome="bound")])
+    )
     shown = text(on)
     assert "[red]x[/red]" in shown
     assert "\x1b]0" not in shown
@@ -191,8 +200,8 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
 
 def test_a_summary_is_one_line() -> None:
     statuses = {x.name: x for x in NodeReader(example_controller().source).statuses().nodes}
-    assert boards.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
-    assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in boards.summary(
+    assert nodes.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
+    assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in nodes.summary(
         statuses["n1"]
     )
 

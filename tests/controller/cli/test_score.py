@@ -16,7 +16,6 @@ from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.options import build
-from leadline_controller.snapshot.score import score as score_at_once
 from leadline_controller.snapshot.score import start_scoring, to_document
 from leadline_controller.snapshot.snapshot import load_snapshot
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
@@ -295,7 +294,9 @@ def test_streamed_output_equals_the_output_at_once(
     capsys: Capture, file: Path, strategy: str
 ) -> None:
     made = build(STRATEGIES[strategy], {})
-    whole = score_at_once(load_snapshot(file), made, FILTERS, 0)
+    at_once = start_scoring(load_snapshot(file), made, FILTERS, 0)
+    decisions = [to_document(decision) for decision in at_once.decisions]
+    whole = {**at_once.head, "decisions": decisions, **at_once.tail}
     arguments = ["score", "--snapshot", str(file), "--strategy", strategy, "-o"]
     run([*arguments, "json"])
     assert capsys.readouterr().out == json.dumps(whole, indent=2, ensure_ascii=False) + "\n"

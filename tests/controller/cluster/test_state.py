@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from leadline_controller.cluster.state import ClusterState
@@ -30,6 +30,7 @@ from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.controller.builders import node
+from tests.support.examples import examples
 
 HTTP = HostPort("0.0.0.0", "TCP", 80)
 GPU = "example.com/gpu"
@@ -488,10 +489,4 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(
-    max_examples=60,
-    stateful_step_count=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestChanges.settings = settings(examples(20), stateful_step_count=30)

@@ -128,7 +128,7 @@ def test_a_field_of_a_wrong_type_is_refused(changed: dict[str, object]) -> None:
 
 def test_a_decompression_bomb_is_not_unpacked() -> None:
     packing = zlib.compressobj(9)
-    bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(512)) + packing.flush()
+    bomb = b"".join(packing.compress(bytes(2**20)) for _ in range(64)) + packing.flush()
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="too long"):

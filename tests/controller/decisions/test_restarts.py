@@ -1,4 +1,4 @@
-"""Decisions outlive the process that made them, killed at any moment, and the machine's power."""
+"""Recorded decisions survive a kill of the controller at any moment, and a power cut."""
 
 import asyncio
 import json
@@ -21,10 +21,10 @@ from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
 from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.framework.ports import Relisted
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.wiring import Controller
 
 from tests.controller.decisions.test_log import decision
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.ports import free_port
 from tests.support.processes import frozen
 
@@ -49,20 +49,20 @@ class Worker:
         )
 
     def wait_for(self, word: str, times: int = 1) -> str:
-        """Read what it says until it has said this often enough; the rest of that line."""
+        """Read lines until this one begins with the word for the last time; returns its rest."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             times -= line.startswith(word)
             if not times:
                 return line.removeprefix(word).strip()
-        raise AssertionError(f"it ended before it said {word!r}")
+        raise AssertionError(f"the worker ended before it printed {word!r}")
 
     def frozen(self) -> AbstractContextManager[None]:
-        """As in the moment when the power goes."""
+        """Stop the process during a block, so that its files are those of one moment."""
         return frozen(self._process)
 
     def kill(self) -> int:
-        """End it at once; the last number of decisions that it said were kept."""
+        """Kill it. Returns the number of kept decisions that it printed last."""
         self._process.kill()
         self._process.wait()
         output = self._process.stdout
@@ -74,7 +74,7 @@ class Worker:
 
 @contextmanager
 def worker(path: Path, name: str = "") -> Iterator[Worker]:
-    """name: of the pods that it places; none without."""
+    """A worker for the duration of a block. name: of the pods that it places; "" for none."""
     started = Worker(path, name)
     try:
         started.wait_for("answering")
@@ -83,19 +83,17 @@ def worker(path: Path, name: str = "") -> Iterator[Worker]:
         started.kill()
 
 
-def ask(capsys: pytest.CaptureFixture[str], address: str, *question: str) -> Any:
-    code = run([*question, "-o", "json", "--address", address])
+def leadline(capsys: pytest.CaptureFixture[str], address: str, *arguments: str) -> Any:
+    code = run([*arguments, "-o", "json", "--address", address])
     captured = capsys.readouterr()
     assert (code, captured.err) == (0, "")
     return json.loads(captured.out)
 
 
-def without_ages(placements: dict[str, Any]) -> dict[str, Any]:
-    """What does not change with the time of the question. The second in which it was decided is
-    the same, but for the rounding of the clocks."""
-    kept = {
-        name: x for name, x in placements.items() if name not in ("age_s", "first_age_s", "time")
-    }
+def without_ages(decision: dict[str, Any]) -> dict[str, Any]:
+    """The fields that do not depend on the time of the request. The time of the decision may differ
+    by a second, as clocks are rounded."""
+    kept = {name: x for name, x in decision.items() if name not in ("age_s", "first_age_s", "time")}
     if "earlier" in kept:
         kept["earlier"] = [without_ages(each) for each in kept["earlier"]]
     return kept
@@ -105,17 +103,17 @@ def pods_in(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         if not connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            return []  # not even the tables were written
+            return []  # the tables had not been written
         return [pod for (pod,) in connection.execute("SELECT pod FROM decisions ORDER BY id")]
 
 
 def pods_kept(path: Path) -> list[str]:
-    """What a controller finds that opens the file, of which not even the tables need be left."""
-    opened = Database(path, 2**30, float("inf"))
+    """The pods that a controller finds when it opens the file, which may lack even the tables."""
+    database = Database(path, 2**30, float("inf"))
     try:
-        found = [row.pod for row in opened.all()]
+        found = [row.pod for row in database.all()]
     finally:
-        opened.close()
+        database.close()
     assert pods_in(path) == found
     return found
 
@@ -131,16 +129,18 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
     path = tmp_path / "d.db"
     with worker(path, "p") as first:
         first.wait_for("kept", times=3)
-        before = {pod: ask(capsys, first.address, "explain", pod) for pod in ("default/p3", "huge")}
+        before = {
+            pod: leadline(capsys, first.address, "explain", pod) for pod in ("default/p3", "huge")
+        }
     with worker(path) as second:
-        after = {pod: ask(capsys, second.address, "explain", pod) for pod in before}
-        listed = ask(capsys, second.address, "placements", "--since", "1h")["placements"]
+        after = {pod: leadline(capsys, second.address, "explain", pod) for pod in before}
+        listed = leadline(capsys, second.address, "placements", "--since", "1h")["placements"]
     placed, stuck = after["default/p3"], after["huge"]
     assert (placed["node"] in ("n1", "n2"), placed["outcome"]) == (True, "bound")
     assert set(placed["scores"]) == {"n1", "n2", "small"}
     assert without_ages(placed) == without_ages(before["default/p3"])
     assert placed["age_s"] > before["default/p3"]["age_s"]
-    assert abs(_second(placed["time"]) - _second(before["default/p3"]["time"])) <= 1
+    assert abs(_unix_s(placed["time"]) - _unix_s(before["default/p3"]["time"])) <= 1
     assert (stuck["node"], stuck["outcome"]) == (None, "gone")  # the second cluster has no such pod
     assert stuck["rejected"] == before["huge"]["rejected"]
     assert stuck["rejected_by_filter"] == {"NodeResourcesFit": 3}
@@ -150,7 +150,7 @@ def test_after_a_kill_the_next_process_explains_as_this_one_did(
     assert ages == sorted(ages, reverse=True)
 
 
-def _second(time: str) -> int:
+def _unix_s(time: str) -> int:
     return round(datetime.fromisoformat(time).timestamp())
 
 
@@ -161,11 +161,11 @@ def test_a_decision_that_is_younger_than_asked_is_listed_after_a_restart(
     with worker(path, "p") as first:
         first.wait_for("kept")
     with worker(path) as second:
-        everything = ask(capsys, second.address, "placements")["placements"]
+        everything = leadline(capsys, second.address, "placements")["placements"]
         youngest = min(each["age_s"] for each in everything)
         span = f"{youngest / 2:.3f}s"
-        assert ask(capsys, second.address, "placements", "--since", span)["placements"] == []
-        assert ask(capsys, second.address, "placements", "--since", "2h")["placements"] != []
+        assert leadline(capsys, second.address, "placements", "--since", span)["placements"] == []
+        assert leadline(capsys, second.address, "placements", "--since", "2h")["placements"] != []
 
 
 def test_repeated_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_repeated_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
     kept: dict[str, int] = {}
     for name in ("a", "b", "c"):
         with worker(path, name) as running:
-            said = int(running.wait_for("kept", times=chance.randrange(1, 6)))
-            kept[name] = max(said, running.kill())
+            count = int(running.wait_for("kept", times=chance.randrange(1, 6)))
+            kept[name] = max(count, running.kill())
         for each, count in kept.items():
             found = numbers(pods_in(path), each)
             assert found == list(range(len(found)))
@@ -182,7 +182,7 @@ def test_repeated_kills_lose_nothing_that_was_stored(tmp_path: Path) -> None:
 
 
 def test_after_a_power_cut_the_file_has_a_sound_beginning(tmp_path: Path) -> None:
-    """The files as they are in one moment, the journal's last writes lost or half done."""
+    """Copies of the files at one moment, without the journal's last bytes or with random ones."""
     path, chance = tmp_path / "d.db", Random(6)
     lengths = set()
     with worker(path, "p") as running:
@@ -195,8 +195,8 @@ def test_after_a_power_cut_the_file_has_a_sound_beginning(tmp_path: Path) -> Non
                     shutil.copy(f"{path}{ending}", copy)
             journal = (copy / "d.db-wal").read_bytes()
             lost = chance.choice([0, chance.randrange(len(journal) + 1)])
-            rubbish = chance.randbytes(lost) if case % 2 else b""
-            (copy / "d.db-wal").write_bytes(journal[: len(journal) - lost] + rubbish)
+            noise = chance.randbytes(lost) if case % 2 else b""
+            (copy / "d.db-wal").write_bytes(journal[: len(journal) - lost] + noise)
             survived = numbers(pods_kept(copy / "d.db"))
             assert survived == list(range(len(survived)))
             lengths.add(len(survived))
@@ -215,10 +215,10 @@ def test_after_a_power_cut_the_controller_continues_with_the_rest(
             journal = path.with_name("d.db-wal").read_bytes()
     copy.with_name("d.db-wal").write_bytes(journal[: len(journal) * 2 // 3])
     with worker(copy) as next_one:
-        listed = ask(capsys, next_one.address, "placements")["placements"]
+        listed = leadline(capsys, next_one.address, "placements")["placements"]
         assert len(listed) > 5
-        placements = ask(capsys, next_one.address, "explain", listed[-1]["pod"])
-        assert placements["scores"] or placements["rejected"]
+        youngest = leadline(capsys, next_one.address, "explain", listed[-1]["pod"])
+        assert youngest["scores"] or youngest["rejected"]
 
 
 def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
 
 
 def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path) -> None:
-    """However many were decided after it, and whoever bound or deleted it meanwhile."""
+    """Also after many later decisions, and if others bound or deleted the pod meanwhile."""
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
     names = ("here", "elsewhere", "deleted", "waiting")
 
@@ -248,8 +248,8 @@ def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path)
                 controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), BOUND, {})
 
     async def outcomes() -> list[str]:
-        on = {"here": "n1", "elsewhere": "n2", "waiting": None}
-        pods = [replace(decision(name).pod, node_name=node) for name, node in on.items()]
+        nodes = {"here": "n1", "elsewhere": "n2", "waiting": None}
+        pods = [replace(decision(name).pod, node_name=node) for name, node in nodes.items()]
         controller = Controller(settings, MemoryCluster())
         async with controller.remembering():
             controller.decisions.observe(Relisted((), tuple(pods)))
@@ -259,5 +259,4 @@ def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path)
             ]
 
     asyncio.run(decide())
-    placements = asyncio.run(outcomes())
-    assert placements == [BOUND, "failed: the pod is on n2", GONE, PENDING]
+    assert asyncio.run(outcomes()) == [BOUND, "failed: the pod is on n2", GONE, PENDING]

@@ -19,9 +19,9 @@ from leadline_controller.decisions.weight import weight_of_decision
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.attack.joining import decisions_over
+from tests.support.memory_cluster import MemoryCluster
 
 MANY = 40
 

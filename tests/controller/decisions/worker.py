@@ -16,9 +16,10 @@ from leadline_controller.decisions.settings import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.scheduling.scheduler import SchedulingProfile
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.wiring import Controller
+
+from tests.support.memory_cluster import MemoryCluster
 
 AT_ONCE = 7
 
@@ -50,7 +51,7 @@ async def work(path: Path, address: str, name: str) -> None:
     how = SchedulingProfile(KubeDefault(), FILTERS, Random(1))
     async with controller.remembering(), controller.serving("kube-default"):
         scheduling = asyncio.create_task(controller.scheduler(how).run())
-        while not controller.state.listed:  # noqa: ASYNC110  # nothing tells of it
+        while not controller.state.listed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.01)
         print("answering", flush=True)
         made = 0

@@ -182,6 +182,7 @@ def test_small_objects() -> None:
             "x.spec.resources.requests.storage: expected a quantity like 4Gi, got a list",
         ),
         ("PersistentVolume", {"spec": {"volumeMode": "Tape"}}, "x.spec.volumeMode: expected File"),
+        ("PersistentVolume", {"spec": {"volumeMode": 0}}, "x.spec.volumeMode: expected File"),
         ("StorageClass", {}, "x.provisioner: expected text, got nothing"),
         (
             "CSINode",

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 from leadline_controller.framework.ports import InvalidError, LeaseRecord, UnavailableError
 from leadline_controller.leaderelection.elector import LeaderElector
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_lease import MemoryLease
+
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_lease import MemoryLease
 
 CRASH_TO_TAKEOVER_S = 12.5  # a pause of 2.4 s at most, then the Lease's 10 s
 

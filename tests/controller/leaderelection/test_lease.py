@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.ports import LeaseRecord
-from leadline_controller.leaderelection.lease import SOLE_LEADER, LeaseTiming, ObservedLease
+from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaseTiming, ObservedLease
 
 TIMING = LeaseTiming(duration_s=10, renew_deadline_s=7, retry_s=2, margin_s=1)
 

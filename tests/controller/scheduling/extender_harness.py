@@ -11,23 +11,35 @@ from leadline_controller.decisions.log import DecisionLog
 from leadline_controller.filters import BIND_FILTERS, EXTENDER_FILTERS, FILTERS
 from leadline_controller.framework.cycle import Filter, Strategy
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.ports import Relisted
-from leadline_controller.scheduling.extender_args import ExtenderArgs
-from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
+from leadline_controller.framework.ports import PodChanged, Relisted
+from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.scheduling.extender_service import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderProfile,
+    ExtenderService,
+)
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 from tests.kube.objects import Object, node, pod
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 BANDWIDTH = "leadline.dev/bandwidth-mbps"
+PATIENCE_S = 20.0
+NAMES = ["n1", "n2", "n3"]
 OWN_FILTERS: Mapping[str, Filter] = {name: FILTERS[name] for name in EXTENDER_FILTERS}
 
 
 def wide(name: str, mbps: float, cpu: str = "4", **fields: Any) -> Object:
     """A node with a link of this capacity."""
     return node(name, cpu=cpu, labels={BANDWIDTH: f"{mbps:g}"}, **fields)
+
+
+def nodes_with_mbps(*mbps: float) -> list[Node]:
+    """n1, n2 and so on, with links of these capacities."""
+    return [read_node(wide(f"n{i}", each)) for i, each in enumerate(mbps, 1)]
 
 
 def pod_manifest(name: str, mbps: float | str | None = None, **annotations: str) -> Object:
@@ -53,6 +65,10 @@ def extender_args(
     pod: Object, names: Iterable[str] | None = None, nodes: Iterable[Object] | None = None
 ) -> ExtenderArgs:
     return read_extender_args(args(pod, names, nodes))
+
+
+def binding(pod: Pod, node: str) -> ExtenderBindingArgs:
+    return ExtenderBindingArgs(pod.namespace, pod.name, pod.uid, node)
 
 
 class ExtenderHarness:
@@ -98,6 +114,12 @@ class ExtenderHarness:
         self.state.apply(change)
         self.extender_service.observe(change)
 
+    def put(self, name: str, mbps: float | None = None) -> Pod:
+        """Create a pod that our watch shows as well."""
+        pod = self.cluster.put_pod(pending(pod_manifest(name, mbps)))
+        self.hear(PodChanged(pod))
+        return pod
+
     def outcome(self, name: str) -> tuple[str | None, str]:
         record = self.decisions.get(f"default/{name}")
         assert record is not None
@@ -111,3 +133,10 @@ class ExtenderHarness:
 def pending(pod: Object) -> Pod:
     """The pod as the watch shows it."""
     return extender_args(pod, []).pod
+
+
+def listed() -> ExtenderHarness:
+    """Three nodes, the third with the widest link and so the best for much data."""
+    harness = ExtenderHarness(nodes_with_mbps(10, 100, 1000))
+    harness.list()
+    return harness

@@ -13,12 +13,13 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import Leadership, PodEvent
-from leadline_controller.leaderelection.lease import SOLE_LEADER
+from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
+
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 
 class CountingCluster(MemoryCluster):

@@ -10,10 +10,10 @@ from leadline_controller.framework.ports import PodEvent
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.scheduling import event_recorder
 from leadline_controller.scheduling.event_recorder import OVERDUE_S, EventRecorder
-from leadline_controller.snapshot.manual_clock import ManualClock
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
 
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
+from tests.support.manual_clock import ManualClock
+from tests.support.memory_cluster import MemoryCluster
 
 MAX_WRITES = 4
 DECISION_S = 0.1

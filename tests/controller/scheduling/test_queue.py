@@ -159,7 +159,8 @@ def test_a_pod_removed_in_progress_does_not_come_back() -> None:
     pending = queue(pod("a"), pod("b"))
     popped(pending)
     pending.remove("a")
-    assert pending.keep_only({"x"}) == [pod("b")]
+    assert "b" in pending
+    pending.keep_only({"x"})
     assert not pending.failed("a", 0.0)
     pending.mark_unschedulable("b", 0.0)
     assert len(pending) == 0

@@ -344,7 +344,7 @@ async def test_an_event_that_may_free_resources_retries_unschedulable_pods(how: 
 
 
 async def test_an_unschedulable_pod_is_retried_each_minute_without_any_event() -> None:
-    """A measured value may have changed: the cluster does not tell of those."""
+    """A measured value may have changed, and the cluster has no event for it."""
     harness = SchedulerHarness(CountingCluster([], [pod("a")]))
     async with harness.running():
         await harness.clock.advance(200)

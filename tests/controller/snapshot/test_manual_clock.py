@@ -2,7 +2,7 @@
 
 import asyncio
 
-from leadline_controller.snapshot.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 async def test_time_stands_still_until_advance() -> None:

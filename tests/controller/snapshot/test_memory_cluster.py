@@ -11,7 +11,8 @@ from leadline_controller.framework.ports import (
     Relisted,
     UnavailableError,
 )
-from leadline_controller.snapshot.memory_cluster import MemoryCluster
+
+from tests.support.memory_cluster import MemoryCluster
 
 
 async def test_binds_fail_with_the_queued_errors() -> None:

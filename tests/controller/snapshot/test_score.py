@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.options import build
-from leadline_controller.snapshot.score import score
+from leadline_controller.snapshot.score import start_scoring, to_document
 from leadline_controller.snapshot.snapshot import read_snapshot
 from leadline_controller.strategies import STRATEGIES
 
@@ -25,7 +25,8 @@ def document(nodes: list[dict[str, Any]], pods: list[str]) -> dict[str, Any]:
 
 
 def place(name: str, data: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    return score(read_snapshot(data), build(STRATEGIES[name], {}), FILTERS, seed)
+    scoring = start_scoring(read_snapshot(data), build(STRATEGIES[name], {}), FILTERS, seed)
+    return {**scoring.head, "decisions": [*map(to_document, scoring.decisions)], **scoring.tail}
 
 
 SMALL = {"name": "small", "allocatable": {"cpu": "1", "memory": "1Gi"}}

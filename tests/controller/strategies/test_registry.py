@@ -1,4 +1,4 @@
-"""Strategies from other packages, and what happens where one is not what it says."""
+"""Strategies from other packages, and the errors about those that are none."""
 
 import logging
 import subprocess
@@ -144,41 +144,50 @@ def test_a_plugin_that_provides_no_strategy_is_named_with_its_package(
     found = registry()
     with pytest.raises(PluginError) as raised:
         found["first"]
-    told = str(raised.value)
-    assert told.startswith(
+    message = str(raised.value)
+    assert message.startswith(
         f"strategy plug-in leadline-first 1.2, entry point first = {entry_point}: {problem}"
     )
-    assert told.endswith("uninstall the package")
-    assert "\n" not in told
+    assert message.endswith("uninstall the package")
+    assert "\n" not in message
     assert list(dict(found.items())) == list(BUILT_IN), "the others can be used"
     assert [found[name] for name in BUILT_IN] == list(found.values())
-    assert [record.getMessage() for record in caplog.records] == [told], "one line, once"
+    assert [record.getMessage() for record in caplog.records] == [message], "one line, once"
 
 
-def test_a_plugin_does_not_take_the_name_of_a_built_in_strategy(
-    installed: Install, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("plugins", "used", "ignored"),
+    [
+        (
+            {"impostor": "bef"},
+            "leadline_controller.strategies.edge_first",
+            "strategy plug-in impostor 1.2, entry point bef = impostor:First: ignored, because "
+            "Leadline has a strategy of this name; rename the entry point or uninstall the package",
+        ),
+        (
+            {"plugin_b": "first", "plugin_a": "first"},
+            "plugin_a",
+            "strategy plug-in plugin_b 1.2, entry point first = plugin_b:First: ignored, because "
+            "plugin_a 1.2 has a strategy of this name; rename the entry point or uninstall the "
+            "package",
+        ),
+    ],
+    ids=["a built-in strategy", "the plug-in whose distribution sorts first"],
+)
+def test_of_strategies_with_one_name_one_is_used(
+    plugins: Mapping[str, str],
+    used: str,
+    ignored: str,
+    installed: Install,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    installed({"bef": "impostor:First"}, impostor=FIRST)
+    for module, name in plugins.items():
+        installed({name: f"{module}:First"}, distribution=module, **{module: FIRST})
     found = registry()
-    assert found["bef"].__module__ == "leadline_controller.strategies.edge_first"
-    assert len(found) == len(BUILT_IN)
-    assert "impostor" not in sys.modules
-    (line,) = (record.getMessage() for record in caplog.records)
-    assert line == (
-        "strategy plug-in first 1.2, entry point bef = impostor:First: ignored, because Leadline "
-        "has a strategy of this name; rename the entry point or uninstall the package"
-    )
-
-
-def test_of_two_plugins_with_one_name_the_first_by_distribution_is_used(
-    installed: Install, caplog: pytest.LogCaptureFixture
-) -> None:
-    installed({"first": "from_b:First"}, distribution="b", from_b=FIRST)
-    installed({"first": "from_a:First"}, distribution="a", from_a=FIRST)
-    assert registry()["first"].__module__ == "from_a"
-    (line,) = (record.getMessage() for record in caplog.records)
-    assert line.startswith("strategy plug-in b 1.2, entry point first = from_b:First: ignored, ")
-    assert "because a 1.2 has a strategy of this name" in line
+    assert found[name].__module__ == used
+    assert len(found) == len({*BUILT_IN, name})
+    assert next(iter(plugins)) not in sys.modules
+    assert [record.getMessage() for record in caplog.records] == [ignored]
 
 
 def test_unreadable_metadata_on_the_machine_leaves_the_built_in_strategies(

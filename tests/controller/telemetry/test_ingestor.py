@@ -4,7 +4,7 @@ from math import inf, isnan, nan
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from leadline_controller.framework.view import NodeTable
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
@@ -15,6 +15,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from tests.controller.builders import node
 from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import BOOT_ID, CLUSTER, BoardMessages, payload
+from tests.support.examples import examples
 
 NOW_S = 1000.0
 SCHEMA = topics.SCHEMA
@@ -465,12 +466,7 @@ drawn_messages = st.one_of(
     ),
     st.builds(pb.Status, origin=origins, online=st.booleans()),
 )
-some_fuzz = settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+some_fuzz = examples(100)
 
 
 @some_fuzz

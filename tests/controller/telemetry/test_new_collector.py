@@ -1,30 +1,29 @@
-"""A new collector's values need one function in the controller; nothing else knows of them."""
+"""A new collector's values need one file in the controller; no other file knows of them."""
+
+import sys
+from pathlib import Path
 
 import pytest
 from leadline_controller.telemetry import collectors
+from leadline_controller.telemetry.collectors import decoder
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.state import TelemetryState
 from leadline_wire import codec, topics
-from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.controller.probing.permissive_leases import PermissiveLeases
 from tests.controller.telemetry.board_builder import CLUSTER, BoardMessages
 from tests.controller.telemetry.telemetry_builder import TTL, table
-from tests.proto.humidity import humidity_of, set_humidity
+from tests.proto.humidity import set_humidity
 
 
 @pytest.fixture
 def _humidity_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add a decoder, as a contributor would write it."""
-    monkeypatch.setattr(collectors, "DECODERS", dict(collectors.DECODERS))
-
-    @collectors.decodes("humidity_percent")
-    def _humidity(report: pb.Report, reading: collectors.BoardReading) -> None:
-        """Relative humidity around the board, per cent."""
-        percent = humidity_of(report).percent
-        reading.values["humidity_percent"] = percent
-        if percent > 90:
-            reading.notes.append("damp")
+    """Add a file to the package of the decoders."""
+    example = Path(__file__).with_name("example")
+    monkeypatch.setattr(collectors, "__path__", [*collectors.__path__, str(example)])
+    monkeypatch.setattr(decoder, "DECODERS", dict(decoder.DECODERS))
+    monkeypatch.delitem(sys.modules, f"{collectors.__name__}.humidity", raising=False)
+    collectors.import_decoders()
 
 
 @pytest.mark.usefixtures("_humidity_decoder")

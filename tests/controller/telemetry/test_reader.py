@@ -2,13 +2,14 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.telemetry import reader
 from leadline_controller.telemetry.reader import PublishProperties, ReadingClient
 from paho.mqtt.client import Client
 from paho.mqtt.enums import MQTTErrorCode
 
+from tests.support.examples import examples
 from tests.support.ports import free_port
 
 SUCCESS, PROTOCOL = MQTTErrorCode.MQTT_ERR_SUCCESS, MQTTErrorCode.MQTT_ERR_PROTOCOL
@@ -125,7 +126,7 @@ def test_a_publish_packet_is_parsed(
 @given(
     cuts=st.lists(st.integers(0, 900), max_size=12), sizes=st.lists(st.integers(0, 300), max_size=5)
 )
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(100)
 def test_packets_are_reassembled_however_the_network_splits_them(
     cuts: list[int], sizes: list[int]
 ) -> None:
@@ -162,7 +163,7 @@ def test_an_invalid_packet_ends_the_connection_and_not_the_thread(sent: bytes) -
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(100)
 def test_no_bytes_raise(sent: bytes) -> None:
     client = Reading([publication(properties=sent), b"\x30" + length(len(sent)) + sent])
     assert set(client.read_all()) <= {SUCCESS, PROTOCOL}

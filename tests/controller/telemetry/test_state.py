@@ -265,7 +265,8 @@ def test_links_without_fresh_values_are_removed(
     before = builder.state.links(1000.0)
     builder.state.set_members(None, 1000.0)
     assert builder.state.links(1000.0) == before
-    assert len(builder.state._links._rows) == 2
+    assert len(builder.state._links._rows) == 1
+    assert len(builder.state._links._bandwidths) == 1
     assert builder.state.measurements("n11", 1000.0) == {"bandwidth_mbps": (90.0, 0.0)}
     builder.rtt("n01", "n00", 7.0, 1001.0)
     seen = builder.state.link_table(table(*names), 1001.0)

@@ -8,7 +8,7 @@ from leadline_controller.framework.model import CPU
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_experiments.optimum import clusters, dacs, kubedsm, study
+from leadline_experiments.optimum import dacs, kubedsm, study
 from leadline_experiments.optimum.programme import Optimum
 
 
@@ -49,11 +49,9 @@ def test_a_seed_repeats_all_of_it_and_another_does_not() -> None:
 
 
 def test_pending_pods_are_counted_and_not_compared() -> None:
-    gap = study.OptimalityGap()
     best = Optimum(1.0, {}, "optimal", 0.0)
-    gap.add(1.5, best, 0)
-    gap.add(None, best, 3)
-    rows = list(gap.rows("t", "c", "s", "", "m"))
+    gaps = [study.Gap(1.5, best), study.Gap(None, best, 3)]
+    rows = study.gap_rows("t", "c", "s", "", "m", gaps)
     assert [(row.metric, row.ours, row.optimum) for row in rows] == [
         ("m", 1.5, 1.0),
         (study.PENDING, 1.5, 0.0),
@@ -61,25 +59,25 @@ def test_pending_pods_are_counted_and_not_compared() -> None:
 
 
 def test_an_optimum_that_was_not_proved_is_none() -> None:
-    gap = study.OptimalityGap()
-    gap.add(1.5, Optimum(1.0, {}, "optimal", 0.0), 0)
-    gap.add(1.5, Optimum(1.2, {}, "time limit", 0.1), 0)
-    assert [row.optimum for row in gap.rows("t", "c", "s", "", "m")] == [None]
+    proved = study.Gap(1.5, Optimum(1.0, {}, "optimal", 0.0))
+    unproved = study.Gap(1.5, Optimum(1.2, {}, "time limit", 0.1))
+    rows = study.gap_rows("t", "c", "s", "", "m", [proved, unproved])
+    assert [row.optimum for row in rows] == [None]
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.experiment)])
 def test_twenty_nodes_and_forty_pods_are_solved_to_the_end(seed: int) -> None:
-    view, pods = clusters.edge_cluster(20, 40, seed)
+    view, pods = study.edge_cluster(20, 40, seed)
     least = dacs.best(view, pods, Dacs(), FILTERS)
     assert (least.status, least.gap, least.why) == ("optimal", 0.0, "")
     assert len(least.placement) == 40
-    view, pending, running = clusters.cloud_assisted(20, 40, seed)
+    view, pending, running = study.cloud_assisted(20, 40, seed)
     most = kubedsm.best(view, pending, running, KubeDsm(), FILTERS)
     assert (most.status, most.gap, most.why) == ("optimal", 0.0, "")
 
 
 def test_the_optimum_falls_as_nodes_grow() -> None:
-    view, pods = clusters.edge_cluster(5, 8, 0)
+    view, pods = study.edge_cluster(5, 8, 0)
     roomy = [
         replace(node, allocatable={**node.allocatable, CPU: 2 * node.allocatable[CPU]})
         for node in view.nodes

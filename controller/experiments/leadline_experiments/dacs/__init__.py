@@ -4,22 +4,27 @@
 Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes".
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from leadline_experiments.dacs import optimality_gap, scenarios, trials
-from leadline_experiments.dacs.claims import LABELS, claims, comparable_counts, label
-from leadline_experiments.dacs.methods import RUNS, TABLE_KEYS, ScenarioResult, run_methods
-from leadline_experiments.dacs.paper_values import COMPLETION_S, COUNTS
-from leadline_experiments.dacs.scenarios import WORKERS
-from leadline_experiments.dacs.trials import ITERATIONS
+from leadline_experiments.dacs import simulation
+from leadline_experiments.dacs.claims import COMPLETION_S, COUNTS, claims, comparable_counts, label
+from leadline_experiments.dacs.simulation import (
+    ITERATIONS,
+    RUNS,
+    TABLE_KEYS,
+    WORKERS,
+    Outcome,
+    ScenarioResult,
+    optimality_gaps,
+    run_methods,
+)
 from leadline_experiments.optimum import study
 from leadline_experiments.result import Figure, Progress, Result, Row, Series
 
-_PAPER = "DACS, Section 7"
+_SCENARIOS = (simulation.SCENARIO_1, simulation.SCENARIO_2)
 _RANKS = ("the fullest node", "the second node", "the third node")
 CALIBRATION: Mapping[str, str] = {
-    **scenarios.CALIBRATION,
-    **trials.CALIBRATION,
+    **simulation.CALIBRATION,
     "runs": f"{RUNS} of each method, averaged; a tie is broken anew in each",
 }
 
@@ -27,16 +32,16 @@ CALIBRATION: Mapping[str, str] = {
 def run(seed: int, progress: Progress) -> Result:
     """Run the whole experiment; see Experiment. The seed breaks ties."""
     results = []
-    for number, scenario in enumerate((scenarios.SCENARIO_1, scenarios.SCENARIO_2), start=1):
+    for scenario in _SCENARIOS:
         results.append(run_methods(scenario, seed))
-        progress(number / 4)
+        progress(scenario.number / 4)
     return Result(
         "dacs",
-        _PAPER,
+        "DACS, Section 7",
         CALIBRATION,
         [
-            *(row for each in results for row in _rows(each)),
-            *optimality_gap.rows(seed),
+            *(row for each in results for row in (*_rows(each), *_completion_rows(each))),
+            *(row for scenario in _SCENARIOS for row in optimality_gaps(scenario, seed)),
             *study.dacs_rows(seed, lambda share: progress(0.5 + share / 2)),
         ],
         [claim for each in results for claim in claims(each)],
@@ -45,65 +50,54 @@ def run(seed: int, progress: Progress) -> Result:
 
 
 def _rows(result: ScenarioResult) -> Iterator[Row]:
-    yield from _count_rows(result)
-    yield from _delay_rows(result)
-    yield from _completion_rows(result)
-
-
-def _count_rows(result: ScenarioResult) -> Iterator[Row]:
-    title = result.scenario.title
-    table = f"{LABELS[title].figure}(a)"
-    for key, paper in COUNTS[title].items():
+    scenario, mean = result.scenario, result.mean
+    for key, papers in COUNTS.items():
+        paper = papers[scenario.number - 1]
         places = _RANKS if paper.any_node else WORKERS
         ours = iter(comparable_counts(result, key, paper))
         for place, pods in zip(places, paper.pods, strict=True):
             if pods is not None:
-                yield Row(table, title, *key, f"pods on {place}", pods, next(ours))
-
-
-def _delay_rows(result: ScenarioResult) -> Iterator[Row]:
-    figure = LABELS[result.scenario.title].figure
+                labels = (f"{scenario.figure}(a)", scenario.title, *key, f"pods on {place}")
+                yield Row(*labels, pods, next(ours))
     for part, load in zip("bc", ITERATIONS, strict=True):
         for key in TABLE_KEYS:
             for worker in (*WORKERS, None):
-                ours_s = result.processing_s(key, load, worker)
+                ours_s = mean(key, Outcome.processing_s, load, worker)
                 metric = f"processing_s on {worker or 'all nodes'}"
-                yield Row(f"{figure}({part})", load, *key, metric, None, ours_s)
+                yield Row(f"{scenario.figure}({part})", load, *key, metric, None, ours_s)
     for key in TABLE_KEYS:
-        yield Row(f"{figure}(d)", "all users", *key, "network_s", None, result.network_s(key))
+        ours_s = mean(key, Outcome.network_s)
+        yield Row(f"{scenario.figure}(d)", "all users", *key, "network_s", None, ours_s)
 
 
 def _completion_rows(result: ScenarioResult) -> Iterator[Row]:
-    """Both readings of the tables beside the paper's value; see trials.CALIBRATION."""
-    title = result.scenario.title
+    """Both readings of Tables 6 and 7 beside the paper's value; see simulation.CALIBRATION."""
+    scenario = result.scenario
     for at, load in enumerate(ITERATIONS):
         for key in TABLE_KEYS:
-            paper = COMPLETION_S[title].get(key)
-            paper_s = None if paper is None else paper[at]
-            labels = (LABELS[title].table, load, *key)
-            yield Row(*labels, "completion_s", paper_s, result.completion_s(key, load))
-            yield Row(*labels, "last_completion_s", paper_s, result.last_completion_s(key, load))
+            papers_s = COMPLETION_S.get(key)
+            paper_s = None if papers_s is None else papers_s[scenario.number - 1][at]
+            for value in (Outcome.completion_s, Outcome.last_completion_s):
+                ours_s = result.mean(key, value, load)
+                yield Row(scenario.table, load, *key, value.__name__, paper_s, ours_s)
 
 
 def _figures(result: ScenarioResult) -> Iterator[Figure]:
-    title = result.scenario.title
-    number = LABELS[title].figure.removeprefix("Fig. ")
+    scenario, mean = result.scenario, result.mean
+    number = scenario.figure.removeprefix("Fig. ")
     methods = [label(key) for key in TABLE_KEYS]
 
-    def bars(part: str, about: str, unit: str, series: Sequence[Series]) -> Figure:
-        name = f"dacs-fig{number}{part}"
-        return Figure(name, f"Fig. {number}({part}), {title}: {about}", "", unit, "bars", series)
+    def bars(part: str, about: str, unit: str, series: Mapping[str, Sequence[float]]) -> Figure:
+        name, title = f"dacs-fig{number}{part}", f"Fig. {number}({part}), {scenario.title}: {about}"
+        bars = [Series(label, methods, values) for label, values in series.items()]
+        return Figure(name, title, "", unit, "bars", bars)
 
-    counts = [
-        Series(worker, methods, [result.pods(key, at) for key in TABLE_KEYS])
-        for at, worker in enumerate(WORKERS)
-    ]
-    yield bars("a", "pods on each node", "pods", counts)
+    def by_worker(value: Callable[..., float], *of: str) -> dict[str, list[float]]:
+        return {w: [mean(key, value, *of, w) for key in TABLE_KEYS] for w in WORKERS}
+
+    yield bars("a", "pods on each node", "pods", by_worker(Outcome.pods))
     for part, load in zip("bc", ITERATIONS, strict=True):
-        delays = [
-            Series(worker, methods, [result.processing_s(key, load, worker) for key in TABLE_KEYS])
-            for worker in WORKERS
-        ]
+        delays = by_worker(Outcome.processing_s, load)
         yield bars(part, f"processing delay, {load}", "processing delay (s)", delays)
-    network = [Series("all pods", methods, [result.network_s(key) for key in TABLE_KEYS])]
+    network = {"all pods": [mean(key, Outcome.network_s) for key in TABLE_KEYS]}
     yield bars("d", "network delay", "network delay (s)", network)

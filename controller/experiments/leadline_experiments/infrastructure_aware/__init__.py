@@ -2,36 +2,37 @@
 on 168 nodes of a national network, and the pulled layers (Table II, Fig. 2 and 3).
 
 Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using the Infrastructure
-Aware Scheduling Algorithm". Network and images are stand-ins; see ipe.py and workload.py.
+Aware Scheduling Algorithm". Network and images are stand-ins; see simulation.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum
 from random import Random
 from typing import NamedTuple
 
 import numpy as np
-from leadline_controller.framework.cycle import Strategy
-from leadline_controller.strategies.infrastructure_aware import InfrastructureAware
+from leadline_controller.framework.cycle import Scores, Strategy, best
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Floats, Ints
+from leadline_controller.strategies.infrastructure_aware import (
+    InfrastructureAware,
+    rescaled,
+    time_to_instantiate_s,
+)
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.locality import ImageLocality, LayerLocality
 
-from leadline_experiments.infrastructure_aware.claims import (
-    LITERAL,
-    LITERAL_WITH_LAYERS,
-    claims,
-)
-from leadline_experiments.infrastructure_aware.ipe import draw_topology
-from leadline_experiments.infrastructure_aware.literal import LiteralInfrastructureAware
+from leadline_experiments.infrastructure_aware.claims import LITERAL, LITERAL_WITH_LAYERS, claims
 from leadline_experiments.infrastructure_aware.simulation import (
     NODE_PODS,
     Outcome,
-    simulate,
-)
-from leadline_experiments.infrastructure_aware.workload import (
     draw_applications,
+    draw_topology,
+    simulate,
     stand_in_images,
 )
-from leadline_experiments.models.registry import PARALLEL_PULLS
+from leadline_experiments.models.network import PARALLEL_PULLS
 from leadline_experiments.result import Figure, Progress, Result, Row, Series
 
 DRAWS = 6
@@ -42,41 +43,57 @@ _METRICS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LiteralInfrastructureAware(InfrastructureAware):
+    """Algorithm 1 to the letter, which the paper's own program may have implemented: the total of
+    `added_to` + the pull time of the whole image, rescaled to 0..w.
+
+    Lines 9 and 13 store a layer's size under the name of the application and of the image, and line
+    14 subtracts these from sizes that line 3 stores under the layer's digest. Names and digests
+    never match, so nothing is subtracted: a node's cache and queue have no effect.
+    """
+
+    added_to: Strategy = field(kw_only=True)
+
+    def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
+        """Lines 15-24, with the size of the whole image."""
+        size_mb = fsum(layer.size_mb for layer in view.images.layers_of(view.table, pod))
+        mbps = view.registry_mbps()[candidates]
+        time_s = time_to_instantiate_s(np.full(candidates.size, size_mb), mbps)
+        total = self.added_to.score(view, pod, candidates).total + rescaled(time_s, self.w)
+        return Scores(candidates, total, best(total, self.better), lambda at: f"{time_s[at]:.3g} s")
+
+
 class _Method(NamedTuple):
     """A method. paper: its line of Table II in the order of _METRICS, None without a line."""
 
     strategy: Strategy
     option: str
-    paper: Sequence[float] | None
+    paper: Sequence[float] | None = None
 
 
 _METHODS: Mapping[str, _Method] = {
     "kube-default": _Method(
-        KubeDefault(),
-        "",
+        *(KubeDefault(), ""),
         (28.03, 207.27, 279.31, 2042, 8169, 9.94, 749.31, 1423.77, 2.57, 2, 12, 168),
     ),
     "image-locality": _Method(
-        ImageLocality(),
-        "",
+        *(ImageLocality(), ""),
         (26.56, 221.84, 279.31, 2618, 7593, 9.94, 701.40, 1266.60, 2.60, 2, 12, 168),
     ),
     "layer-locality": _Method(
-        LayerLocality(),
-        "",
+        *(LayerLocality(), ""),
         (22.20, 192.11, 279.31, 3808, 6403, 9.94, 595.35, 1314.16, 3.09, 2, 16, 168),
     ),
     "infrastructure-aware": _Method(
-        InfrastructureAware(queue="literal"),
-        "queue=literal",
+        *(InfrastructureAware(queue="literal"), "queue=literal"),
         (13.47, 90.69, 136.04, 3913, 6248, 0.00, 584.31, 1490.30, 5.46, 0, 16, 150),
     ),
-    "queue=wait": _Method(InfrastructureAware(), "queue=wait", None),
-    LITERAL: _Method(LiteralInfrastructureAware(KubeDefault()), "nothing subtracted", None),
+    "queue=wait": _Method(InfrastructureAware(), "queue=wait"),
+    LITERAL: _Method(LiteralInfrastructureAware(added_to=KubeDefault()), "nothing subtracted"),
     LITERAL_WITH_LAYERS: _Method(
-        LiteralInfrastructureAware(LayerLocality()),
+        LiteralInfrastructureAware(added_to=LayerLocality()),
         "nothing subtracted, layer-locality beside it",
-        None,
     ),
 }
 _CALIBRATION = {
@@ -128,9 +145,18 @@ def run(seed: int, progress: Progress) -> Result:
         "infrastructure-aware",
         "Infrastructure Aware, Section IV",
         _CALIBRATION,
-        _rows(table),
+        [
+            Row(
+                *("Table II", "1250 replicas, 168 nodes"),
+                *(method.strategy.name, method.option, metric),
+                paper=None if method.paper is None else method.paper[at],
+                ours=table[name][metric],
+            )
+            for name, method in _METHODS.items()
+            for at, metric in enumerate(_METRICS)
+        ],
         claims(table),
-        [_provision_figure(outcomes), _storage_figure(outcomes)],
+        list(_figures(outcomes)),
     )
 
 
@@ -151,49 +177,31 @@ def _means(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return dict(zip(_METRICS, np.array(values).mean(axis=0).tolist(), strict=True))
 
 
-def _rows(table: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    return [
-        Row(
-            table="Table II",
-            case="1250 replicas, 168 nodes",
-            strategy=method.strategy.name,
-            option=method.option,
-            metric=metric,
-            paper=None if method.paper is None else method.paper[at],
-            ours=table[name][metric],
-        )
-        for name, method in _METHODS.items()
-        for at, metric in enumerate(_METRICS)
-    ]
+def _figures(outcomes: Mapping[str, Sequence[Outcome]]) -> Iterator[Figure]:
+    def percentiles(
+        values: Callable[[Outcome], Sequence[float]], shares: Floats
+    ) -> Iterator[tuple[str, list[float]]]:
+        for name, runs in outcomes.items():
+            pooled = np.concatenate([values(run) for run in runs])
+            yield name, np.percentile(pooled, shares).tolist()
 
-
-def _provision_figure(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     shares = np.linspace(0, 100, 201)
-    return Figure(
+    times_s = percentiles(lambda run: run.provision_s, shares)
+    yield Figure(
         "infrastructure-aware-fig2",
         "Provision time by scheduling algorithm (Fig. 2)",
         "provision time, s",
         "share of the replicas, %",
         "steps",
-        [
-            Series(name, np.percentile(times_s, shares).tolist(), shares.tolist())
-            for name, runs in outcomes.items()
-            for times_s in [np.concatenate([run.provision_s for run in runs])]
-        ],
+        [Series(name, each, shares.tolist()) for name, each in times_s],
     )
-
-
-def _storage_figure(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     shares = np.linspace(0, 100, 21)
-    return Figure(
+    stored_mb = percentiles(lambda run: run.stored_mb, shares)
+    yield Figure(
         "infrastructure-aware-fig3",
         "Storage used on the nodes by scheduling algorithm (Fig. 3)",
         "percentile of the nodes",
         "storage, MB",
         "lines",
-        [
-            Series(name, shares.tolist(), np.percentile(stored_mb, shares).tolist())
-            for name, runs in outcomes.items()
-            for stored_mb in [np.concatenate([run.stored_mb for run in runs])]
-        ],
+        [Series(name, shares.tolist(), each) for name, each in stored_mb],
     )

@@ -1,33 +1,211 @@
-"""A run of one method: applications arrive, their replicas are placed and the images pulled."""
+"""Stand-ins for the paper's network and images, and a run of one method on them: applications
+arrive, their replicas are placed and the images pulled.
 
-from collections.abc import Sequence
+The network is Ipê, the backbone of Brazil's research network. The paper takes the links from a web
+page that changes with the network. The stand-in has the same 28 points of presence, and the shape
+and usual capacities of the backbone about 2021: a 100 Gbit/s ring in the north-east, 10 Gbit/s
+elsewhere, less in the far north. Section IV-B attaches one server and five edge nodes to each
+point. Their links are much narrower, so they determine the bandwidth of a download; a test checks
+this.
+
+The paper takes Docker Hub's 24 most downloaded images without base images, and prints their total
+size with and without shared layers. The stand-in has 24 images that led the list about 2021, with
+their usual structure: official images share a few bases (Debian slim and full, Ubuntu, Alpine,
+buildpack-deps, PHP with Apache) and add their own layers, some of them tiny. The proportions are
+rough; two factors, one for shared and one for own layers, give both of the paper's totals exactly.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import fsum
 from random import Random
 
+import networkx as nx
 import numpy as np
 import simpy
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.framework.images import ImageTable
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Node, Pod
-from leadline_controller.framework.node_table import NodeTable
-from leadline_controller.framework.view import ClusterView, Ints, LinkTable, NodeMetrics
+from leadline_controller.framework.model import CPU, MEMORY, PODS, Image, Layer, Node, Pod
+from leadline_controller.framework.view import ClusterView, NodeTable
 
-from leadline_experiments.infrastructure_aware.ipe import Topology
-from leadline_experiments.infrastructure_aware.workload import Application
-from leadline_experiments.models.network import Network
-from leadline_experiments.models.registry import NodeStore, Registry
+from leadline_experiments.models.cluster import view_of
+from leadline_experiments.models.network import Network, Registry
+
+REGISTRY_POINT = "SP"
+REGISTRY_LINK = "registry"
+REGISTRY_MBPS = 10_000.0
+SERVER_MBPS = 100.0
+EDGE_MBPS = (10.0, 60.0)
+EDGE_NODES = 5
+
+# Points of presence by state; CG is Campina Grande, the second one in Paraíba.
+_LINKS_GBPS = (
+    *(("SP", "RJ", 100), ("SP", "PR", 10), ("SP", "RS", 10), ("SP", "MG", 10), ("SP", "DF", 10)),
+    *(("SP", "MS", 10), ("SP", "CE", 100), ("RJ", "MG", 10), ("RJ", "ES", 10), ("RJ", "DF", 10)),
+    *(("PR", "SC", 10), ("SC", "RS", 10), ("PR", "MS", 10), ("MS", "MT", 10), ("MT", "GO", 10)),
+    *(("GO", "DF", 10), ("GO", "TO", 10), ("MG", "DF", 10), ("MG", "BA", 10), ("ES", "BA", 10)),
+    *(("BA", "SE", 100), ("SE", "AL", 100), ("AL", "PE", 100), ("PE", "CG", 100)),
+    *(("CG", "PB", 100), ("CG", "RN", 100), ("RN", "CE", 100), ("BA", "CE", 100)),
+    *(("CE", "PI", 10), ("PI", "MA", 10), ("PI", "PE", 10), ("MA", "PA", 10), ("PA", "TO", 10)),
+    *(("MT", "RO", 10), ("RO", "AC", 3), ("RO", "AM", 3), ("PA", "AM", 3), ("PA", "AP", 1)),
+    *(("AM", "RR", 1),),
+)
+POINTS = tuple(sorted({point for a, b, _ in _LINKS_GBPS for point in (a, b)}))
+
+TOTAL_MB = 3436.45
+UNIQUE_MB = 2152.78
+APPLICATIONS = 350
+REPLICAS = 1250
+IMAGES_EACH = (5, 25)
+REPLICAS_EACH = (2, 5)
+LATEST_S = 1000.0
+
+# Base -> the layers that every image on it shares, MB.
+_BASES = {
+    "slim": (27.1,),
+    "debian": (50.4,),
+    "scm": (50.4, 7.8, 10.0, 51.8),
+    "buildpack": (50.4, 7.8, 10.0, 51.8, 192.0),
+    "ubuntu": (28.6, 0.8),
+    "alpine": (2.8,),
+    "php": (27.1, 0.2, 76.7, 0.3, 18.6, 0.5, 11.3, 14.2),
+}
+# Image -> its base, and the layers that only it has, MB.
+_IMAGES = {
+    "nginx": ("slim", (26.6, 0.6, 0.9, 0.7, 1.4)),
+    "redis": ("slim", (1.7, 1.4, 7.5, 0.1, 0.1)),
+    "postgres": ("slim", (4.4, 1.8, 1.4, 8.0, 0.4, 72.0, 0.1, 0.1)),
+    "httpd": ("slim", (0.2, 10.4, 24.5, 0.3)),
+    "mysql": ("slim", (1.7, 4.2, 1.4, 0.1, 13.4, 0.1, 112.0, 0.8, 0.1)),
+    "memcached": ("slim", (0.3, 1.2, 3.1, 0.3)),
+    "haproxy": ("slim", (0.2, 10.6, 0.2)),
+    "mongo": ("ubuntu", (2.9, 4.3, 1.5, 0.2, 119.0, 0.1)),
+    "mariadb": ("ubuntu", (4.3, 4.9, 0.1, 0.3, 86.0, 0.1)),
+    "rabbitmq": ("ubuntu", (30.0, 0.6, 17.0, 0.1, 0.2)),
+    "node": ("buildpack", (4.2, 33.3, 2.3, 0.3)),
+    "python": ("buildpack", (6.3, 18.7, 0.2, 2.4)),
+    "ruby": ("buildpack", (0.2, 23.2, 0.1)),
+    "golang": ("scm", (68.7, 129.0, 0.2)),
+    "openjdk": ("scm", (5.4, 0.2, 203.0)),
+    "tomcat": ("scm", (5.4, 0.3, 104.0, 0.2, 12.8, 0.1)),
+    "influxdb": ("debian", (6.2, 58.0, 0.3, 0.2)),
+    "php": ("php", (2.3, 0.3, 0.2)),
+    "wordpress": ("php", (13.3, 0.5, 26.0, 1.9, 15.2, 0.2)),
+    "nextcloud": ("php", (16.8, 9.0, 0.3, 105.0, 0.2)),
+    "traefik": ("alpine", (1.2, 28.0, 0.1)),
+    "registry": ("alpine", (0.3, 6.3, 0.2, 0.1)),
+    "docker": ("alpine", (2.0, 0.1, 58.0, 0.3, 6.0, 0.1)),
+    "elasticsearch": ("", (75.0, 14.0, 310.0, 0.2, 0.3, 0.1)),
+}
 
 _MIB = 1024**2
 # kube-scheduler's defaults for a container without requests: 100m and 200 MiB.
 POD_REQUESTS = {CPU: 100, MEMORY: 200 * _MIB, PODS: 1}
 NODE_PODS = 24  # the pods that fill a node; each costs it 10 / 24 points of spreading
-NODE_ALLOCATABLE = {
-    CPU: NODE_PODS * POD_REQUESTS[CPU],
-    MEMORY: NODE_PODS * POD_REQUESTS[MEMORY],
-    PODS: 110,
-}
+NODE_ALLOCATABLE = {CPU: NODE_PODS * 100, MEMORY: NODE_PODS * 200 * _MIB, PODS: 110}
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """routes: the links from the registry to each node; the last one is the node's own.
+    capacity_mbps: of every link."""
+
+    routes: Mapping[str, Sequence[str]]
+    capacity_mbps: Mapping[str, float]
+
+    def bandwidth_mbps(self, node: str) -> float:
+        """The bandwidth of a single download to the node, Mbit/s."""
+        return min(self.capacity_mbps[link] for link in self.routes[node])
+
+
+def draw_topology(random: Random) -> Topology:
+    """Section IV-B: the backbone, and at each point a server and five edge nodes with random links,
+    drawn uniformly. Downloads take the path with the fewest links; of these, the widest."""
+    capacity_mbps = {_link(a, b): gbps * 1000.0 for a, b, gbps in _LINKS_GBPS}
+    capacity_mbps[REGISTRY_LINK] = REGISTRY_MBPS
+    graph = nx.Graph()
+    for a, b, gbps in _LINKS_GBPS:
+        graph.add_edge(a, b, cost=1 + 1e-3 / gbps)
+    paths = nx.single_source_dijkstra_path(graph, REGISTRY_POINT, weight="cost")
+    routes = {}
+    for point in POINTS:
+        links = [_link(a, b) for a, b in pairwise(paths[point])]
+        for at in range(1 + EDGE_NODES):
+            name = f"{point}-{f'edge-{at}' if at else 'server'}".lower()
+            capacity_mbps[name] = random.uniform(*EDGE_MBPS) if at else SERVER_MBPS
+            routes[name] = (REGISTRY_LINK, *links, name)
+    return Topology(routes, capacity_mbps)
+
+
+def _link(a: str, b: str) -> str:
+    return "-".join(sorted((a, b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Replicas of one image, all scheduled at `start_s`."""
+
+    name: str
+    image: Image
+    replicas: int
+    start_s: float
+
+
+def stand_in_images() -> tuple[Image, ...]:
+    """The 24 images, with their sizes scaled to the paper's totals."""
+    shared, own = _scale_factors()
+    return tuple(
+        Image(
+            f"{name}:1",
+            (
+                *(Layer(f"sha256:{d}", mb * shared) for d, mb in _base_layers(base).items()),
+                *(Layer(f"sha256:{name}-{i}", mb * own) for i, mb in enumerate(sizes)),
+            ),
+        )
+        for name, (base, sizes) in _IMAGES.items()
+    )
+
+
+def draw_applications(images: tuple[Image, ...], random: Random) -> tuple[Application, ...]:
+    """Section IV-C: 5 to 25 applications per image and 2 to 5 replicas per application, drawn
+    uniformly and then adjusted one by one within these ranges to Table I's sums; uniform start
+    times. In order of time."""
+    counts = _draw_with_sum(random, len(images), IMAGES_EACH, APPLICATIONS)
+    replicas = _draw_with_sum(random, APPLICATIONS, REPLICAS_EACH, REPLICAS)
+    image_of_app = [
+        image for image, count in zip(images, counts, strict=True) for _ in range(count)
+    ]
+    drawn = [
+        Application(f"app-{i}", image, number, random.uniform(0.0, LATEST_S))
+        for i, (image, number) in enumerate(zip(image_of_app, replicas, strict=True))
+    ]
+    return tuple(sorted(drawn, key=lambda application: application.start_s))
+
+
+def _base_layers(base: str) -> dict[str, float]:
+    """Digest -> MB. Bases with equal first layers share these."""
+    sizes = _BASES.get(base, ())
+    return {"/".join(f"{mb:g}" for mb in sizes[: i + 1]): sizes[i] for i in range(len(sizes))}
+
+
+def _scale_factors() -> tuple[float, float]:
+    """The factors of shared and own layers that give both of the paper's totals."""
+    own = fsum(fsum(sizes) for _, sizes in _IMAGES.values())
+    shared = fsum(fsum(_base_layers(base).values()) for base, _ in _IMAGES.values())
+    once = {d: mb for base, _ in _IMAGES.values() for d, mb in _base_layers(base).items()}
+    factor = (TOTAL_MB - UNIQUE_MB) / (shared - fsum(once.values()))
+    return factor, (TOTAL_MB - factor * shared) / own
+
+
+def _draw_with_sum(random: Random, count: int, between: tuple[int, int], total: int) -> list[int]:
+    drawn = [random.randint(*between) for _ in range(count)]
+    while sum(drawn) != total:
+        at, step = random.randrange(count), 1 if sum(drawn) < total else -1
+        if between[0] <= drawn[at] + step <= between[1]:
+            drawn[at] += step
+    return drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +234,7 @@ def simulate(
     stores = run.registry.stores.values()
     return Outcome(
         provision_s=run.provision_s,
-        replicas=run.requested[PODS].tolist(),
+        replicas=run.view.requested_of(PODS).tolist(),
         stored_mb=[store.stored_mb for store in stores],
         hits=sum(store.hits for store in stores),
         misses=sum(store.misses for store in stores),
@@ -68,27 +246,20 @@ class _Run:
         self, topology: Topology, images: Sequence[Image], strategy: Strategy, random: Random
     ) -> None:
         self.env = simpy.Environment()
-        names = [node.name for node in topology.nodes]
-        network = Network(
-            self.env, topology.capacity_mbps, {node.name: node.links for node in topology.nodes}
-        )
-        self.registry = Registry(self.env, network, names)
+        network = Network(self.env, topology.capacity_mbps, topology.routes)
+        self.registry = Registry(self.env, network, topology.routes)
         self.provision_s: list[float] = []
-        self.requested: dict[str, Ints] = {
-            resource: np.zeros(len(names), dtype=np.int64) for resource in POD_REQUESTS
-        }
-        self._assigned_pods = AssignedPods()
+        # After the last placement; the layers of nodes are those of the placement before.
+        self.view = view_of(
+            [
+                Node(
+                    name, NODE_ALLOCATABLE, tier="edge", registry_mbps=topology.bandwidth_mbps(name)
+                )
+                for name in topology.routes
+            ]
+        )
         self._images = ImageTable.of(images)
         self._strategy, self._random = strategy, random
-        self._nodes = [
-            Node(
-                node.name,
-                allocatable=NODE_ALLOCATABLE,
-                tier="edge",
-                registry_mbps=topology.bandwidth_mbps(node),
-            )
-            for node in topology.nodes
-        ]
 
     def arrivals(self, applications: Sequence[Application]) -> simpy.events.ProcessGenerator:
         for application in applications:
@@ -106,47 +277,35 @@ class _Run:
             )
             for i in range(application.replicas)
         ]
-        placed = list(decide_in_turn(self._view(), pods, FILTERS, self._strategy, self._random))
-        for decision, _ in placed:
+        view = self._view_now()
+        for decision, after in decide_in_turn(view, pods, FILTERS, self._strategy, self._random):
             if decision.node is None:
                 raise ValueError(f"{decision.pod.key}: {decision.why}")
             self.env.process(self._provision(decision.node, application.image))
-        after = placed[-1][1]
-        self.requested = {resource: after.requested_of(resource) for resource in POD_REQUESTS}
-        self._assigned_pods = after.assigned_pods
+            self.view = after
 
     def _provision(self, node: str, image: Image) -> simpy.events.ProcessGenerator:
         started_s = self.env.now
         yield self.registry.pull(node, image.layers)
         self.provision_s.append(float(self.env.now - started_s))
 
-    def _view(self) -> ClusterView:
-        """The cluster as the scheduler sees it now."""
-        stores = [self.registry.stores[node.name] for node in self._nodes]
-        self._nodes = [_with_layers(*pair) for pair in zip(self._nodes, stores, strict=True)]
+    def _view_now(self) -> ClusterView:
+        """The view with the layers that the nodes have and await now."""
+        stores = [self.registry.stores[node.name] for node in self.view.nodes]
+        nodes = [
+            node
+            if len(node.image_layers) == len(store.cached)  # it never loses one
+            else replace(node, image_layers=frozenset(store.cached))
+            for node, store in zip(self.view.nodes, stores, strict=True)
+        ]
         queued: dict[str, frozenset[int]] = {}
         for at, store in enumerate(stores):
             for digest in store.pending:
                 queued[digest] = queued.get(digest, frozenset()) | {at}
-        table = NodeTable(self._nodes)
-        return ClusterView(
-            table=table,
-            requested=self.requested,
-            metrics=NodeMetrics.unknown(len(table)),
-            links=LinkTable(table.index, ()),
-            bandwidth_requested_mbps=np.zeros(len(table)),
-            placed_in_run=np.zeros(len(table), dtype=np.int64),
-            assigned_pods=self._assigned_pods,
-            images=replace(
-                self._images,
-                queued=queued,
-                queue_mb={at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)},
-            ),
+        queue_mb = {at: mb for at, store in enumerate(stores) if (mb := store.waiting_mb)}
+        return replace(
+            self.view,
+            table=NodeTable(nodes),
+            placed_in_run=np.zeros_like(self.view.placed_in_run),
+            images=replace(self._images, queued=queued, queue_mb=queue_mb),
         )
-
-
-def _with_layers(node: Node, store: NodeStore) -> Node:
-    """The node with the layers that it has now."""
-    if len(node.image_layers) == len(store.cached):  # it never loses one
-        return node
-    return replace(node, image_layers=frozenset(store.cached))

@@ -34,14 +34,12 @@ class Contention:
         return self.slice_s / (self.slice_s + gamma_s)
 
 
+@dataclass(slots=True, eq=False)
 class _Task:
-    __slots__ = ("done", "left_core_s", "limit_cores", "rate_cores")
-
-    def __init__(self, work_core_s: float, limit_cores: float, done: simpy.Event) -> None:
-        self.left_core_s = work_core_s
-        self.limit_cores = limit_cores
-        self.rate_cores = 0.0
-        self.done = done
+    left_core_s: float
+    limit_cores: float
+    done: simpy.Event
+    rate_cores: float = 0.0
 
 
 class CpuModel:
@@ -55,9 +53,7 @@ class CpuModel:
         self, env: simpy.Environment, cores: float, contention: Contention | None = None
     ) -> None:
         _check("cores", cores, positive=True)
-        self._env = env
-        self._cores = cores
-        self._contention = contention
+        self._env, self._cores, self._contention = env, cores, contention
         self._tasks: list[_Task] = []
         self._advanced_at_s = float(env.now)
         self._due: Sequence[_Task] = ()  # the tasks that end with the timer
@@ -104,11 +100,8 @@ class CpuModel:
         left_s = [task.left_core_s / task.rate_cores for task in self._tasks]
         first_s = min(left_s)
         # Listed now, because rounding may leave some of their work when the timer fires.
-        self._due = [
-            task
-            for task, s in zip(self._tasks, left_s, strict=True)
-            if s <= first_s + _SAME_MOMENT_S
-        ]
+        end_s = first_s + _SAME_MOMENT_S
+        self._due = [task for task, s in zip(self._tasks, left_s, strict=True) if s <= end_s]
         self._timer = self._env.timeout(first_s)
         self._timer.callbacks.append(self._finish)
 
@@ -116,9 +109,8 @@ class CpuModel:
         if timer is not self._timer:
             return  # the cores were divided again since this timer was set
         self._advance()
-        due = self._due
-        self._tasks = [task for task in self._tasks if task not in due]
-        for task in due:
+        self._tasks = [task for task in self._tasks if task not in self._due]
+        for task in self._due:
             task.done.succeed()
         self._share()
 

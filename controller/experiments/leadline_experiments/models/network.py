@@ -1,19 +1,27 @@
-"""A simulated network: links that downloads share fairly.
+"""A simulated network, whose links downloads share fairly, and a registry: nodes pull image layers
+from it over the network.
 
 Rates are max-min fair (progressive filling; Bertsekas, Gallager, "Data Networks", Section
 6.5.2). Downloads over the same links belong to one route and have one rate, so the cost of a
 simulation grows with the routes in use, not with the downloads.
+
+Nodes behave like container runtimes: a node keeps its layers, pulls no layer twice, and pulls a few
+at once while the others wait in its queue.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
-from math import inf, isfinite
+from math import fsum, inf, isfinite
 
 import numpy as np
 import simpy
+from leadline_controller.framework.model import Layer
 from leadline_controller.framework.view import Floats, Ints
 
+PARALLEL_PULLS = 3  # Docker's max-concurrent-downloads and containerd's default
 _SAME_MOMENT_S = 1e-9
 _SAME_SHARE = 1 + 1e-12  # shares that differ by less are equal; sums of fractions are not exact
 
@@ -25,17 +33,19 @@ class Routes:
     than 0. Raises ValueError.
     """
 
-    def __init__(self, routes: Sequence[Sequence[int]], capacity_mbps: Sequence[float]) -> None:
-        self.capacity_mbps: Floats = np.array(capacity_mbps, dtype=np.float64)
+    def __init__(self, routes: Sequence[Sequence[str]], capacity_mbps: Mapping[str, float]) -> None:
+        self.capacity_mbps: Floats = np.array(list(capacity_mbps.values()), dtype=np.float64)
         if not ((self.capacity_mbps > 0) & np.isfinite(self.capacity_mbps)).all():
             raise ValueError("capacity_mbps: expected finite numbers above 0")
+        number = {link: at for at, link in enumerate(capacity_mbps)}
         for route in routes:
             if not route or len(set(route)) < len(route):
                 raise ValueError(f"route {list(route)}: expected links, each once")
-            if not all(0 <= link < len(capacity_mbps) for link in route):
-                raise ValueError(f"route {list(route)}: expected links below {len(capacity_mbps)}")
+            if unknown := set(route) - number.keys():
+                raise ValueError(f"link {min(unknown)!r}: has no capacity")
         self.count = len(routes)
-        self.links: Ints = np.array([link for route in routes for link in route], dtype=np.int64)
+        links = [number[link] for route in routes for link in route]
+        self.links: Ints = np.array(links, dtype=np.int64)
         self.owner: Ints = np.repeat(np.arange(self.count), [len(route) for route in routes])
 
 
@@ -83,14 +93,8 @@ class Network:
         capacity_mbps: Mapping[str, float],
         routes: Mapping[str, Sequence[str]],
     ) -> None:
-        number = {link: at for at, link in enumerate(capacity_mbps)}
-        if unknown := {link for path in routes.values() for link in path} - number.keys():
-            raise ValueError(f"link {min(unknown)!r}: has no capacity")
         self._env = env
-        self._routes = Routes(
-            [[number[link] for link in path] for path in routes.values()],
-            list(capacity_mbps.values()),
-        )
+        self._routes = Routes(list(routes.values()), capacity_mbps)
         self._index = {name: at for at, name in enumerate(routes)}
         self._order = count()
         # All flows of a route have the same rate. So one counter per route is enough: the Mbit that
@@ -99,9 +103,8 @@ class Network:
         self._per_flow_mbit = np.zeros(len(routes))
         self._rate_mbps = np.zeros(len(routes))
         self._flows = np.zeros(len(routes), dtype=np.int64)
-        self._next_done_mbit = np.full(
-            len(routes), inf
-        )  # the counter's value when the next flow is done
+        # The counter's value when the next flow is done.
+        self._next_done_mbit = np.full(len(routes), inf)
         self._due: list[list[tuple[float, int, simpy.Event]]] = [[] for _ in routes]
         self._advanced_at_s = float(env.now)
         self._timer_number = 0  # timers with another number are out of date
@@ -119,12 +122,6 @@ class Network:
         self._next_done_mbit[at] = self._due[at][0][0]
         self._set_timer(0.0)  # computes the rates once for all downloads that start at this moment
         return done
-
-    def rate_mbps(self, route: str) -> float:
-        """The rate of each download on the route now, Mbit/s; 0 without downloads. Raises
-        KeyError."""
-        self._update()
-        return float(self._rate_mbps[self._index[route]])
 
     def _advance(self) -> None:
         now_s = float(self._env.now)
@@ -160,3 +157,68 @@ class Network:
         if not due:
             self._per_flow_mbit[route] = 0.0  # a growing counter would lose precision
         self._next_done_mbit[route] = due[0][0] if due else inf
+
+
+@dataclass(slots=True)
+class NodeStore:
+    """One node's layers. hits: layers of pods that the node had or was pulling already. misses:
+    layers that it had to pull."""
+
+    cached: dict[str, Layer] = field(default_factory=dict)
+    hits: int = 0
+    misses: int = 0
+    pending: dict[str, tuple[Layer, simpy.Event]] = field(default_factory=dict)
+    queue: deque[Layer] = field(default_factory=deque)
+    pulling: int = 0
+
+    @property
+    def stored_mb(self) -> float:
+        """The size of the layers on its disk, MB."""
+        # fsum, because sum rounds differently since Python 3.12, which can change an order.
+        return fsum(layer.size_mb for layer in self.cached.values())
+
+    @property
+    def waiting_mb(self) -> float:
+        """The size of the layers that are still missing, MB; a started pull counts in full."""
+        return fsum(layer.size_mb for layer, _ in self.pending.values())
+
+
+class Registry:
+    """Serves layers to nodes. network: has a route to each node, named like the node."""
+
+    def __init__(self, env: simpy.Environment, network: Network, nodes: Iterable[str]) -> None:
+        self._env, self._network = env, network
+        self.stores: Mapping[str, NodeStore] = {node: NodeStore() for node in nodes}
+
+    def pull(self, node: str, layers: Iterable[Layer]) -> simpy.Event:
+        """Pull the layers that the node neither has nor is pulling; return the event of the last
+        layer's arrival. Raises KeyError."""
+        store = self.stores[node]
+        awaited = []
+        for layer in layers:
+            if layer.digest in store.cached:
+                store.hits += 1
+                continue
+            if layer.digest in store.pending:
+                store.hits += 1
+            else:
+                store.misses += 1
+                store.pending[layer.digest] = (layer, self._env.event())
+                store.queue.append(layer)
+            awaited.append(store.pending[layer.digest][1])
+        self._start(node, store)
+        return self._env.all_of(awaited)
+
+    def _start(self, node: str, store: NodeStore) -> None:
+        while store.queue and store.pulling < PARALLEL_PULLS:
+            layer = store.queue.popleft()
+            store.pulling += 1
+            self._env.process(self._download(node, store, layer))
+
+    def _download(self, node: str, store: NodeStore, layer: Layer) -> simpy.events.ProcessGenerator:
+        yield self._network.download(node, layer.size_mb)
+        store.pulling -= 1
+        _, pulled = store.pending.pop(layer.digest)
+        store.cached[layer.digest] = layer
+        self._start(node, store)
+        pulled.succeed()

@@ -26,7 +26,7 @@ sum_c request_c * x[c,i,k] <= capacity_i * z[i,k]. Identical pods form one class
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
@@ -37,60 +37,71 @@ from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
 from leadline_controller.strategies.shared.contention import contention_s
 
-from leadline_experiments.optimum import start
-from leadline_experiments.optimum.feasible import (
-    Resources,
-    allowed,
-    refusal,
-    resources_of,
-    unschedulable_reason,
-)
 from leadline_experiments.optimum.programme import (
     TIME_LIMIT_S,
     Optimum,
     Programme,
-    Status,
+    Resources,
     Variable,
+    allowed,
+    identical,
+    nodes_of,
+    refusal,
+    resources_of,
+    unschedulable_reason,
 )
 
 _SLACK_S = 1e-6
+_ALIKE_S = 1e-9
 _MAX_CONTENTION_S = 1e12  # larger values, and an overflow of 2^k, make no difference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delays:
     """Delays in seconds, weighted with alpha. own_s[k - 1, j, i]: of pod j on node i if the node
-    holds k of the pods, without Gamma. shared_s[k, i]: the sum of Gamma over these k pods."""
+    holds k of the pods, without Gamma. shared_s[k, i]: the sum of Gamma over these k pods. pods:
+    index of each pod by key. nodes: index of each node by name."""
 
     own_s: Floats
     shared_s: Floats
+    pods: Mapping[str, int]
+    nodes: Mapping[str, int]
 
-    def average_s(self, nodes: Ints) -> float:
-        """The average over the placed pods. nodes: of each pod, -1 for a pod without a node."""
+    @classmethod
+    def of(cls, view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> "Delays":
+        """The delays by the strategy's own score, of every pod on every node, for each number of
+        pods on it."""
+        counts = np.arange(len(pods))
+        every = np.arange(len(view))
+        own = np.zeros((len(pods), len(pods), len(view)))
+        for k in counts + 1:
+            shared = _view_for_shared_cpu(view, int(k), dacs.phi)
+            for j, pod in enumerate(pods):
+                parts = dacs.score(shared, pod, every).parts
+                own[k - 1, j] = (
+                    dacs.alpha * parts["processing_s"] + (1 - dacs.alpha) * parts["network_s"]
+                )
+        beside = view.placed_in_run + counts[:, np.newaxis]
+        gamma = np.minimum(contention_s(beside, dacs.beta_cs, dacs.beta_rc), _MAX_CONTENTION_S)
+        none = np.zeros((1, len(view)))
+        by_key = {pod.key: j for j, pod in enumerate(pods)}
+        sums = np.concatenate((none, np.cumsum(gamma, axis=0)))
+        return cls(own, sums, by_key, view.table.index)
+
+    def total_s(self, nodes: Ints) -> float:
+        """The sum over the placed pods. nodes: of each pod, -1 for a pod without a node."""
         pods = np.flatnonzero(nodes >= 0)
         held = np.bincount(nodes[pods], minlength=self.shared_s.shape[1])
         own = self.own_s[held[nodes[pods]] - 1, pods, nodes[pods]].sum()
-        shared = self.shared_s[held, np.arange(held.size)].sum()
-        return float(own + shared) / max(pods.size, 1)
+        return float(own + self.shared_s[held, np.arange(held.size)].sum())
 
-
-def delays(view: ClusterView, pods: Sequence[Pod], dacs: Dacs) -> Delays:
-    """The delays by the strategy's own score, of every pod on every node, for each number of pods
-    on it."""
-    counts = np.arange(len(pods))
-    every = np.arange(len(view))
-    own = np.zeros((len(pods), len(pods), len(view)))
-    for k in counts + 1:
-        shared = _view_for_shared_cpu(view, int(k), dacs.phi)
-        for j, pod in enumerate(pods):
-            parts = dacs.score(shared, pod, every).parts
-            own[k - 1, j] = (
-                dacs.alpha * parts["processing_s"] + (1 - dacs.alpha) * parts["network_s"]
-            )
-    beside = view.placed_in_run + counts[:, np.newaxis]
-    gamma = np.minimum(contention_s(beside, dacs.beta_cs, dacs.beta_rc), _MAX_CONTENTION_S)
-    none = np.zeros((1, len(view)))
-    return Delays(own, np.concatenate((none, np.cumsum(gamma, axis=0))))
+    def average_s(self, placement: Mapping[str, str]) -> float | None:
+        """Eq. 3's objective, with Gamma. placement: pod's key -> node's name; None if pods are
+        missing."""
+        if len(placement) < len(self.pods):
+            return None
+        nodes = np.array([self.nodes[placement[key]] for key in self.pods], dtype=np.int64)
+        return self.total_s(nodes) / nodes.size
 
 
 def _view_for_shared_cpu(view: ClusterView, pods: int, phi: float) -> ClusterView:
@@ -99,19 +110,6 @@ def _view_for_shared_cpu(view: ClusterView, pods: int, phi: float) -> ClusterVie
     free = view.free(CPU)
     part = np.floor(free / max(1.0, pods * phi)).astype(np.int64)
     return replace(view, requested={**view.requested, CPU: view.table.allocatable(CPU) - part})
-
-
-def average_delay_s(
-    view: ClusterView, pods: Sequence[Pod], dacs: Dacs, placement: Mapping[str, str]
-) -> float:
-    """Eq. 3's objective, with Gamma, of a placement of all the pods, in seconds. placement:
-    pod's key -> node's name. Raises KeyError for a missing pod or node."""
-    return delays(view, pods, dacs).average_s(nodes_of(view, pods, placement))
-
-
-def nodes_of(view: ClusterView, pods: Sequence[Pod], placement: Mapping[str, str]) -> Ints:
-    """The index of each pod's node, shape (pods,). Raises KeyError."""
-    return np.array([view.table.index[placement[pod.key]] for pod in pods], dtype=np.int64)
 
 
 def best(
@@ -127,78 +125,108 @@ def best(
     reason = unschedulable_reason(view, pods)
     if reason:
         return Optimum.infeasible(reason)
-    may, cost, resources = (
-        allowed(view, pods, filters),
-        delays(view, pods, dacs),
-        resources_of(view, pods),
-    )
+    may = allowed(view, pods, filters)
     for pod, row in zip(pods, may, strict=True):
         if not row.any():
             return Optimum.infeasible(f"pod {pod.key} fits no node")
-    status, gap, nodes = _solve(may, cost, resources, time_limit_s)
-    if nodes is None:
-        why = "the nodes can't hold all pods at once" if status == "infeasible" else "no time left"
-        return Optimum(nan, {}, status, gap, why=why)
+    cost, resources = Delays.of(view, pods, dacs), resources_of(view, pods)
+    known = _good_placement(may, cost, resources)
+    model = _Model(Programme(time_limit_s), may, cost, resources, known)
+    found = model.programme.minimise(known=None if known is None else model.values(known))
+    if not found.values.size:
+        infeasible = found.status == "infeasible"
+        why = "the nodes can't hold all pods at once" if infeasible else "no time left"
+        return Optimum(nan, {}, found.status, found.gap, why=why)
+    held = ((c, node, x) for (c, node, _), x in model.places.items())
+    nodes = nodes_of(model.classes, held, found.values)
     names = view.table.names
     placement = {pod.key: names[node] for pod, node in zip(pods, nodes.tolist(), strict=True)}
     why = refusal(view, pods, placement, filters)
-    if why and status == "optimal":
-        status = "bound"
-    return Optimum(cost.average_s(nodes), placement, status, gap, why=why)
+    status = "bound" if why and found.status == "optimal" else found.status
+    return Optimum(cost.total_s(nodes) / len(pods), placement, status, found.gap, why=why)
 
 
-def _solve(
-    may: Bools, cost: Delays, resources: Resources, time_limit_s: float
-) -> tuple[Status, float, Ints | None]:
-    """The node of each pod, with status and gap."""
-    known = start.placement(
-        lambda nodes: cost.average_s(nodes) * np.count_nonzero(nodes >= 0), may, resources
-    )
-    model = _Model(Programme(time_limit_s), _identical_pods(may, cost, resources))
-    for node, counts in enumerate(_pod_counts(may, cost, resources, known)):
-        model.add_node(node, counts, may, cost, resources)
-    model.place_all()
-    found = model.programme.minimise(known=None if known is None else model.values(known))
-    return found.status, found.gap, model.nodes(found.values) if found.values.size else None
+def _good_placement(may: Bools, cost: Delays, resources: Resources) -> Ints | None:
+    """The node of each pod in a good placement, or None if the heuristic cannot place all pods. The
+    exact search starts from it and skips all that is worse, so it affects the search's duration and
+    not the optimum.
+
+    Each pod, the largest first, goes to the node with the least total delay; then pods move while
+    that lowers it.
+    """
+    nodes = np.full(may.shape[0], -1, dtype=np.int64)
+    requests, free = resources.requests, resources.capacity.copy()
+
+    def put(pod: int) -> bool:
+        options = np.flatnonzero(may[pod] & (requests[:, pod, np.newaxis] <= free).all(axis=0))
+        if not options.size:
+            return False
+        totals_s = []
+        for node in options.tolist():
+            nodes[pod] = node
+            totals_s.append(cost.total_s(nodes))
+        nodes[pod] = options[int(np.argmin(totals_s))]
+        free[:, nodes[pod]] -= requests[:, pod]
+        return True
+
+    largest = np.maximum(resources.capacity.max(axis=1, initial=0.0), 1e-9)
+    shares = (requests / largest[:, np.newaxis]).max(axis=0, initial=0.0)
+    if not all(put(pod) for pod in np.argsort(-shares, kind="stable").tolist()):
+        return None
+    least_s = cost.total_s(nodes)
+    while True:
+        for pod in range(nodes.size):
+            free[:, nodes[pod]] += requests[:, pod]
+            put(pod)
+        reached_s = cost.total_s(nodes)
+        if reached_s >= least_s - _ALIKE_S:
+            return nodes
+        least_s = reached_s
 
 
-@dataclass(frozen=True, slots=True)
 class _Model:
     """The programme and its variables. classes: the indexes of the pods of each class. counts:
     z[i,k]. places: x[c,i,k]."""
 
-    programme: Programme
-    classes: list[list[int]]
-    counts: dict[tuple[int, int], Variable] = field(default_factory=dict)
-    places: dict[tuple[int, int, int], Variable] = field(default_factory=dict)
-
-    def add_node(
-        self, node: int, counts: list[int], may: Bools, cost: Delays, resources: Resources
+    def __init__(
+        self,
+        programme: Programme,
+        may: Bools,
+        cost: Delays,
+        resources: Resources,
+        known: Ints | None,
     ) -> None:
-        """Add the variables and the capacity of a node. counts: the pods that it may hold."""
-        add, total = self.programme.add, self.programme.total
-        first = [(c, members[0], len(members)) for c, members in enumerate(self.classes)]
-        allowed = [each for each in first if may[each[1], node]]
-        for k in counts:
-            holds_k = self.programme.integer(1, float(cost.shared_s[k, node]))
-            held = [
-                (pod, self.programme.integer(min(k, size), float(cost.own_s[k - 1, pod, node])))
-                for _, pod, size in allowed
-            ]
-            self.counts[node, k] = holds_k
-            for (c, _, _), (_, x) in zip(allowed, held, strict=True):
-                self.places[c, node, k] = x
-            add(total(x for _, x in held) == k * holds_k)
-            for requests, size in zip(resources.requests, resources.capacity[:, node], strict=True):
-                add(total(float(requests[pod]) * x for pod, x in held) <= float(size) * holds_k)
-        if counts:
-            add(total(self.counts[node, k] for k in counts) <= 1)
-
-    def place_all(self) -> None:
-        """Put every pod on a node."""
+        self.programme = programme
+        self.counts: dict[tuple[int, int], Variable] = {}
+        self.places: dict[tuple[int, int, int], Variable] = {}
+        self.classes = identical(
+            (may[j].tobytes(), cost.own_s[:, j].tobytes(), resources.requests[:, j].tobytes())
+            for j in range(len(may))
+        )
+        for node, counts in enumerate(_pod_counts(may, cost, resources, known)):
+            for k in counts:
+                self._add_count(node, k, may, cost, resources)
+            if counts:
+                programme.add(programme.total(self.counts[node, k] for k in counts) <= 1)
         for c, members in enumerate(self.classes):
             placed = [x for (of, _, _), x in self.places.items() if of == c]
-            self.programme.add(self.programme.total(placed) == len(members))
+            programme.add(programme.total(placed) == len(members))
+
+    def _add_count(self, node: int, k: int, may: Bools, cost: Delays, resources: Resources) -> None:
+        """Add the variables and the capacity of a node that holds k pods."""
+        add, total = self.programme.add, self.programme.total
+        holds_k = self.programme.integer(1, float(cost.shared_s[k, node]))
+        self.counts[node, k] = holds_k
+        held: dict[int, Variable] = {}
+        for c, (pod, *others) in enumerate(self.classes):
+            if may[pod, node]:
+                most = min(k, 1 + len(others))
+                held[pod] = self.programme.integer(most, float(cost.own_s[k - 1, pod, node]))
+                self.places[c, node, k] = held[pod]
+        add(total(held.values()) == k * holds_k)
+        for requests, size in zip(resources.requests, resources.capacity[:, node], strict=True):
+            used = total(float(requests[pod]) * x for pod, x in held.items())
+            add(used <= float(size) * holds_k)
 
     def values(self, nodes: Ints) -> dict[int, float]:
         """The non-zero values of the variables for a placement, by the variable's index."""
@@ -212,24 +240,6 @@ class _Model:
                 values[x] = values.get(x, 0.0) + 1.0
         return values
 
-    def nodes(self, values: Floats) -> Ints:
-        """The node of each pod, from the variables' values."""
-        nodes = np.zeros(sum(map(len, self.classes)), dtype=np.int64)
-        left = [iter(members) for members in self.classes]
-        for (c, node, _), x in self.places.items():
-            for _ in range(int(values[x.index])):
-                nodes[next(left[c])] = node
-        return nodes
-
-
-def _identical_pods(may: Bools, cost: Delays, resources: Resources) -> list[list[int]]:
-    """The indexes of the pods of each class."""
-    found: dict[tuple[bytes, bytes, bytes], list[int]] = {}
-    for j in range(may.shape[0]):
-        key = may[j].tobytes(), cost.own_s[:, j].tobytes(), resources.requests[:, j].tobytes()
-        found.setdefault(key, []).append(j)
-    return list(found.values())
-
 
 def _pod_counts(
     may: Bools, cost: Delays, resources: Resources, known: Ints | None
@@ -239,7 +249,7 @@ def _pod_counts(
     A number is left out if the delay exceeds that of the known placement even with the cheapest
     pods on the node and all others where they are cheapest.
     """
-    limit = np.inf if known is None else cost.average_s(known) * known.size + _SLACK_S
+    limit = np.inf if known is None else cost.total_s(known) + _SLACK_S
     own = np.where(may, cost.own_s, np.inf)
     least = own.min(axis=(0, 2))
     counts = []

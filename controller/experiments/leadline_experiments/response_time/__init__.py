@@ -5,10 +5,11 @@ Alqahtani, Toosi, "Container Orchestration in Heterogeneous Edge Computing Envir
 Fig. 3 to 8.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import combinations_with_replacement, count
 from random import Random
 from statistics import fmean, pstdev
 
@@ -22,19 +23,16 @@ from leadline_experiments.response_time.claims import (
     Results,
     all_claims,
 )
-from leadline_experiments.response_time.optimum import BestValues, Plan, best_of_all
-from leadline_experiments.response_time.testbed import (
+from leadline_experiments.response_time.simulation import (
     DETECTION,
     LEVELS,
     THRESHOLD_MS,
     WEB,
     WORKERS,
-    Service,
-    draw_workers,
-)
-from leadline_experiments.response_time.trial import (
     Method,
     Outcome,
+    Service,
+    draw_workers,
     newest,
     on_the_fullest,
     run_plan,
@@ -42,9 +40,11 @@ from leadline_experiments.response_time.trial import (
 )
 from leadline_experiments.result import Claim, Figure, Progress, Result, Row, Series
 
-_PAPER = "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5"
 _RUNS = 5
 _SERVICES = (WEB, DETECTION)
+Plan = Sequence[Sequence[str]]  # the nodes of one replica, of two, and so on
+# For a twentieth of a step the replicas are those of the step before, which the bound ignores.
+_SLACK = 0.05
 _DRAWS, _SPREAD, _SHORT_S = 12, 0.3, (2.0, 60.0)
 ROBUSTNESS = "how firm the claims are"
 _AROUND = f"delays and profiles drawn within {_SPREAD:.0%} of the stand-ins"
@@ -67,29 +67,34 @@ def run(seed: int, progress: Progress) -> Result:
         for _ in range(times):
             progress(next(done) / parts)
 
-    results = [
-        {
-            name: _average(partial(run_trial, service, method), seed, tick)
-            for name, method in _METHODS.items()
-        }
-        for service in _SERVICES
-    ]
-    best = []
-    for service, each in zip(_SERVICES, results, strict=True):
-        best.append(best_of_all(service, partial(_run_plan, service, seed), each.values()))
+    def measure(service: Service) -> tuple[Service, Results, MethodResult]:
+        seeds, results = range(seed, seed + _RUNS), {}
+        for name, method in _METHODS.items():
+            outcomes = []
+            for each in seeds:
+                outcomes.append(run_trial(service, method, each))
+                tick()
+            results[name] = _mean(outcomes)
+
+        def simulate(plan: Plan) -> MethodResult:
+            return _mean([run_plan(service, plan, each) for each in seeds])
+
+        best = best_of_all(service, simulate, results.values())
         tick(_RUNS)
-    claims = all_claims(*zip(_SERVICES, results, strict=True))
-    services = list(zip(_SERVICES, results, best, strict=True))
+        return service, results, best
+
+    services = [measure(service) for service in _SERVICES]
+    claims = all_claims(*((service, results) for service, results, _ in services))
     return Result(
-        experiment="response-time",
-        paper=_PAPER,
-        calibration=_calibration(),
-        rows=[
+        "response-time",
+        "Container Orchestration in Heterogeneous Edge Computing Environments, Section 5",
+        _calibration(),
+        [
             *(row for each in services for row in _rows(*each)),
             *_robustness_rows(claims, seed, tick),
         ],
-        claims=claims,
-        figures=[figure for each in services for figure in _figures(*each)],
+        claims,
+        [figure for each in services for figure in _figures(*each)],
     )
 
 
@@ -99,9 +104,7 @@ def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None
     share a row."""
     held = [0] * len(claims)
     random = Random(seed)
-    short = [
-        replace(service, step_s=step_s) for service, step_s in zip(_SERVICES, _SHORT_S, strict=True)
-    ]
+    short = [replace(each, step_s=s) for each, s in zip(_SERVICES, _SHORT_S, strict=True)]
     for _ in range(_DRAWS):
         services = draw_workers(short, random, _SPREAD)
         results = [
@@ -111,27 +114,12 @@ def _robustness_rows(claims: Sequence[Claim], seed: int, tick: Callable[[], None
         drawn = all_claims(*zip(services, results, strict=True))
         held = [count + claim.holds for count, claim in zip(held, drawn, strict=True)]
         tick()
-    cases = [
-        (f"{claim.where}: {claim.says}", times)
-        for claim, times in zip(claims, held, strict=True)
-        if times < _DRAWS
-    ]
-    cases.append((f"each of the other {held.count(_DRAWS)} claims", _DRAWS))
-    for case, times in cases:
-        yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, times)
-
-
-def _run_plan(service: Service, seed: int, plan: Plan) -> MethodResult:
-    return _average(partial(run_plan, service, plan), seed, lambda: None)
-
-
-def _average(trial: Callable[[int], Outcome], seed: int, tick: Callable[[], None]) -> MethodResult:
-    """The averages of _RUNS runs; `tick` is called after each."""
-    outcomes = []
-    for each in range(seed, seed + _RUNS):
-        outcomes.append(trial(each))
-        tick()
-    return _mean(outcomes)
+    for claim, times in zip(claims, held, strict=True):
+        if times < _DRAWS:
+            case = f"{claim.where}: {claim.says}"
+            yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, times)
+    case = f"each of the other {held.count(_DRAWS)} claims"
+    yield Row(ROBUSTNESS, case, "", _AROUND, _HELD, None, _DRAWS)
 
 
 def _mean(outcomes: Sequence[Outcome]) -> MethodResult:
@@ -139,14 +127,14 @@ def _mean(outcomes: Sequence[Outcome]) -> MethodResult:
     steps = range(len(LEVELS))
     return MethodResult(
         [fmean(fmean(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
-        [fmean(pstdev(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         [fmean(o.throughput[i] for o in outcomes) for i in steps],
+        [fmean(pstdev(o.response_s[i]) * 1000 for o in outcomes) for i in steps],
         outcomes[0].nodes,
         outcomes[0].removed,
     )
 
 
-def _rows(service: Service, results: Results, best: BestValues) -> Iterator[Row]:
+def _rows(service: Service, results: Results, best: MethodResult) -> Iterator[Row]:
     load, response, throughput = _TABLES[service.name]
     for step, level in enumerate(LEVELS):
         case = f"step {step + 1}, {service.steps[step].users} users"
@@ -160,25 +148,18 @@ def _rows(service: Service, results: Results, best: BestValues) -> Iterator[Row]
                 yield Row(table, case, name, "", metric, None, ours, optimum)
 
 
-def _figures(service: Service, results: Results, best: BestValues) -> Iterator[Figure]:
+def _figures(service: Service, results: Results, best: MethodResult) -> Iterator[Figure]:
     _, response, throughput = _TABLES[service.name]
-    methods: Mapping[str, MethodResult | BestValues] = {**results, "optimum": best}
+    methods = {**results, "optimum": best}
     steps = [f"{i + 1}: {step.users}" for i, step in enumerate(service.steps)]
-    for table, what, unit in (
-        (response, "response time", "ms"),
-        (throughput, "throughput", "requests/s"),
+    for table, what, unit, values in (
+        (response, "response time", "ms", {n: r.response_ms for n, r in methods.items()}),
+        (throughput, "throughput", "requests/s", {n: r.throughput for n, r in methods.items()}),
     ):
-        yield Figure(
-            name=f"response-time-{table.lower().replace('. ', '')}",
-            title=f"{table}: {what}, {service.name}",
-            x_label="step: users",
-            y_label=f"{what}, {unit}",
-            kind="bars",
-            series=[
-                Series(name, steps, each.response_ms if unit == "ms" else each.throughput)
-                for name, each in methods.items()
-            ],
-        )
+        name = f"response-time-{table.lower().replace('. ', '')}"
+        title = f"{table}: {what}, {service.name}"
+        series = [Series(method, steps, each) for method, each in values.items()]
+        yield Figure(name, title, "step: users", f"{what}, {unit}", "bars", series)
 
 
 def _calibration() -> dict[str, str]:
@@ -208,3 +189,62 @@ def _calibration() -> dict[str, str]:
         "a replica; looks 20 times a step",
         "a request": "goes to a replica by chance, as kube-proxy has it, and runs on one core",
     }
+
+
+def best_of_all(
+    service: Service,
+    simulate: Callable[[Plan], MethodResult],
+    schedulers: Iterable[MethodResult],
+) -> MethodResult:
+    """The best response time and throughput of each step, over all placements: any nodes for any
+    number of replicas, several on one worker included and the threshold ignored, with the same
+    users and random numbers as the schedulers. A bound excludes most placements; only the others
+    are simulated.
+
+    simulate: the result with the replicas of a plan. schedulers: their results, which are
+    placements too, so that no scheduler is better than the best.
+
+    Throughput needs no search: users who wait for their answers send more requests the sooner the
+    answers arrive.
+    """
+    workers = [worker.name for worker in service.workers]
+    least_ms = partial(least_response_ms, service)
+    queues = [
+        deque(sorted(combinations_with_replacement(workers, replicas), key=least_ms))
+        for replicas in range(1, max(LEVELS) + 1)
+    ]
+
+    def may_improve(queue: Sequence[Sequence[str]]) -> bool:
+        steps = zip(best.response_ms, LEVELS, strict=True)
+        reached_ms = [ms for ms, level in steps if queue and level == len(queue[0])]
+        return bool(reached_ms) and least_ms(queue[0]) * (1 - _SLACK) <= max(reached_ms)
+
+    best = _best_of_each_step(schedulers)
+    plan: Plan = [queue[0] for queue in queues]
+    while any(open_ := [may_improve(queue) for queue in queues]):
+        each = zip(queues, open_, plan, strict=True)
+        plan = [queue.popleft() if more else nodes for queue, more, nodes in each]
+        best = _best_of_each_step([best, simulate(plan)])
+    return best
+
+
+def least_response_ms(service: Service, nodes: Sequence[str]) -> float:
+    """A lower bound of the average response time with one replica on each of `nodes`: a request
+    without waiting, and the capacity of the busiest worker (the asymptotic bounds of Denning and
+    Buzen, "The Operational Analysis of Queueing Network Models", 1978)."""
+    shares = {name: count / len(nodes) for name, count in Counter(nodes).items()}
+    cores = {worker.name: worker.cores for worker in service.workers}
+    alone_ms = sum(share * service.predicted_ms[name] for name, share in shares.items())
+    busiest_ms = max(
+        share * service.profile_ms[name] / cores[name] for name, share in shares.items()
+    )
+    requests = service.users_per_step * len(nodes) * service.load_profile.parallel
+    return max(alone_ms, requests * busiest_ms - fmean(service.load_profile.pause_s) * 1000)
+
+
+def _best_of_each_step(results: Iterable[MethodResult]) -> MethodResult:
+    each = list(results)
+    return MethodResult(
+        [min(step) for step in zip(*(one.response_ms for one in each), strict=True)],
+        [max(step) for step in zip(*(one.throughput for one in each), strict=True)],
+    )

@@ -7,7 +7,7 @@ in which step, which values rise or fall, and which are equal.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from leadline_experiments.response_time.testbed import LEVELS, THRESHOLD_MS, Service
+from leadline_experiments.response_time.simulation import LEVELS, THRESHOLD_MS, Service
 from leadline_experiments.result import (
     Claim,
     count_claim,
@@ -19,6 +19,7 @@ from leadline_experiments.result import (
 
 OURS, DEFAULT = "response-time", "kube-default"
 PEAK = LEVELS.index(max(LEVELS))
+_FIRST_SOONER = "the first replica answers sooner than the default's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class MethodResult:
     run's replicas. removed: nodes of its removed replicas, in the order of removal."""
 
     response_ms: Sequence[float]
-    deviation_ms: Sequence[float]
     throughput: Sequence[float]
-    nodes: Sequence[Sequence[str]]
-    removed: Sequence[str]
+    deviation_ms: Sequence[float] = ()
+    nodes: Sequence[Sequence[str]] = ()
+    removed: Sequence[str] = ()
 
 
 Results = Mapping[str, MethodResult]  # by method
@@ -66,79 +67,73 @@ def _placement_claims(table: str, service: Service, results: Results) -> Iterato
     yield _same(table, DEFAULT, says, sorted(predicted), sorted(default.nodes[PEAK]))
     says = "the default's first node violates the threshold"
     limits = {"threshold": THRESHOLD_MS, DEFAULT: default.response_ms[0]}
-    yield order_claim(table, "step 1", says, tuple(limits), limits)
+    yield order_claim(table, "step 1", says, limits)
 
 
 def _web_claims(results: Results) -> Iterator[Claim]:
     """Section 5.1."""
-    ours, default = results[OURS], results[DEFAULT]
+    ours, default = results[OURS].throughput, results[DEFAULT].throughput
     response, throughput = "Fig. 5", "Fig. 6"
-    yield _first_replica(response, results)
+    yield _faster(response, _FIRST_SOONER, results, 0)
     for name, up in ((OURS, 1), (DEFAULT, -1)):
         says = f"the response time {'rises' if up == 1 else 'falls'} with the replicas"
-        yield _steps(response, name, says, results[name].response_ms, up)
+        yield _steps(response, name, says, results[name].response_ms[: PEAK + 1], up)
     for name, up in ((OURS, 1), (DEFAULT, -1)):
         says = "the way down has the same pattern"
-        yield _steps(response, name, says, results[name].response_ms, -up, down=True)
+        yield _steps(response, name, says, results[name].response_ms, -up, first=PEAK)
     gaps = _gaps(results)
     says = "the schedulers are most alike with the most replicas (least difference, ms)"
     alike = {"step 4": gaps[PEAK], "steps 1-3": min(gaps[:PEAK])}
-    yield order_claim(response, "step 4", says, tuple(alike), alike)
+    yield order_claim(response, "step 4", says, alike)
     yield from _more_throughput(throughput, results, range(PEAK))
     says = "the throughput grows until there are three replicas"
-    yield _steps(throughput, OURS, says, ours.throughput[:PEAK], 1)
-    before, after = ours.throughput[PEAK - 1 : PEAK + 1]
-    yield _equal(throughput, OURS, "it is stable from three replicas on", before, after)
+    yield _steps(throughput, OURS, says, ours[:PEAK], 1)
+    says = "it is stable from three replicas on"
+    yield _equal(throughput, OURS, says, ours[PEAK - 1], ours[PEAK])
     says = "both have the same throughput with the most replicas"
-    yield _equal(throughput, "step 4", says, default.throughput[PEAK], ours.throughput[PEAK])
+    yield _equal(throughput, "step 4", says, default[PEAK], ours[PEAK])
 
 
 def _detection_claims(results: Results) -> Iterator[Claim]:
     """Section 5.2."""
-    ours, default = results[OURS], results[DEFAULT]
     response, throughput = "Fig. 7", "Fig. 8"
-    yield _first_replica(response, results)
+    yield _faster(response, _FIRST_SOONER, results, 0)
     says = "more replicas make the default faster"
-    yield _steps(response, DEFAULT, says, default.response_ms[:PEAK], -1)
+    yield _steps(response, DEFAULT, says, results[DEFAULT].response_ms[:PEAK], -1)
     gaps = _gaps(results)
     for step in (1, 2):
         says = "the schedulers are closer than with the first replica (difference, ms)"
         closer = {f"step {step + 1}": gaps[step], "step 1": gaps[0]}
-        yield order_claim(response, f"step {step + 1}", says, tuple(closer), closer)
+        yield order_claim(response, f"step {step + 1}", says, closer)
     says = "with the most replicas the proposed scheduler is the faster one"
     yield _faster(response, says, results, PEAK)
     third = PEAK - 1
     says = "both have the same throughput with three replicas"
-    yield _equal(throughput, "step 3", says, default.throughput[third], ours.throughput[third])
+    default, ours = (results[name].throughput[third] for name in (DEFAULT, OURS))
+    yield _equal(throughput, "step 3", says, default, ours)
     others = [step for step in range(len(LEVELS)) if step != third]
     yield from _more_throughput(throughput, results, others)
-
-
-def _first_replica(table: str, results: Results) -> Claim:
-    return _faster(table, "the first replica answers sooner than the default's", results, 0)
 
 
 def _faster(table: str, says: str, results: Results, step: int) -> Claim:
     """The claim that ours responds faster than the default in a step."""
     response_ms = {name: results[name].response_ms[step] for name in (OURS, DEFAULT)}
-    return order_claim(table, f"step {step + 1}", says, (OURS, DEFAULT), response_ms)
+    return order_claim(table, f"step {step + 1}", says, response_ms)
 
 
 def _more_throughput(table: str, results: Results, steps: Sequence[int]) -> Iterator[Claim]:
     says = "the proposed scheduler has more throughput"
     for step in steps:
-        throughput = {name: results[name].throughput[step] for name in (OURS, DEFAULT)}
-        yield order_claim(table, f"step {step + 1}", says, (DEFAULT, OURS), throughput)
+        throughput = {name: results[name].throughput[step] for name in (DEFAULT, OURS)}
+        yield order_claim(table, f"step {step + 1}", says, throughput)
 
 
 def _steps(
-    table: str, case: str, says: str, values: Sequence[float], sign: int, *, down: bool = False
+    table: str, case: str, says: str, values: Sequence[float], sign: int, first: int = 0
 ) -> Claim:
-    """A claim that the values rise (sign 1) or fall (-1), on the steps up or down."""
-    first = PEAK if down else 0
-    last = len(values) if down else min(PEAK + 1, len(values))
-    ours = {f"step {step + 1}": values[step] for step in range(first, last)}
-    return order_claim(table, case, says, tuple(ours)[::sign], ours)
+    """A claim that the values rise (sign 1) or fall (-1) from the step `first` on."""
+    ours = {f"step {step + 1}": values[step] for step in range(first, len(values))}
+    return order_claim(table, case, says, dict(list(ours.items())[::sign]))
 
 
 def _gaps(results: Results) -> list[float]:

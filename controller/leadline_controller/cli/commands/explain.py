@@ -3,8 +3,8 @@
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import documents, render
-from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
+from leadline_controller.cli import decisions
+from leadline_controller.cli.client import Endpoint, ask, connection_options
 from leadline_controller.cli.output import Format, emit, output_option
 
 
@@ -16,12 +16,9 @@ def explain(pod: str, output: Format, endpoint: Endpoint) -> None:
     """Explain why POD (namespace/name, or a name in the namespace default) is where it is: the
     score of every node, the age of its measurements, and why other nodes were rejected. Exit
     code 1 when there is no decision about the pod."""
-    answer = ask(
-        endpoint,
-        lambda controller: controller.ExplainPod(pb.ExplainPodRequest(pod=pod), timeout=TIMEOUT_S),
-    )
+    answer = ask(endpoint, lambda stub: stub.ExplainPod, pb.ExplainPodRequest, pod=pod)
     emit(
         output,
-        lambda: documents.explanation(answer),
-        lambda wide: render.explanation_tables(answer, wide=wide),
+        lambda: decisions.explanation(answer),
+        lambda wide: decisions.explanation_tables(answer, wide=wide),
     )

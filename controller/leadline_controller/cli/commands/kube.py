@@ -3,7 +3,6 @@
 import re
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -12,10 +11,7 @@ import yaml
 from leadline_controller.cli.errors import BadInput
 from leadline_controller.parsing.addresses import is_loopback
 
-# The controller's default.
-_ADDRESS = "http://127.0.0.1:50506"
 _KUBECONFIG = "/var/lib/rancher/k3s/server/cred/scheduler.kubeconfig"
-_WEIGHT = 10
 _DURATION = re.compile(r"([0-9]+(\.[0-9]+)?(ms|s))+")
 _USE = """\
 # Keep it as /etc/leadline/kube-scheduler.yaml on every server node. On k3s name it in
@@ -52,7 +48,7 @@ def manifests() -> None:
 )
 @click.option(
     "--address",
-    default=_ADDRESS,
+    default="http://127.0.0.1:50506",
     show_default=True,
     help="URL of the controller's extender, as kube-scheduler reaches it.",
 )
@@ -62,7 +58,7 @@ def manifests() -> None:
 @click.option(
     "--weight",
     type=click.IntRange(1, 10_000_000),
-    default=_WEIGHT,
+    default=10,
     show_default=True,
     help="The weight of Leadline's scores beside kube-scheduler's own: with 10 each of its ten "
     "points is worth a plugin's whole score, with 200 or more it always decides.",
@@ -114,7 +110,7 @@ def extender_config(
 
     The paths of files are those on the machine that runs kube-scheduler.
     """
-    tls = _tls(_scheme(address), ca, cert, key)
+    tls = _tls(address, ca, cert, key)
     if bind and tls is None:
         raise BadInput(
             f"--bind: expected an https address, got {address}, because the controller binds only "
@@ -134,19 +130,19 @@ def extender_config(
         "nodeCacheCapable": node_cache_capable,
         "ignorable": ignorable,
     }
-    whole: dict[str, Any] = {
+    whole = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": _absolute("--kubeconfig", kubeconfig)},
         "extenders": [extender],
     }
-    click.echo(
-        _USE + (_USE_BIND if bind else "") + yaml.safe_dump(whole, sort_keys=False), nl=False
-    )
+    use = _USE + (_USE_BIND if bind else "")
+    click.echo(use + yaml.safe_dump(whole, sort_keys=False), nl=False)
 
 
-def _scheme(address: str) -> str:
-    """http or https; http only for this machine, where nobody can read or change the traffic."""
+def _tls(address: str, ca: str | None, cert: str | None, key: str | None) -> dict[str, str] | None:
+    """The files for an https address. None for http, which is only for this machine, where nobody
+    can read or change the traffic."""
     try:
         url = urlsplit(address)
         host, _ = url.hostname or "", url.port
@@ -156,13 +152,9 @@ def _scheme(address: str) -> str:
         raise BadInput(f"--address {address}: expected https://host:port")
     if url.scheme == "http" and not is_loopback(host):
         raise BadInput(f"--address {address}: expected https, because {host} is another machine")
-    return url.scheme
-
-
-def _tls(scheme: str, ca: str | None, cert: str | None, key: str | None) -> dict[str, str] | None:
     files = {"--ca": ca, "--cert": cert, "--key": key}
     given = {name: _absolute(name, file) for name, file in files.items() if file is not None}
-    if scheme == "http":
+    if url.scheme == "http":
         if given:
             raise BadInput(f"{', '.join(given)}: expected with an https address only")
         return None

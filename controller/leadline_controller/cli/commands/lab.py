@@ -6,20 +6,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
-from leadline_controller.cli import demo, output
+from leadline_controller.cli import demo
 from leadline_controller.cli.errors import BadInput, Failed
+from leadline_controller.cli.output import Format, emit, output_option, table, working
 from leadline_controller.cli.sounding import sounding
 from leadline_controller.lab import lab as labs
-from leadline_controller.lab.agents import (
-    AgentSettings,
-    agent_command,
-    start_agents,
-    unset_settings,
-)
 from leadline_controller.lab.broker import embedded_broker, start_broker
 from leadline_controller.lab.errors import LabError, SpecError
 from leadline_controller.lab.spec import SERVER, BoardSpec, LabSpec, load_spec
@@ -63,20 +57,35 @@ def up(file: Path | None) -> None:
 @_name
 def down(name: str) -> None:
     """Stop a lab's processes and remove its network. No error if there is no such lab."""
-    with _lab_errors(), output.working(f"ending lab {name}"):
+    with _lab_errors(), working(f"ending lab {name}"):
         labs.down(name)
 
 
 @lab.command(epilog="Example: leadline lab status demo -o json")
 @_name
-@output.output_option
-def status(name: str, output: output.Format) -> None:
+@output_option
+def status(name: str, output: Format) -> None:
     """Show a lab's boards and processes."""
     with _lab_errors():
         found = labs.status(name)
     if found is None:
         raise Failed(f"there is no lab {name}; build one with: leadline lab up")
-    _show(found, output)
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for host in found["hosts"]:
+            delay = f"{host['delay_ms']:g} ms" if host["delay_ms"] else "-"
+            running = [
+                name if alive else f"{name} (ended)" for name, alive in host["processes"].items()
+            ]
+            rate = _rate(host["rate_mbps"])
+            yield host["host"], host["address"], rate, delay, ", ".join(running) or "-"
+
+    columns = ("HOST", "ADDRESS", "LINK", "DELAY", "PROCESSES")
+    emit(output, lambda: found, lambda _: [table(columns, rows())])
+
+
+def _rate(rate_mbps: float | None) -> str:
+    return "unshaped" if rate_mbps is None else f"{rate_mbps:g} Mbit/s"
 
 
 @lab.command(epilog="Example: leadline lab run")
@@ -96,26 +105,27 @@ def run(local: bool) -> None:
         raise Failed("the demo failed; the lines above say why")
 
 
-def _start(spec: LabSpec) -> tuple[labs.Lab, str, int]:
+def _start(spec: LabSpec) -> tuple[labs.Lab, tuple[str, int]]:
     """Build a lab with broker and agents. If a part does not start, all of it is removed."""
-    with output.working(f"building lab {spec.name}"):
+    with working(f"building lab {spec.name}"):
         built = labs.up(spec)
         try:
-            host, port = start_broker(built)
-            start_agents(built, AgentSettings(_CLUSTER, host, port, _INTERVAL_S))
+            broker = start_broker(built)
+            labs.start_agents(built, labs.AgentSettings(_CLUSTER, *broker, _INTERVAL_S))
         except BaseException:
             labs.down(spec.name)
             raise
-    return built, host, port
+    return built, broker
 
 
 def _run_in_a_lab() -> int:
     labs.down(_DEMO.name)  # an earlier run that was killed may have left its lab
-    built, host, port = _start(_DEMO)
+    built, broker = _start(_DEMO)
     try:
         click.echo("A lab of four boards in network namespaces, three of their links throttled:")
         for board in _DEMO.boards:
-            click.echo(f"  {labs.describe_link(board)}")
+            delay = f", {board.delay_ms:g} ms round trip" if board.delay_ms else ""
+            click.echo(f"  {board.name}: {_rate(board.rate_mbps)}{delay}")
         click.echo(
             "They share this machine's CPU, memory and disk, so NetSched's points for these are "
             "set to 0;\na stream of small packets keeps the throttled links as busy as the paper's."
@@ -125,40 +135,32 @@ def _run_in_a_lab() -> int:
             argv = ["ping", "-q", "-i", "0.02", built.address(SERVER)]
             built.start(board.name, f"traffic-{board.name}", argv)
         addresses = {each.name: built.address(each.name) for each in _DEMO.hosts}
-        argv = demo.command(demo.DemoSettings(host, port, addresses, _SHARED_MACHINE))
+        argv = demo.command(broker, addresses, _SHARED_MACHINE)
         return subprocess.run(built.command(SERVER, argv), check=False).returncode  # noqa: S603  # our own module
     finally:
-        with output.working("ending the lab"):
+        with working("ending the lab"):
             labs.down(_DEMO.name)
 
 
 def _run_locally() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-demo-")))
-        host, port = stack.enter_context(embedded_broker())
+        broker = stack.enter_context(embedded_broker())
         # Each has its own loopback address, so that they can probe each other.
         addresses = {
             node: f"127.0.0.{number}"
             for number, node in enumerate((*_LOCAL_BOARDS, SERVER), start=1)
         }
         for node, address in addresses.items():
-            stack.enter_context(_local_agent(folder / node, address, port))
-        argv = demo.command(demo.DemoSettings(host, port, addresses, {}))
+            stack.enter_context(_local_agent(folder / node, address, broker))
+        argv = demo.command(broker, addresses, {})
         return subprocess.run(argv, check=False).returncode  # noqa: S603  # our own module
 
 
 @contextmanager
-def _local_agent(folder: Path, address: str, port: int) -> Iterator[None]:
-    folder.mkdir(mode=0o700)
-    config = folder / "agent.toml"
-    config.write_text(
-        f'node = "{folder.name}"\ncluster = "{_CLUSTER}"\nstate_dir = "{folder}"\n'
-        f"interval_s = {_INTERVAL_S}\n"
-        f'[broker]\nhost = "127.0.0.1"\nport = {port}\n'
-        f'[probe]\naddress = "{address}"\n',
-        encoding="utf-8",
-    )
-    argv = ["env", *unset_settings(), *agent_command(config)]
+def _local_agent(folder: Path, address: str, broker: tuple[str, int]) -> Iterator[None]:
+    settings = labs.AgentSettings(_CLUSTER, *broker, _INTERVAL_S)
+    argv = labs.agent_command(folder, address, settings)
     with (folder / "agent.log").open("wb") as log:
         agent = subprocess.Popen(argv, stdout=log, stderr=log)  # noqa: S603  # our own module
     try:
@@ -199,33 +201,3 @@ def _lab_errors() -> Iterator[None]:
         raise BadInput(str(error)) from None
     except LabError as error:
         raise Failed(str(error)) from None
-
-
-def _show(found: labs.LabStatus, form: output.Format) -> None:
-    hosts: list[dict[str, Any]] = [
-        {
-            "host": host.link.name,
-            "address": host.address,
-            "rate_mbps": host.link.rate_mbps,
-            "delay_ms": host.link.delay_ms,
-            "namespace": host.namespace,
-            "present": host.present,
-            "processes": {p.name: p.running for p in found.processes if p.host == host.link.name},
-        }
-        for host in found.hosts
-    ]
-
-    def rows() -> Iterator[tuple[object, ...]]:
-        for host in hosts:
-            rate = "unshaped" if host["rate_mbps"] is None else f"{host['rate_mbps']:g} Mbit/s"
-            delay = f"{host['delay_ms']:g} ms" if host["delay_ms"] else "-"
-            running = [
-                name if alive else f"{name} (ended)" for name, alive in host["processes"].items()
-            ]
-            yield host["host"], host["address"], rate, delay, ", ".join(running) or "-"
-
-    output.emit(
-        form,
-        lambda: {"lab": found.spec.name, "complete": found.complete, "hosts": hosts},
-        lambda _: [output.table(("HOST", "ADDRESS", "LINK", "DELAY", "PROCESSES"), rows())],
-    )

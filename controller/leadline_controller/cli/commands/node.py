@@ -3,8 +3,8 @@
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import documents, render
-from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
+from leadline_controller.cli import links, nodes
+from leadline_controller.cli.client import Endpoint, ask, connection_options
 from leadline_controller.cli.output import Format, emit, output_option
 
 
@@ -15,12 +15,13 @@ from leadline_controller.cli.output import Format, emit, output_option
 def node(name: str, output: Format, endpoint: Endpoint) -> None:
     """Show everything about one node: its board, its metrics, its links and the pods placed on
     it. Exit code 1 when there is no such node."""
-    answer = ask(
-        endpoint,
-        lambda controller: controller.GetNode(pb.GetNodeRequest(name=name), timeout=TIMEOUT_S),
-    )
+    answer = ask(endpoint, lambda stub: stub.GetNode, pb.GetNodeRequest, name=name)
     emit(
         output,
-        lambda: documents.node_details(answer),
-        lambda _: render.node_details(answer),
+        lambda: {
+            **nodes.document(answer.node),
+            "links": [links.document(link) for link in answer.links],
+            "placed_pods": list(answer.placed_pods),
+        },
+        lambda _: nodes.node_details(answer),
     )

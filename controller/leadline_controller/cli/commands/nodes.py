@@ -3,8 +3,8 @@
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import documents, render
-from leadline_controller.cli.client import TIMEOUT_S, Endpoint, ask, connection_options
+from leadline_controller.cli import nodes as shown
+from leadline_controller.cli.client import Endpoint, ask, connection_options
 from leadline_controller.cli.output import Format, emit, output_option
 
 
@@ -14,11 +14,9 @@ from leadline_controller.cli.output import Format, emit, output_option
 def nodes(output: Format, endpoint: Endpoint) -> None:
     """List the nodes of the cluster and all agents that sent a message: what is measured on each
     now, and how old it is. "-" is unknown."""
-    answer = ask(
-        endpoint, lambda controller: controller.ListNodes(pb.ListNodesRequest(), timeout=TIMEOUT_S)
-    )
+    answer = ask(endpoint, lambda stub: stub.ListNodes, pb.ListNodesRequest)
     emit(
         output,
-        lambda: documents.nodes(answer),
-        lambda wide: [render.NodesTable(answer.nodes, wide=wide)],
+        lambda: {"nodes": [shown.document(status) for status in answer.nodes]},
+        lambda wide: [shown.NodesTable(answer.nodes, wide=wide)],
     )

@@ -117,15 +117,11 @@ def _tables(scoring: Scoring, placed: Counter[str | None], *, wide: bool) -> Ite
         yield ""
         moves = [(m["pod"], m["from"], m["to"], m["why"]) for m in scoring.tail["migrations"]]
         yield table(("MIGRATION", "FROM", "TO", "WHY"), moves)
-    nodes = [(node, number) for node, number in placed.items() if node is not None]
-    counts = [f"{node} {number}" for node, number in sorted(nodes, key=_most_first)]
+    nodes = [(-number, node) for node, number in placed.items() if node is not None]
+    counts = [f"{node} {-number}" for number, node in sorted(nodes)]
     few = _few(counts, ", ", _SHOWN_COUNTS)
     bound = placed.total() - placed[None]
     yield f"\n{bound} of {placed.total()} pods placed{': ' if few else ''}{few}"
-
-
-def _most_first(placed: tuple[str, int]) -> tuple[int, str]:
-    return -placed[1], placed[0]
 
 
 def _more(decision: dict[str, Any], better: str) -> tuple[str, str]:

@@ -34,21 +34,14 @@ def _listed() -> list[dict[str, Any]]:
 
 
 def _option(option: Option) -> dict[str, Any]:
-    if option.choices:
-        return {
-            "name": option.name,
-            "default": option.default,
-            "choices": list(option.choices),
-            "help": option.help,
-        }
-    return {
-        "name": option.name,
-        "default": option.default,
+    allowed: dict[str, Any] = {
         "unit": option.unit,
         "minimum": option.minimum,
         "maximum": option.maximum if math.isfinite(option.maximum) else None,
-        "help": option.help,
     }
+    if option.choices:
+        allowed = {"choices": list(option.choices)}
+    return {"name": option.name, "default": option.default, **allowed, "help": option.help}
 
 
 def _tables(wide: bool) -> Iterable[Any]:
@@ -61,32 +54,22 @@ def _tables(wide: bool) -> Iterable[Any]:
         ],
     )
     yield ""
-    yield _options_in_full() if wide else _options_in_brief()
-
-
-def _options_in_full() -> Any:
-    return table(
-        ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING"),
-        [
-            (name, o.name, value_text(o.default), _range(o), o.unit, o.help)
-            for name, strategy in STRATEGIES.items()
-            for o in options_of(strategy)
-        ],
-    )
-
-
-def _options_in_brief() -> Any:
-    """The options below their strategy's name, so that they fit on 80 columns."""
+    if wide:
+        columns = ("STRATEGY", "OPTION", "DEFAULT", "RANGE", "UNIT", "MEANING")
+    else:
+        columns = ("OPTIONS OF", "DEFAULT", "UNIT", "MEANING")
     rows: list[tuple[str, ...]] = []
     for name, strategy in STRATEGIES.items():
-        if options := options_of(strategy):
+        options = options_of(strategy)
+        if options and not wide:  # below their strategy's name they fit on 80 columns
             rows.append((name, "", "", ""))
-            rows += [(f"  {o.name}", value_text(o.default), o.unit, _help(o)) for o in options]
-    return table(("OPTIONS OF", "DEFAULT", "UNIT", "MEANING"), rows)
-
-
-def _help(option: Option) -> str:
-    return f"{option.help} ({_range(option)})" if option.choices else option.help
+        for o in options:
+            if wide:
+                rows.append((name, o.name, value_text(o.default), _range(o), o.unit, o.help))
+            else:
+                meaning = f"{o.help} ({_range(o)})" if o.choices else o.help
+                rows.append((f"  {o.name}", value_text(o.default), o.unit, meaning))
+    yield table(columns, rows)
 
 
 def _range(option: Option) -> str:

@@ -23,29 +23,22 @@ def version(output: Format, endpoint: Endpoint) -> None:
     found: dict[str, Any] = {"leadline": __version__, "python": platform.python_version()}
     try:
         answer = ask(
-            endpoint,
-            lambda controller: controller.GetVersion(pb.GetVersionRequest(), timeout=_TIMEOUT_S),
+            endpoint, lambda stub: stub.GetVersion, pb.GetVersionRequest, timeout_s=_TIMEOUT_S
         )
     except (Unreachable, Failed):
         answer = None
-    rows = [*found.items(), ("controller", _told(answer, endpoint))]
-    found["controller"] = None if answer is None else _document(answer)
-    emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), rows)])
-
-
-def _told(answer: pb.GetVersionResponse | None, endpoint: Endpoint) -> str:
     if answer is None:
-        return f"none answers at {endpoint.address}"
-    if answer.leader:
-        return f"{answer.version}, leads"
-    return f"{answer.version}, stands by; {answer.lease_holder or 'nobody'} leads"
-
-
-def _document(answer: pb.GetVersionResponse) -> dict[str, Any]:
-    return {
-        "version": answer.version,
-        "cluster": answer.cluster,
-        "strategy": answer.strategy,
-        "leader": answer.leader,
-        "lease_holder": answer.lease_holder or None,
-    }
+        controller, summary = None, f"none answers at {endpoint.address}"
+    else:
+        controller = {
+            "version": answer.version,
+            "cluster": answer.cluster,
+            "strategy": answer.strategy,
+            "leader": answer.leader,
+            "lease_holder": answer.lease_holder or None,
+        }
+        role = "leads" if answer.leader else f"stands by; {answer.lease_holder or 'nobody'} leads"
+        summary = f"{answer.version}, {role}"
+    rows = [*found.items(), ("controller", summary)]
+    found["controller"] = controller
+    emit(output, lambda: found, lambda _: [table(("PART", "VERSION"), rows)])

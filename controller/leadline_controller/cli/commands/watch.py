@@ -2,15 +2,15 @@
 
 import json
 from datetime import datetime
+from typing import Any
 
 import click
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.cli import documents
+from leadline_controller.cli import decisions, nodes
 from leadline_controller.cli.client import Endpoint, connected, connection_options
 from leadline_controller.cli.errors import Unreachable
 from leadline_controller.cli.output import clean
-from leadline_controller.cli.render import boards, decisions
 
 
 @click.command(epilog="Example: leadline watch -o json | jq .placement")
@@ -29,7 +29,12 @@ def watch(output: str, endpoint: Endpoint) -> None:
         stream = controller.Watch(pb.WatchRequest())
         try:
             for event in stream:
-                click.echo(_json(event) if output == "json" else _line(event))
+                document, line = _shown(event)
+                click.echo(
+                    json.dumps(document, ensure_ascii=False, allow_nan=False)
+                    if output == "json"
+                    else f"{datetime.now().astimezone():%H:%M:%S}  {clean(line)}"
+                )
         except KeyboardInterrupt:
             return  # the usual end of a watch
         finally:
@@ -37,18 +42,22 @@ def watch(output: str, endpoint: Endpoint) -> None:
     raise Unreachable(f"the controller at {endpoint.address} has stopped: start it and watch again")
 
 
-def _json(event: pb.WatchEvent) -> str:
-    return json.dumps(documents.event(event), ensure_ascii=False, allow_nan=False)
-
-
-def _line(event: pb.WatchEvent) -> str:
+def _shown(event: pb.WatchEvent) -> tuple[dict[str, Any], str]:
+    """The event for scripts, and in one line for people."""
     match event.WhichOneof("what"):
         case "node":
-            kind, told = "node", f"{event.node.name}: {boards.summary(event.node)}"
+            node = event.node
+            return (
+                {"node": nodes.document(node)},
+                f"node       {node.name}: {nodes.summary(node)}",
+            )
         case "placement":
-            kind, told = "placement", decisions.summary(event.placement)
+            placement = event.placement
+            return (
+                {"placement": decisions.document(placement)},
+                f"placement  {decisions.summary(placement)}",
+            )
         case "node_gone":
-            kind, told = "gone", f"node {event.node_gone}"
+            return {"node_gone": event.node_gone}, f"gone       node {event.node_gone}"
         case _:
-            kind, told = "unknown", "an event that only a newer leadline can read"
-    return f"{datetime.now().astimezone():%H:%M:%S}  {kind:9}  {clean(told)}"
+            return {}, "unknown    an event that only a newer leadline can read"

@@ -1,23 +1,11 @@
 """The relative humidity around the board: a collector as a contributor would write it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from leadline_agent.collectors.collector import AbsentError, register
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.proto.humidity import set_humidity
-
-
-@dataclass(frozen=True, slots=True)
-class Humidity:
-    """Relative humidity, per cent."""
-
-    percent: float
-
-    def encode(self, report: pb.Report) -> None:
-        """Set the report's `humidity`."""
-        set_humidity(report, self.percent)
 
 
 @register("humidity")
@@ -27,9 +15,12 @@ class HumidityCollector:
     def __init__(self, sys_root: Path) -> None:
         self._sensor = sys_root / "bus/iio/devices/iio:device0/in_humidityrelative_input"
 
-    def collect(self) -> Humidity:
+    def collect(self) -> pb.Report:
         """One reading. Raises AbsentError."""
         try:
-            return Humidity(int(self._sensor.read_text(encoding="ascii")) / 1000)
+            percent = int(self._sensor.read_text(encoding="ascii")) / 1000
         except FileNotFoundError:
             raise AbsentError("no humidity sensor") from None
+        report = pb.Report()
+        set_humidity(report, percent)
+        return report

@@ -1,0 +1,102 @@
+"""Links between nodes as plain data for JSON and YAML, and as tables: a matrix if it fits the
+console, else a list of the pairs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from leadline_controller.cli import human
+from leadline_controller.cli.client import optional
+from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
+
+Kind = Literal["rtt", "bandwidth"]
+KINDS: tuple[Kind, ...] = ("rtt", "bandwidth")
+_MATRIX_AT_MOST = 64
+_UNKNOWN = (human.UNKNOWN, human.UNKNOWN)
+_MARKS = {"triangulated": "~", "estimated": "~", "stale": "?"}
+
+
+def document(link: pb.LinkStatus, kinds: Iterable[Kind] = KINDS) -> dict[str, Any]:
+    """One pair of nodes. Unknown is None."""
+    fields: dict[str, Any] = {"a": link.a, "b": link.b}
+    if "rtt" in kinds:
+        fields["rtt_ms"] = optional(link, "rtt_ms")
+        fields["rtt_age_s"] = optional(link, "rtt_age_s")
+        fields["rtt_method"] = link.rtt_method or None
+        fields["rtt_source"] = link.rtt_source or None
+        fields["rtt_error_ms"] = optional(link, "rtt_error_ms")
+    if "bandwidth" in kinds:
+        fields["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
+        fields["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
+        fields["bandwidth_is_lower_bound"] = link.bandwidth_is_lower_bound
+    return fields
+
+
+def matrix_of(response: pb.GetMatrixResponse, kind: Kind, *, wide: bool = False) -> RenderableType:
+    """One kind of measurement between all nodes. wide: each with its age and method."""
+    if not response.nodes:
+        return Text("no nodes: the cluster has none, and no agent has sent a message")
+    values = {frozenset((link.a, link.b)): _value(link, kind) for link in response.links}
+    known = [
+        (link.a, link.b, *value)
+        for link in response.links
+        if (value := values[frozenset((link.a, link.b))]) != _UNKNOWN
+    ]
+    columns, count = ("NODE", "NODE ", "VALUE", "HOW"), len(response.nodes)
+    pairs = (
+        table(columns, known, numbers=("VALUE",), folding=columns[:2]),
+        Text(f"{len(known)} of {count * (count - 1) // 2} pairs are known", style=DIM),
+    )
+    if count > _MATRIX_AT_MOST:
+        return FirstThatFits([pairs])
+    return FirstThatFits([(_matrix(list(response.nodes), values, wide=wide),), pairs])
+
+
+def links_of(name: str, links: Iterable[pb.LinkStatus]) -> Table:
+    """The links of one node, one line for each other end."""
+    columns = ("LINK TO", "RTT ms", "AGE", "BANDWIDTH Mbit/s", "AGE")
+    rows = (
+        (link.b if link.a == name else link.a, *_value(link, "rtt"), *_value(link, "bandwidth"))
+        for link in links
+    )
+    return table(columns, rows, numbers=columns[1:], folding=())
+
+
+def _matrix(
+    names: Sequence[str], values: Mapping[frozenset[str], tuple[str, str]], *, wide: bool
+) -> Table:
+    made = table(())
+    made.add_column("", style="bold", no_wrap=True)
+    for name in names:
+        made.add_column(cell(name), justify="right", no_wrap=True)
+    for row in names:
+        cells = [cell(row)]
+        for column in names:
+            value, how = values.get(frozenset((row, column)), _UNKNOWN)
+            if row == column or value == human.UNKNOWN:
+                cells.append(cell("·" if row == column else value, DIM))
+            else:
+                cells.append(cell(f"{value} ({how})" if wide else value))
+        made.add_row(*cells)
+    return made
+
+
+def _value(link: pb.LinkStatus, kind: Kind) -> tuple[str, str]:
+    """What a table shows of a measurement: its value, and its method and age."""
+    if not link.HasField("rtt_ms" if kind == "rtt" else "bandwidth_mbps"):
+        return _UNKNOWN
+    if kind == "rtt":
+        # A round trip through the broker is an upper bound.
+        mark = "<= " if link.rtt_method == "mqtt" else _MARKS.get(link.rtt_source, "")
+        how = [link.rtt_method or link.rtt_source]
+        if link.rtt_source in _MARKS:
+            how.append(f"±{human.number(link.rtt_error_ms)}")
+        if link.HasField("rtt_age_s"):
+            how.append(human.age(link.rtt_age_s))
+        return f"{mark}{human.number(link.rtt_ms)}", " ".join(how).strip()
+    bound = ">= " if link.bandwidth_is_lower_bound else ""
+    return f"{bound}{human.number(link.bandwidth_mbps)}", human.age(link.bandwidth_age_s)

@@ -1,0 +1,223 @@
+"""Nodes as plain data for JSON and YAML, and as tables: one line each, or everything about one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from leadline_controller.cli import human
+from leadline_controller.cli.client import optional
+from leadline_controller.cli.links import links_of
+from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
+
+_COLUMNS = (
+    *("NAME", "AGENT", "CPU\n%", "MEM\n%", "TEMP\n°C", "PKT/S\ntx/rx", "DISK\nB/s"),
+    *("BANDWIDTH\nMbit/s", "AGE", "PODS"),
+)
+_NUMBERS = frozenset((*_COLUMNS[2:], "LOST"))
+_WIDE = ("TIER", "CPU\nrequested", "MEMORY\nrequested", "LOST", "VERSION", "ADDRESS", "MODEL")
+_NOTES = "NOTES"
+_AGENT_STYLE = {"online": "green", "offline": "red", "unknown": DIM}
+
+
+def document(status: pb.NodeStatus) -> dict[str, Any]:
+    """One node; its metrics by name, each with its age in seconds. Unknown is None."""
+    in_cluster = status.in_cluster
+    return {
+        "name": status.name,
+        "in_cluster": in_cluster,
+        "schedulable": status.schedulable if in_cluster else None,
+        "ready": status.ready if in_cluster else None,
+        "tier": status.tier or None,
+        "agent": status.agent,
+        "agent_version": status.agent_version or None,
+        "hardware_model": status.hardware_model or None,
+        "address": status.address or None,
+        "report_age_s": optional(status, "report_age_s"),
+        "metrics": {
+            metric.name: {"value": metric.value, "age_s": metric.age_s}
+            | ({"lower_bound": True} if metric.lower_bound else {})
+            for metric in status.metrics
+        },
+        "lost_messages": status.lost_messages,
+        "pods": status.pods,
+        "allocatable": _resources(status.allocatable) if in_cluster else None,
+        "requested": _resources(status.requested) if in_cluster else None,
+        "notes": list(status.notes),
+    }
+
+
+def _resources(resources: pb.Resources) -> dict[str, int]:
+    return {
+        "cpu_milli": resources.cpu_milli,
+        "memory_bytes": resources.memory_bytes,
+        "pods": resources.pods,
+    }
+
+
+class NodesTable:
+    """One line a node. On a narrow terminal the notes, and then the columns of `wide`, move into
+    tables below."""
+
+    def __init__(self, statuses: Sequence[pb.NodeStatus], *, wide: bool = False) -> None:
+        self._statuses = statuses
+        self._wide = wide
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        if not self._statuses:
+            yield Text("no nodes: the cluster has none, and no agent has sent a message")
+            return
+        layouts = product(
+            (True, False) if self._wide else (False,),
+            (True, False),
+            (True, False) if console.is_terminal else (False,),
+        )
+        yield FirstThatFits([tuple(self._laid_out(*each)) for each in layouts])
+
+    def _laid_out(self, wide: bool, notes: bool, bars: bool) -> Iterator[RenderableType]:
+        columns = _COLUMNS + (_WIDE if wide else ()) + ((_NOTES,) if notes else ())
+        yield _table(columns, (_row(each, wide, notes, bars) for each in self._statuses))
+        if self._wide and not wide:
+            yield Text()
+            yield _table(("NAME", *_WIDE), ((each.name, *_wide(each)) for each in self._statuses))
+        if not notes:
+            noted: dict[str, list[str]] = {}
+            for status in self._statuses:
+                for note in status.notes:
+                    noted.setdefault(note, []).append(status.name)
+            if noted:
+                yield Text()
+            yield from (cell(f"{note}: {', '.join(names)}") for note, names in noted.items())
+
+
+def _table(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Table:
+    return table(columns, rows, numbers=_NUMBERS, folding=("NAME", _NOTES, "ADDRESS", "MODEL"))
+
+
+def _row(status: pb.NodeStatus, wide: bool, notes: bool, bars: bool) -> Iterator[object]:
+    known = _values(status)
+    yield status.name
+    agent = status.agent if status.agent != "unknown" else human.UNKNOWN
+    yield cell(agent, _AGENT_STYLE.get(status.agent, ""))
+    for metric in ("cpu_percent", "memory_percent"):
+        yield _share(known.get(metric), bars=bars)
+    yield human.number(known.get("cpu_celsius"))
+    sent, received = (known.get(f"packets_{way}_per_s") for way in ("sent", "received"))
+    unknown = sent is None and received is None
+    yield human.UNKNOWN if unknown else f"{human.amount(sent)}/{human.amount(received)}"
+    yield human.amount(known.get("disk_bytes_per_s"))
+    yield _bandwidth(status)
+    yield human.age(optional(status, "report_age_s"))
+    yield status.pods
+    if wide:
+        yield from _wide(status)
+    if notes:
+        yield cell(", ".join(status.notes), "yellow")
+
+
+def _share(percent: float | None, *, bars: bool) -> Text:
+    text = cell(human.number(percent))
+    if bars:
+        style = ""
+        if percent is not None:
+            style = "red" if percent >= 90 else "yellow" if percent >= 70 else "green"
+        text.append(f" {human.bar(percent)}", style=style)
+    return text
+
+
+def _wide(status: pb.NodeStatus) -> Iterator[object]:
+    yield status.tier or human.UNKNOWN
+    yield from _requested(status)
+    yield status.lost_messages
+    for text in (status.agent_version, status.address, status.hardware_model):
+        yield text or human.UNKNOWN
+
+
+def _requested(status: pb.NodeStatus) -> tuple[str, str]:
+    """CPU and memory: how much of it pods request."""
+    if not status.in_cluster:
+        return human.UNKNOWN, human.UNKNOWN
+    asked, room = status.requested, status.allocatable
+    return (
+        f"{human.cores(asked.cpu_milli)} of {human.cores(room.cpu_milli)}",
+        f"{human.size(asked.memory_bytes)} of {human.size(room.memory_bytes)}",
+    )
+
+
+def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
+    """Everything about one node: its facts, metrics and links, and the pods placed there."""
+    status = response.node
+    yield _facts(status)
+    yield Text()
+    measured = [
+        (metric.name, f"{_bound(metric)}{human.number(metric.value)}", human.age(metric.age_s))
+        for metric in status.metrics
+    ]
+    columns = ("METRIC", "VALUE", "AGE")
+    if measured:
+        yield table(columns, measured, numbers=columns[1:], folding=())
+    else:
+        yield Text("nothing is measured now")
+    if response.links:
+        yield Text()
+        yield links_of(status.name, response.links)
+    if response.placed_pods:
+        yield Text()
+        yield Text("PODS PLACED HERE", style="bold")
+        yield from map(cell, response.placed_pods)
+
+
+def _facts(status: pb.NodeStatus) -> Table:
+    cpu, memory = _requested(status)
+    age_s = optional(status, "report_age_s")
+    facts = {
+        "name": status.name,
+        "agent": f"{status.agent} {status.agent_version}".strip(),
+        "last report": human.UNKNOWN if age_s is None else f"{human.age(age_s)} ago",
+        "board": status.hardware_model or human.UNKNOWN,
+        "address": status.address or human.UNKNOWN,
+        "tier": status.tier or human.UNKNOWN,
+        "CPU requested": cpu,
+        "memory requested": memory,
+        "pods": f"{status.pods} of {status.allocatable.pods}"
+        if status.in_cluster
+        else human.UNKNOWN,
+        "messages lost": status.lost_messages,
+        "notes": ", ".join(status.notes) or "none",
+    }
+    made = table(("", ""), ((cell(name, "bold"), value) for name, value in facts.items()))
+    made.show_header = False
+    return made
+
+
+def summary(status: pb.NodeStatus) -> str:
+    """One node in one line of prose."""
+    known = _values(status)
+    parts = [f"agent {status.agent}"]
+    if "cpu_percent" in known:
+        parts.append(f"CPU {human.number(known['cpu_percent'])} %")
+    if "memory_percent" in known:
+        parts.append(f"memory {human.number(known['memory_percent'])} %")
+    if "bandwidth_mbps" in known:
+        parts.append(f"bandwidth {_bandwidth(status)} Mbit/s")
+    parts.append(f"{status.pods} pod{'' if status.pods == 1 else 's'}")
+    return ", ".join((*parts, *status.notes))
+
+
+def _values(status: pb.NodeStatus) -> dict[str, float]:
+    return {metric.name: metric.value for metric in status.metrics}
+
+
+def _bandwidth(status: pb.NodeStatus) -> str:
+    for metric in status.metrics:
+        if metric.name == "bandwidth_mbps":
+            return f"{_bound(metric)}{human.number(metric.value)}"
+    return human.UNKNOWN
+
+
+def _bound(metric: pb.Measurement) -> str:
+    return ">= " if metric.lower_bound else ""

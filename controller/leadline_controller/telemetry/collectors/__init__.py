@@ -1,0 +1,20 @@
+"""What each of the agent's collectors reports: one file each, decoding and columns of the state.
+
+How long a value is valid and who may report it is decided in telemetry/ and probing/.
+"""
+
+import importlib
+import pkgutil
+
+from leadline_controller.telemetry.collectors.decoder import BoardReading, columns, decode
+
+__all__ = ["BoardReading", "columns", "decode", "import_decoders"]
+
+
+def import_decoders() -> None:
+    """Import every module of this package, so that each decoder registers itself."""
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
+
+
+import_decoders()

@@ -1,0 +1,110 @@
+"""With TLS, only clients with a certificate get an answer, and others exclude none of them."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from leadline_controller.api.settings import ExtenderSettings, ServeError, TlsFiles
+
+from tests.attack.extender import crowd, passing
+from tests.attack.extender_client import Address
+from tests.controller.api.extender_server import (
+    HEAD,
+    SHORT,
+    Secured,
+    answering,
+    client_context,
+    files,
+    read_to_the_end,
+)
+from tests.controller.scheduling.extender_harness import NAMES, args, listed, pod_manifest
+from tests.support.certificates import Authority, Certificate
+
+
+async def test_connections_without_a_tls_handshake_exclude_no_other(secured: Secured) -> None:
+    async with answering(listed(), tls=secured.tls) as text:
+        address, arguments = Address.of(text, secured.shown), args(pod_manifest("web", 50), NAMES)
+        async with crowd(address, 100, "silent"):
+            for _ in range(3):
+                assert await passing(address, arguments) == {"n2", "n3"}
+
+
+async def test_over_tls_only_clients_with_a_certificate_are_answered(
+    authority: Authority, tmp_path: Path
+) -> None:
+    strangers = Authority(tmp_path, "Strangers")
+    tls = files(authority.server("127.0.0.1"))
+    harness = listed()
+    async with answering(harness, SHORT, tls) as address, aiohttp.ClientSession() as session:
+
+        async def ask(shown: Certificate | None) -> int:
+            url, context = f"https://{address}/filter", client_context(authority, shown)
+            body = args(pod_manifest("web"), NAMES)
+            async with session.post(url, data=body, ssl=context) as answer:
+                return answer.status
+
+        assert await ask(authority.client("kube-scheduler")) == 200
+        for stranger in (None, strangers.client("kube-scheduler")):
+            with pytest.raises((aiohttp.ClientError, OSError)):
+                await ask(stranger)
+        host, port = address.split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        assert await read_to_the_end(reader) == b""  # one that never shakes hands
+        writer.close()
+        assert await ask(authority.client("kube-scheduler")) == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [HEAD, b"\x16\x03\x01\x02\x00" + b"\xff" * 600, b"\x16\x03\x01\x02\x00\x01", b""]
+)
+async def test_bytes_that_are_no_handshake_are_cut_off(authority: Authority, sent: bytes) -> None:
+    limits = replace(SHORT, head_s=0.1)
+    async with answering(listed(), limits, files(authority.server("127.0.0.1"))) as address:
+        host, port = address.split(":")
+        for _ in range(2 * limits.connections):  # none of them takes a place
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(sent)
+            with suppress(ConnectionResetError):
+                assert b"HTTP" not in await read_to_the_end(reader)
+            writer.close()
+
+
+async def test_over_tls_clients_that_are_silent_or_too_many_are_cut_off(
+    authority: Authority,
+) -> None:
+    shown = client_context(authority, authority.client("kube-scheduler"))
+    tls = files(authority.server("127.0.0.1"))
+    async with answering(listed(), SHORT, tls) as address:
+        host, port = address.split(":")
+        for _ in range(2):
+            clients = [
+                await asyncio.open_connection(host, int(port), ssl=shown)
+                for _ in range(SHORT.connections + 2)
+            ]
+            for reader, writer in clients:
+                with suppress(ConnectionResetError):
+                    assert await read_to_the_end(reader) == b""
+                writer.close()
+
+
+def test_an_address_that_others_can_reach_needs_tls(authority: Authority) -> None:
+    with pytest.raises(ServeError, match="needs TLS with client certificates"):
+        ExtenderSettings("0.0.0.0:50506")
+    tls = files(authority.server("127.0.0.1"))
+    with pytest.raises(ServeError, match="only those with a certificate may have pods bound"):
+        ExtenderSettings("127.0.0.1:50506", bind=True)
+    settings = ExtenderSettings("[::]:50506", tls)
+    assert (settings.host, settings.port) == ("::", 50506)
+    with pytest.raises(ServeError, match="host:port only"):
+        ExtenderSettings("unix:/run/leadline.sock")
+
+
+def test_a_certificate_with_the_wrong_key_is_reported(authority: Authority) -> None:
+    mine, other = authority.server("127.0.0.1"), authority.client("other")
+    with pytest.raises(ServeError, match="certificates: "):
+        TlsFiles(mine.ca_file, mine.cert_file, other.key_file).server_context()
+    with pytest.raises(ServeError, match="certificates: "):
+        TlsFiles(Path("/no/such"), mine.cert_file, mine.key_file).server_context()

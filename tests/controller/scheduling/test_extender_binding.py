@@ -1,0 +1,282 @@
+"""`bind` binds exactly the pod and node that were asked about, after the filters ran again."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from leadline_controller.decisions.log import BOUND
+from leadline_controller.framework.model import Pod
+from leadline_controller.framework.ports import (
+    ConflictError,
+    InvalidError,
+    PodChanged,
+    PodDeleted,
+    UnavailableError,
+)
+from leadline_controller.kubeobjects.manifest import read_node
+from leadline_controller.scheduling.extender_service import ExtenderError
+
+from tests.controller.scheduling.extender_harness import (
+    NAMES,
+    PATIENCE_S,
+    ExtenderHarness,
+    binding,
+    extender_args,
+    nodes_with_mbps,
+    pending,
+    pod_manifest,
+    wide,
+)
+from tests.kube.objects import Object
+from tests.support.memory_cluster import MemoryCluster
+
+
+async def test_bind_binds_exactly_this_pod(harness: ExtenderHarness) -> None:
+    pod = harness.put("web", 60)
+    harness.extender_service.prioritize(extender_args(pod_manifest("web", 60), NAMES))
+    await harness.extender_service.bind(binding(pod, "n2"))
+    assert harness.cluster.pod("default/web").node_name == "n2"
+    assert harness.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+    assert harness.outcome("web") == ("n2", BOUND)
+
+
+async def test_bind_waits_a_moment_for_the_watch() -> None:
+    """The filters look at the pod as the API server has it, not as the caller sent it."""
+    harness = ExtenderHarness(nodes_with_mbps(10), uncertain_s=PATIENCE_S)
+    harness.list()
+    pod = harness.cluster.put_pod(pending(pod_manifest("new")))
+    harness.extender_service.filter(extender_args(pod_manifest("new"), ["n1"]))
+    waiting = asyncio.create_task(harness.extender_service.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    harness.hear(PodChanged(pod))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
+    assert harness.cluster.pod("default/new").node_name == "n1"
+
+
+async def test_a_pod_that_the_watch_never_shows_is_not_bound(harness: ExtenderHarness) -> None:
+    pod = harness.cluster.put_pod(pending(pod_manifest("new")))
+    harness.extender_service.filter(extender_args(pod_manifest("new"), NAMES))
+    with pytest.raises(ExtenderError, match="the API server does not show pod default/new"):
+        await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/new").node_name is None
+
+
+async def test_bind_refuses_pods_without_an_earlier_call(harness: ExtenderHarness) -> None:
+    pod, other = harness.put("web"), harness.put("other")
+    harness.extender_service.prioritize(extender_args(pod_manifest("other"), NAMES))
+    with pytest.raises(
+        ExtenderError, match="uid uid-web: no filter or prioritize call named this pod within 900"
+    ):
+        await harness.extender_service.bind(binding(pod, "n1"))
+    await harness.clock.advance(899.0)
+    await harness.extender_service.bind(binding(other, "n1"))
+
+
+async def test_bind_refuses_pods_whose_last_call_is_too_old(harness: ExtenderHarness) -> None:
+    pod = harness.put("web")
+    harness.extender_service.filter(extender_args(pod_manifest("web"), NAMES))
+    await harness.clock.advance(901.0)
+    with pytest.raises(ExtenderError, match="no filter or prioritize call"):
+        await harness.extender_service.bind(binding(pod, "n1"))
+    harness.hear(PodDeleted(pod))
+    assert not harness.extender_service._called_s
+
+
+TAINT = {"key": "for", "value": "nobody", "effect": "NoSchedule"}
+UNFIT: Mapping[str, tuple[Object, Object, str]] = {
+    "a taint": (wide("n1", 10, taints=[TAINT]), {}, "n1: Leadline TaintToleration: "),
+    "a cordon": (wide("n1", 10, unschedulable=True), {}, "n1: Leadline NodeUnschedulable: "),
+    "no room": (wide("n1", 10, cpu="50m"), {}, "n1: Leadline NodeResourcesFit: insufficient cpu"),
+    "no label": (wide("n1", 10), {"nodeSelector": {"disk": "fast"}}, "n1: Leadline NodeAffinity: "),
+}
+
+
+@pytest.mark.parametrize(("node", "spec", "reason"), UNFIT.values(), ids=UNFIT.keys())
+async def test_bind_refuses_what_kube_scheduler_would_refuse(
+    node: Object, spec: Object, reason: str
+) -> None:
+    harness = ExtenderHarness([read_node(node)])
+    harness.list()
+    made = pod_manifest("web")
+    made["spec"] |= spec
+    pod = harness.cluster.put_pod(pending(made))
+    harness.hear(PodChanged(pod))
+    assert harness.extender_service.filter(extender_args(made, ["n1"])) == (
+        ["n1"],
+        {},
+    )  # kube-scheduler's to say
+    with pytest.raises(ExtenderError, match=reason):
+        await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/web").node_name is None
+
+
+async def test_bind_accepts_demands_that_only_kube_scheduler_models() -> None:
+    """A DaemonSet's pod goes to a node that is not ready; resource claims and kinds of volumes
+    that no filter of ours knows are kube-scheduler's to judge."""
+    harness = ExtenderHarness([read_node(wide("n1", 10, ready=False))])
+    harness.list()
+    made = pod_manifest("web")
+    made["spec"] |= {
+        "resourceClaims": [{"name": "gpu"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "unheard-of"}}],
+    }
+    pod = harness.cluster.put_pod(pending(made))
+    harness.hear(PodChanged(pod))
+    harness.extender_service.filter(extender_args(made, ["n1"]))
+    await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_with_every_filter_bind_refuses_demands_that_leadline_does_not_model() -> None:
+    harness = ExtenderHarness([read_node(wide("n1", 10, ready=False))], every_filter=True)
+    harness.list()
+    claiming = pod_manifest("claims")
+    claiming["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    for made, reason in ((pod_manifest("web"), "NodeReady"), (claiming, "resourceClaims")):
+        pod = harness.cluster.put_pod(pending(made))
+        harness.hear(PodChanged(pod))
+        with suppress(ExtenderError):
+            harness.extender_service.filter(extender_args(made, ["n1"]))
+        with pytest.raises(ExtenderError, match=reason):
+            await harness.extender_service.bind(binding(pod, "n1"))
+
+
+async def test_a_pods_own_expectation_does_not_prevent_its_binding() -> None:
+    harness = ExtenderHarness(
+        [read_node(wide("n1", 10, cpu="100m")), read_node(wide("n2", 10, cpu="100m"))]
+    )
+    harness.list()
+    first, second = harness.put("a"), harness.put("b")
+    for name in ("a", "b"):
+        harness.extender_service.prioritize(extender_args(pod_manifest(name), ["n1"]))
+    await harness.extender_service.bind(binding(first, "n1"))
+    with pytest.raises(ExtenderError, match="NodeResourcesFit"):
+        await harness.extender_service.bind(binding(second, "n1"))
+    await harness.extender_service.bind(binding(second, "n2"))
+
+
+async def test_bind_checks_again_while_the_watch_is_behind() -> None:
+    harness = ExtenderHarness([read_node(wide("n1", 10, cpu="100m"))], uncertain_s=PATIENCE_S)
+    there = replace(pending(pod_manifest("there")), node_name="n1")
+    harness.cluster.put_pod(there)
+    harness.list()
+    pod = harness.put("web")
+    harness.extender_service.filter(extender_args(pod_manifest("web"), ["n1"]))
+    waiting = asyncio.create_task(harness.extender_service.bind(binding(pod, "n1")))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    harness.hear(PodDeleted(there))
+    async with asyncio.timeout(PATIENCE_S):
+        await waiting
+    assert harness.cluster.pod("default/web").node_name == "n1"
+
+
+async def test_bind_runs_leadlines_own_filters_again(harness: ExtenderHarness) -> None:
+    first, second = harness.put("a", 60), harness.put("b", 60)
+    harness.extender_service.prioritize(extender_args(pod_manifest("a", 60), ["n2", "n3"]))
+    harness.extender_service.prioritize(
+        extender_args(pod_manifest("b", 60), ["n2"])
+    )  # the node that b is expected on does not count
+    await harness.extender_service.bind(binding(first, "n2"))
+    assert harness.free_mbps()["n2"] == -20
+    with pytest.raises(ExtenderError, match=r"n2: Leadline NodeBandwidthFit: .* has 40"):
+        await harness.extender_service.bind(binding(second, "n2"))
+    assert harness.cluster.pod("default/b").node_name is None
+    await harness.extender_service.bind(binding(second, "n3"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"node": "mars"}, "the cluster has no node mars"),
+        ({"name": "other"}, "uid uid-web is of pod default/web, not other"),
+        (
+            {"uid": "uid-of-before"},
+            "uid uid-of-before: no filter or prioritize call named this pod",
+        ),
+        ({"name": "gone", "uid": "uid-gone"}, "the API server does not show pod default/gone"),
+    ],
+)
+async def test_bind_refuses_missing_objects(
+    harness: ExtenderHarness, wrong: dict[str, str], reason: str
+) -> None:
+    pod = harness.put("web")
+    for name in ("web", "gone"):
+        harness.extender_service.filter(extender_args(pod_manifest(name), NAMES))
+    with pytest.raises(ExtenderError, match=reason):
+        await harness.extender_service.bind(replace(binding(pod, "n1"), **wrong))
+    assert harness.cluster.pod("default/web").node_name is None
+
+
+async def test_a_pod_recreated_meanwhile_is_not_bound(harness: ExtenderHarness) -> None:
+    """Our watch still shows the one before; the API server knows its uid no more."""
+    pod = harness.put("web")
+    harness.extender_service.filter(extender_args(pod_manifest("web"), NAMES))
+    harness.cluster.put_pod(replace(pod, uid="another"))
+    with pytest.raises(ExtenderError, match="has another uid"):
+        await harness.extender_service.bind(binding(pod, "n1"))
+
+
+@pytest.mark.parametrize("error", [InvalidError("403: no"), UnavailableError("503: later")])
+async def test_a_failed_binding_is_reported_and_takes_no_resources(
+    harness: ExtenderHarness, error: Exception
+) -> None:
+    pod = harness.put("web", 60)
+    harness.extender_service.prioritize(extender_args(pod_manifest("web", 60), NAMES))
+    assert isinstance(error, InvalidError | UnavailableError)
+    harness.cluster.fail_next_bind(error)
+    with pytest.raises(ExtenderError, match=str(error)):
+        await harness.extender_service.bind(binding(pod, "n2"))
+    assert harness.free_mbps()["n2"] == 100
+    assert harness.outcome("web")[1] == f"failed: {error}"
+    await harness.extender_service.bind(binding(pod, "n2"))
+    assert harness.outcome("web") == ("n2", BOUND)
+
+
+async def test_a_binding_with_a_lost_answer_counts_when_the_watch_shows_it(
+    harness: ExtenderHarness,
+) -> None:
+    pod = harness.put("web", 60)
+    harness.extender_service.filter(extender_args(pod_manifest("web", 60), NAMES))
+    harness.hear(PodChanged(replace(pod, node_name="n2")))
+    await harness.extender_service.bind(binding(pod, "n2"))
+    with pytest.raises(ExtenderError, match="pod default/web is on n2 already"):
+        await harness.extender_service.bind(binding(pod, "n3"))
+    assert harness.free_mbps() == {"n1": 10, "n2": 40, "n3": 1000}
+
+
+async def test_a_failed_binding_that_the_watch_shows_was_successful() -> None:
+    class Late(MemoryCluster):
+        async def bind(self, pod: Pod, node: str) -> None:
+            late.hear(PodChanged(replace(pod, node_name="n1")))
+            raise ConflictError("409: is already assigned")
+
+    late = ExtenderHarness(cluster=Late(nodes_with_mbps(100, 100)))
+    late.list()
+    pod, other = late.put("web", 60), late.put("other", 60)
+    for name in ("web", "other"):
+        late.extender_service.filter(extender_args(pod_manifest(name, 60), NAMES[:2]))
+    await late.extender_service.bind(binding(pod, "n1"))
+    with pytest.raises(ExtenderError, match="409"):
+        await late.extender_service.bind(binding(other, "n2"))
+    assert late.free_mbps() == {"n1": -20, "n2": 100}
+
+
+class Stuck(MemoryCluster):
+    async def bind(self, pod: Pod, node: str) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_cancelled_binding_takes_no_resources() -> None:
+    harness = ExtenderHarness(cluster=Stuck(nodes_with_mbps(100)))
+    harness.list()
+    pod = harness.put("web", 60)
+    harness.extender_service.filter(extender_args(pod_manifest("web", 60), ["n1"]))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await harness.extender_service.bind(binding(pod, "n1"))
+    assert harness.free_mbps() == {"n1": 100}

@@ -1,0 +1,150 @@
+"""A cluster in memory that answers like the API server, and fails when a test wants it to."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from leadline_controller.framework.model import Node, Pod
+from leadline_controller.framework.ports import (
+    ClusterError,
+    ConflictError,
+    NodeChanged,
+    NodeDeleted,
+    NotFoundError,
+    PodDeleted,
+    PodEvent,
+    Relisted,
+    ResourceChanged,
+    ResourceDeleted,
+    StorageChangedError,
+)
+from leadline_controller.framework.resources import Claim, Resource, Volume
+from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.snapshot.demo_cluster import DemoCluster
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event on a pod and its count."""
+
+    pod: Pod
+    event: PodEvent
+    count: int = 1
+
+
+class MemoryCluster(DemoCluster):
+    """Nodes, pods, volumes and events in memory; see framework.ports.Cluster."""
+
+    def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = ()) -> None:
+        super().__init__(nodes)
+        self._resources: dict[tuple[type, str], Resource] = {}
+        self._events: dict[tuple[str, PodEvent], RecordedEvent] = {}
+        self._bind_errors: deque[ClusterError] = deque()
+        self._event_errors: deque[ClusterError] = deque()
+        for pod in pods:
+            self.put_pod(pod)
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods."""
+        return tuple(self._pods.values())
+
+    @property
+    def events(self) -> tuple[RecordedEvent, ...]:
+        """All recorded events, aggregated, oldest first."""
+        return tuple(self._events.values())
+
+    def put_node(self, node: Node) -> None:
+        """Add a node, or replace the one of that name."""
+        self._nodes[node.name] = node
+        self._notify(NodeChanged(node))
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node; its pods stay, as in Kubernetes. Raises KeyError."""
+        del self._nodes[name]
+        self._notify(NodeDeleted(name))
+
+    def remove_pod(self, key: str) -> None:
+        """Remove the pod of that namespace/name. Raises KeyError."""
+        self._notify(PodDeleted(self._pods.pop(key)))
+
+    def put_resource(self, resource: Resource) -> None:
+        """Add a namespace or a storage object, or replace the one of that type and key."""
+        self._resources[type(resource), resource.key] = resource
+        self._notify(ResourceChanged(resource))
+
+    def remove_resource(self, resource: Resource) -> None:
+        """Remove the resource of that type and key. Raises KeyError."""
+        self._notify(ResourceDeleted(self._resources.pop((type(resource), resource.key))))
+
+    def relist(self) -> None:
+        """Send every watch the whole state again, as after a lost connection."""
+        self._notify(self._relisted())
+
+    def fail_next_bind(self, error: ClusterError) -> None:
+        """Let the next bind raise `error` and do nothing; repeated calls queue up."""
+        self._bind_errors.append(error)
+
+    def fail_next_event(self, error: ClusterError) -> None:
+        """The same for record_event."""
+        self._event_errors.append(error)
+
+    async def prepare(self, plan: VolumePlan) -> None:
+        """Reserve the plan's volumes and annotate its claims; see framework.ports.Cluster."""
+        for name, key in plan.binds:
+            claim, volume = self._claim(key), self._resources.get((Volume, name))
+            if not isinstance(volume, Volume):
+                raise StorageChangedError(f"404: volume {name} not found")
+            if claim.terminating or claim.volume not in ("", name):
+                raise StorageChangedError(f"claim {key} is no longer free")
+            if volume.terminating or not (volume.claim is None or volume.is_reserved_for(claim)):
+                raise StorageChangedError(f"volume {name} is no longer free")
+            if not volume.claim_uid:
+                self.put_resource(replace(volume, claim=key, claim_uid=claim.uid))
+        for key in plan.selects:
+            claim = self._claim(key)
+            if claim.selected_node == plan.node:
+                continue
+            if claim.terminating or claim.volume or claim.selected_node:
+                raise StorageChangedError(f"claim {key} is no longer free")
+            self.put_resource(replace(claim, selected_node=plan.node))
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Bind exactly this pod (by uid) to a node. Raises ClusterError. Like the API server, it
+        does not check that the node exists."""
+        if self._bind_errors:
+            raise self._bind_errors.popleft()
+        current = self._pods.get(pod.key)
+        if current is None:
+            raise NotFoundError(f"404: pod {pod.key} not found")
+        if conflict := _conflict(current, pod.uid):
+            raise ConflictError(f"409: pod {pod.key} {conflict}")
+        await super().bind(pod, node)
+
+    async def record_event(self, pod: Pod, event: PodEvent) -> None:
+        """Write an event on a pod. Repeated events are aggregated."""
+        if self._event_errors:
+            raise self._event_errors.popleft()
+        known = self._events.get((pod.uid, event))
+        self._events[pod.uid, event] = RecordedEvent(pod, event, known.count + 1 if known else 1)
+
+    def _relisted(self) -> Relisted:
+        return Relisted(self.nodes, self.pods, tuple(self._resources.values()))
+
+    def _claim(self, key: str) -> Claim:
+        claim = self._resources.get((Claim, key))
+        if not isinstance(claim, Claim):
+            raise StorageChangedError(f"404: claim {key} not found")
+        return claim
+
+
+def _conflict(pod: Pod, uid: str) -> str | None:
+    if pod.uid != uid:
+        return f"has another uid: {pod.uid}"
+    if pod.node_name:
+        return f"is already assigned to node {pod.node_name}"
+    if pod.terminating:
+        return "is being deleted"
+    if pod.gated:
+        return "has scheduling gates"
+    return None
