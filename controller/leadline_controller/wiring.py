@@ -99,7 +99,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(sink=self.history)
+        self.decisions = DecisionLog(sink=self.history.put)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """A loop that places this cluster's pods."""

@@ -239,7 +239,7 @@ def _start(make: Make, folder: Path) -> str:
 async def _through(path: Path) -> bool:
     """Whether a decision that is made now is told of."""
     recorder = Recorder(HistorySettings(path, 1))
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     recorder.start()
     try:
         log.restore(await recorder.restored())

@@ -93,7 +93,7 @@ def added_time(folder: Path) -> None:
     for size in SIZES:
         without = paced(size, DecisionLog())
         with recording(folder / f"{size}.db") as recorder:
-            with_ = paced(size, DecisionLog(sink=recorder))
+            with_ = paced(size, DecisionLog(sink=recorder.put))
         columns = (without[0], with_[0], without[1], with_[1])
         told = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
         print(f"{size:<8,}{told}{thread_ms(size):12.3f}", flush=True)
@@ -137,7 +137,7 @@ def pruning(folder: Path) -> None:
         spent = []
         for turn in range(200):
             batch = [
-                replace(record, pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
+                record._replace(pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
                 for i, record in enumerate(records[turn % 400 : turn % 400 + 64])
             ]
             start = time.perf_counter()

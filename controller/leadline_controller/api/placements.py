@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import repeat
 
 from leadline_wire.v1 import control_pb2 as pb
@@ -11,7 +10,7 @@ from leadline_controller.api.nodes import in_order
 from leadline_controller.api.source import InspectionSource
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
 from leadline_controller.decisions.record import DecisionRecord, ages_s
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
@@ -25,7 +24,7 @@ def pod_key(text: str) -> str:
     return text if "/" in text else f"default/{text}"
 
 
-def placement(record: DecisionRecord, now: Now, age_s: float | None = None) -> pb.Placement:
+def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -> pb.Placement:
     """A decision and its outcome, without its explanation. age_s: if not as of the record."""
     return pb.Placement(
         pod=record.pod,
@@ -41,7 +40,7 @@ def placement(record: DecisionRecord, now: Now, age_s: float | None = None) -> p
 
 
 def listing(
-    records: Sequence[DecisionRecord], now: Now, *, truncated: bool
+    records: Sequence[DecisionRecord], now: Moment, *, truncated: bool
 ) -> pb.ListPlacementsResponse:
     """These decisions, oldest first. Safe in any thread."""
     ages = list(ages_s(reversed(records), now))
@@ -59,8 +58,8 @@ async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionRe
     if not stored or _identity(stored[0]) != _identity(live):
         return [live, *stored]
     # The log has the whole decision for a while, the database how often it was repeated.
-    newest = replace(
-        stored[0], outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
+    newest = stored[0]._replace(
+        outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
     )
     return [newest, *stored[1:]]
 
@@ -69,7 +68,7 @@ def _identity(record: DecisionRecord) -> tuple[str, str | None, str]:
     return record.uid, record.node, record.why
 
 
-def explanation(newest_first: Sequence[DecisionRecord], now: Now) -> pb.ExplainPodResponse:
+def explanation(newest_first: Sequence[DecisionRecord], now: Moment) -> pb.ExplainPodResponse:
     """The first of these decisions with its scores and refusals, and the earlier ones without."""
     newest, *earlier = newest_first
     explained = newest.explain()

@@ -13,13 +13,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
+from leadline_controller.decisions.record import Change, DecisionRecord
 from leadline_controller.decisions.schema import (
     CorruptFileError,
     check_file,
@@ -28,7 +27,7 @@ from leadline_controller.decisions.schema import (
     lenient,
     upgrade,
 )
-from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.options import OptionValue, value_of_text
 from leadline_controller.parsing.fields import replace_surrogates
 
@@ -126,7 +125,7 @@ class Database:
 
     # Writing.
 
-    def write(self, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
+    def write(self, changes: Iterable[Change], now: Moment) -> None:
         """Write all of the changes or none. A record that repeats the last decision about its pod
         replaces it and adds to its count."""
         with self._transaction():
@@ -167,7 +166,7 @@ class Database:
             if _repeats(before, record):
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
                 times = min(before.times + record.times, _MAX_TIMES)
-                record = replace(record, times=times, first=before.first)
+                record = record._replace(times=times, first=before.first)
         self._insert(record)
 
     def _insert(self, record: DecisionRecord) -> None:
@@ -205,7 +204,7 @@ class Database:
 
     # Bounds.
 
-    def _prune(self, now: Now) -> None:
+    def _prune(self, now: Moment) -> None:
         self._prune_age(now)
         used = self._used_bytes()
         while used > _FULL * self._max_bytes and (
@@ -218,7 +217,7 @@ class Database:
             )
             used = self._used_bytes()
 
-    def _prune_age(self, now: Now) -> None:
+    def _prune_age(self, now: Moment) -> None:
         """Delete from the oldest row up to the first that is young enough."""
         old = 0
         for record, number in self._select("ORDER BY decisions.id", explanation=False):

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from leadline_controller.decisions.database import MEMORY, Database
-from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
+from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange
 from leadline_controller.decisions.rescue import is_corrupt, put_aside, readable
 from leadline_controller.decisions.schema import CorruptFileError, ForeignFileError
 from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _RECORD_ERRORS = (
 class Store:
     """All stored decisions. For use by one thread; no method raises an error of the disk."""
 
-    def __init__(self, settings: HistorySettings, now: Callable[[], Now]) -> None:
+    def __init__(self, settings: HistorySettings, now: Callable[[], Moment]) -> None:
         self._settings = settings
         self._now = now
         self._path = settings.path if settings.max_mb else None
@@ -73,7 +73,7 @@ class Store:
                 self._disk.close()
         self._memory.close()
 
-    def write(self, changes: Sequence[DecisionRecord | OutcomeChange]) -> None:
+    def write(self, changes: Sequence[Change]) -> None:
         """Store these, on disk if that works."""
         self._try_disk()
         if self._disk is not None and self._writable:
@@ -140,9 +140,7 @@ class Store:
             self._lose_disk(CorruptFileError("decisions in it can't be read"))
             self._try_disk()
 
-    def _write_sound(
-        self, database: Database, changes: Sequence[DecisionRecord | OutcomeChange]
-    ) -> None:
+    def _write_sound(self, database: Database, changes: Sequence[Change]) -> None:
         """Write the changes without those that can't be written. Raises sqlite3.Error for an
         error of the disk."""
         try:

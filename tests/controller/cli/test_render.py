@@ -7,7 +7,7 @@ from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import explanation, placement
 from leadline_controller.cli import render
 from leadline_controller.cli.render import boards, decisions, human
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
@@ -25,9 +25,9 @@ def text(on: Console) -> str:
     return on.file.getvalue()
 
 
-def unset_clock(harness: ControllerHarness) -> Now:
+def unset_clock(harness: ControllerHarness) -> Moment:
     """The moment on a machine whose wall clock was never set."""
-    return Now("boot", harness.now_s, None)
+    return Moment("boot", harness.now_s, None)
 
 
 def explained(harness: ControllerHarness, pod: str) -> pb.ExplainPodResponse:

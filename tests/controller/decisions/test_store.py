@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -425,7 +424,7 @@ def test_a_record_that_cannot_be_written_does_not_affect_the_others(
     ]
     rows = [machine.record(f"p{i}") for i in range(40)]
     for at, changed in enumerate(wrong):
-        rows[7 * at] = replace(rows[7 * at], **changed)
+        rows[7 * at] = rows[7 * at]._replace(**changed)
     store.write([*rows, OutcomeChange("default/p39", "uid-p39", "bound")])
     sound = [f"p{i}" for i in range(40) if i not in (0, 7, 14, 21)]
     assert names_since(store) == sound
