@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
 
-from leadline_controller.api.gate import THIS_MACHINE, Connection, Gate
+from leadline_controller.api.gate import Connection, Gate
+from leadline_controller.api.listeners import THIS_MACHINE
 from leadline_controller.api.settings import MAX_ANSWER_BYTES
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -103,10 +103,9 @@ class ExtenderServer:
             handler_cancellation=True,
         )
         await runner.setup()
-        server = runner.server
-        assert server is not None  # noqa: S101  # set up above
+        assert runner.server is not None  # noqa: S101  # set up above
         try:
-            port = await self._connections.listen(settings.host, settings.port, tls, server)
+            port = self._connections.listen(settings.host, settings.port, tls, runner.server)
         except OSError as error:
             raise ServeError(
                 f"extender address {settings.address}: cannot listen there: {error.strerror}"
@@ -115,7 +114,7 @@ class ExtenderServer:
 
     async def stop(self) -> None:
         """Stop listening, and give requests in progress two seconds."""
-        self._connections.stop_listening()
+        await self._connections.stop_listening()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -26,6 +26,7 @@ from leadline_wire.v1 import control_pb2_grpc
 from leadline_controller.api import gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
+from leadline_controller.api.listeners import cancel, listen, listen_unix
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
@@ -94,7 +95,7 @@ class InspectionServer:
 
             cleanup.push_async_callback(connection_gate.close)
             serving = asyncio.create_task(_restart_failed(await start_server(), start_server))
-            cleanup.push_async_callback(_cancel, serving)
+            cleanup.push_async_callback(cancel, (serving,))
             connection_gate.start(listeners)
             cleanup.push_async_callback(self._health.enter_graceful_shutdown)
             cleanup.callback(self._servicer.stopping.set)
@@ -230,8 +231,8 @@ def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
     host, _, port = address.rpartition(":")
     try:
         if settings.unix_path is not None:
-            return [gate.listen_unix(settings.unix_path)], address
-        listeners = gate.listen(host.strip("[]"), int(port))
+            return [listen_unix(settings.unix_path)], address
+        listeners = listen(host.strip("[]"), int(port))
     except OSError:
         raise ServeError(
             f"grpc address {address}: cannot listen there; is it in use by another program?"
@@ -253,8 +254,3 @@ async def _restart_failed(
             server = await start_server()
     finally:
         await server.stop(_GRACE_S)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait((task,))

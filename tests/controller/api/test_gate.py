@@ -16,7 +16,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from leadline_controller import wiring
 from leadline_controller.api import calls, gate
 from leadline_controller.api import grpc as serving
-from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
+from leadline_controller.api.gate import Gate
+from leadline_controller.api.listeners import THIS_MACHINE, listen, listen_unix, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
@@ -257,7 +258,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
     front = Gate(places)
     front.relay_to(tmp_path / "server")
     (tmp_path / "server").unlink()  # a process that is killed leaves none behind
-    listeners = gate.listen("127.0.0.1", 0)
+    listeners = listen("127.0.0.1", 0)
     front.start(listeners)
     try:
         yield listeners[0].getsockname()
@@ -341,6 +342,7 @@ async def test_a_connection_without_a_call_is_closed(
     [
         (("127.0.0.1", 1), THIS_MACHINE),
         (("::1", 1, 0, 0), THIS_MACHINE),
+        (("::ffff:127.0.0.1", 1, 0, 0), THIS_MACHINE),
         ("", THIS_MACHINE),
         (("192.0.2.7", 1), "192.0.2.7"),
         (("::ffff:192.0.2.7", 1, 0, 0), "192.0.2.7"),
@@ -378,15 +380,15 @@ def limited_to(files: int, most: int) -> Iterator[None]:
 
 def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with gate.listen_unix(path), pytest.raises(OSError, match="in use"):
-        gate.listen_unix(path)
-    with gate.listen_unix(path):  # what was left behind is
+    with listen_unix(path), pytest.raises(OSError, match="in use"):
+        listen_unix(path)
+    with listen_unix(path):  # what was left behind is
         assert path.stat().st_mode & 0o777 == 0o660
 
 
 def test_a_wildcard_listens_for_both_families() -> None:
     for host in ("0.0.0.0", "::"):
-        (listener,) = gate.listen(host, 0)
+        (listener,) = listen(host, 0)
         with listener:
             port = listener.getsockname()[1]
             socket.create_connection(("127.0.0.1", port), timeout=5).close()

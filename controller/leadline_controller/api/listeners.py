@@ -1,0 +1,114 @@
+"""What both servers need before they see a connection: sockets, peers, and a pace of accepting."""
+
+import asyncio
+import ipaddress
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+THIS_MACHINE = "this machine"
+_BACKLOG = 512
+# A flood of connections, one at a time, takes 2 % of the scheduler's event loop.
+_PAUSE_S = 0.005
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on all addresses of the host with the same port; a wildcard address gets one socket
+    for IPv4 and IPv6. Raises OSError."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104  # what the settings name, with certificates
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both or host == "::" else socket.AF_INET
+        wildcard = "::" if family == socket.AF_INET6 else host
+        return [_bound(family, wildcard, port, dualstack=both)]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = {(family, str(address[0])) for family, _, _, _, address in found}
+    listeners: list[socket.socket] = []
+    problem: OSError | None = None
+    for family, address in sorted(addresses):
+        try:
+            listeners.append(_bound(family, address, port))
+        except OSError as error:
+            # The hosts file may name ::1 on a machine without IPv6.
+            problem = error
+            continue
+        port = listeners[0].getsockname()[1]
+    if not listeners:
+        raise problem or OSError(f"{host} has no address")
+    return listeners
+
+
+def _bound(family: int, host: str, port: int, *, dualstack: bool = False) -> socket.socket:
+    listener = socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dualstack
+    )
+    listener.setblocking(False)
+    return listener
+
+
+def listen_unix(path: Path) -> socket.socket:
+    """Listen at this path, for this user and its group; replaces a socket that nobody serves.
+    Raises OSError."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode) and not _is_served(path):
+            path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.setblocking(False)
+        listener.bind(str(path))
+        path.chmod(0o660)  # before anyone can connect
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(1.0)
+        try:
+            asking.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def peer_of(address: object) -> str:
+    """The peer that connections are counted for: this machine, an IPv4 address or an IPv6 /64,
+    which belongs to one host."""
+    if not isinstance(address, tuple):
+        return THIS_MACHINE
+    found = ipaddress.ip_address(str(address[0]).partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    if found.is_loopback:
+        return THIS_MACHINE
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((found, 64), strict=False))
+    return str(found)
+
+
+async def accept(
+    listener: socket.socket,
+    admit: Callable[[socket.socket, object], Awaitable[None]],
+    at_once: int = 1,
+) -> None:
+    """Pass each new connection with its address to `admit`, until cancelled; then close the
+    listener. at_once: how many before the others are served again for 5 ms."""
+    loop = asyncio.get_running_loop()
+    with listener:
+        while True:
+            for _ in range(at_once):
+                # A connection may be reset while it waits to be accepted.
+                with suppress(OSError):
+                    await admit(*await loop.sock_accept(listener))
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel the tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
