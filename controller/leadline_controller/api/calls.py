@@ -145,7 +145,7 @@ class Calls(grpc.aio.ServerInterceptor):
             await _refuse_unreadable(context)
         connection = self._gate.connection(context.peer())
         if connection is None:
-            await _abort(context, grpc.StatusCode.UNAVAILABLE, "the connection is closed")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is closed")
         peer: object = connection if connection.peer == THIS_MACHINE else connection.peer
         same = [each for each in self._calls if each.kind is kind]
         own = sum(each.peer == peer for each in same)
@@ -224,11 +224,8 @@ async def _refuse_unknown(context: Context) -> None:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
 
 
-class _Unreadable:
-    """Stands for a request that can't be parsed."""
-
-
-_UNREADABLE = _Unreadable()
+# Stands for a request that can't be parsed.
+_UNREADABLE = object()
 
 
 def _parser(deserialize: Any) -> Callable[[bytes], Any]:
@@ -251,13 +248,8 @@ async def _readable(requests: AsyncIterator[Any], context: Context) -> AsyncIter
 
 
 async def _refuse_unreadable(context: Context) -> NoReturn:
-    await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the request can't be read")
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request can't be read")
 
 
 async def _exhausted(context: Context, why: str) -> NoReturn:
-    await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
-
-
-async def _abort(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
-    await context.abort(code, why)
-    raise AssertionError("abort returned")
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)

@@ -10,14 +10,14 @@ kinds have separate limits, so neither can displace the other.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
 from aiohttp import web
 
-from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, listen, peer_of
+from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, peer_of
 
 # Far below the limit of silent connections: a new one must not be closed before it could complete
 # its handshake and send a request.
@@ -77,27 +77,22 @@ class Connections:
         self._connections: dict[web.RequestHandler, _Connection] = {}
         self._accepting: list[asyncio.Task[None]] = []
 
-    def listen(
+    def start(
         self,
-        host: str,
-        port: int,
+        listeners: Iterable[socket.socket],
         tls: ssl.SSLContext | None,
         make_handler: Callable[[], web.RequestHandler],
-    ) -> int:
-        """Accept connections at this address; port 0 takes a free one. Returns the port; raises
-        OSError."""
+    ) -> None:
+        """Accept from these sockets, and close them in the end."""
 
         async def admit(client: socket.socket, address: object) -> None:
             self._admit(client, address, tls, make_handler())
 
-        listeners = listen(host, port)
         self._accepting = [
             asyncio.create_task(accept(each, admit, _ACCEPTED_AT_ONCE)) for each in listeners
         ]
-        bound_port: int = listeners[0].getsockname()[1]
-        return bound_port
 
-    async def stop_listening(self) -> None:
+    async def stop_accepting(self) -> None:
         """Accept no more connections."""
         await cancel(self._accepting)
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from leadline_wire.v1 import control_pb2_grpc
 from leadline_controller.api import gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.listeners import cancel, listen, listen_unix
+from leadline_controller.api.listeners import cancel, listen
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
@@ -81,7 +80,13 @@ class InspectionServer:
         settings = self._settings
         # Before listening, to report unreadable certificates first.
         credentials = None if settings.tls is None else settings.tls.server_credentials()
-        listeners, address = _listen(settings)
+        try:
+            listeners, address = listen(settings)
+        except OSError:
+            raise ServeError(
+                f"grpc address {settings.address}: cannot listen there; is it in use by another "
+                "program?"
+            ) from None
         async with contextlib.AsyncExitStack() as cleanup:
             for listener in listeners:
                 cleanup.callback(listener.close)
@@ -223,21 +228,6 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 await asyncio.sleep(0)
             statuses.append(reader.status(name))
         return statuses
-
-
-def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
-    """Listen. Returns the sockets and the address with the actual port; raises ServeError."""
-    address = settings.address
-    host, _, port = address.rpartition(":")
-    try:
-        if settings.unix_path is not None:
-            return [listen_unix(settings.unix_path)], address
-        listeners = listen(host.strip("[]"), int(port))
-    except OSError:
-        raise ServeError(
-            f"grpc address {address}: cannot listen there; is it in use by another program?"
-        ) from None
-    return listeners, f"{host}:{listeners[0].getsockname()[1]}"
 
 
 async def _restart_failed(

@@ -8,13 +8,24 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from leadline_controller.api.settings import ServeSettings
+
 THIS_MACHINE = "this machine"
 _BACKLOG = 512
 # A flood of connections, one at a time, takes 2 % of the scheduler's event loop.
 _PAUSE_S = 0.005
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
+def listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
+    """Listen. Returns the sockets, and the address with the actual port; raises OSError."""
+    if settings.unix_path is not None:
+        return [listen_unix(settings.unix_path)], settings.address
+    listeners = listen_tcp(settings.host, settings.port)
+    host = settings.address.rpartition(":")[0]
+    return listeners, f"{host}:{listeners[0].getsockname()[1]}"
+
+
+def listen_tcp(host: str, port: int) -> list[socket.socket]:
     """Listen on all addresses of the host with the same port; a wildcard address gets one socket
     for IPv4 and IPv6. Raises OSError."""
     if host in ("0.0.0.0", "::"):  # noqa: S104  # what the settings name, with certificates

@@ -17,7 +17,7 @@ from leadline_controller import wiring
 from leadline_controller.api import calls, gate
 from leadline_controller.api import grpc as serving
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.listeners import THIS_MACHINE, listen, listen_unix, peer_of
+from leadline_controller.api.listeners import THIS_MACHINE, listen_tcp, listen_unix, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
@@ -258,7 +258,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
     front = Gate(places)
     front.relay_to(tmp_path / "server")
     (tmp_path / "server").unlink()  # a process that is killed leaves none behind
-    listeners = listen("127.0.0.1", 0)
+    listeners = listen_tcp("127.0.0.1", 0)
     front.start(listeners)
     try:
         yield listeners[0].getsockname()
@@ -388,7 +388,7 @@ def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_wildcard_listens_for_both_families() -> None:
     for host in ("0.0.0.0", "::"):
-        (listener,) = listen(host, 0)
+        (listener,) = listen_tcp(host, 0)
         with listener:
             port = listener.getsockname()[1]
             socket.create_connection(("127.0.0.1", port), timeout=5).close()
