@@ -16,7 +16,7 @@ from typing import Any
 
 from leadline_controller import __version__
 from leadline_controller.api.grpc import InspectionServer
-from leadline_controller.api.source import InspectionSource
+from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings

@@ -26,15 +26,13 @@ from leadline_controller.api import gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.listeners import cancel, listen
-from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
     ServeError,
     ServeSettings,
 )
-from leadline_controller.api.source import InspectionSource
-from leadline_controller.api.watch import Changes, NodeFingerprint, node_fingerprint
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -141,9 +139,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     def __init__(self, source: InspectionSource, poll_s: float) -> None:
         self._source = source
         self._poll_s = poll_s
-        self._fingerprints_lock = asyncio.Lock()
-        self._fingerprints_at_s = -math.inf
-        self._fingerprints: list[NodeFingerprint] = []
+        self._nodes_lock = asyncio.Lock()
+        self._nodes_at_s = -math.inf
+        self._nodes: list[tuple[pb.NodeStatus, bytes]] = []
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -191,7 +189,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     async def ExplainPod(
         self, request: pb.ExplainPodRequest, context: Context
     ) -> pb.ExplainPodResponse:
-        key = placements.pod_key(request.pod)
+        key = request.pod if "/" in request.pod else f"default/{request.pod}"
         records = await placements.decisions_about(self._source, key)
         if not records:
             await context.abort(
@@ -202,23 +200,35 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return await asyncio.to_thread(placements.explanation, records, now)
 
     async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
-        changes = Changes()
+        # It sends states and not every step between them: all changes that happen while its client
+        # is slow become one event. So it needs no queue, and the cluster's size bounds its memory.
+        sent: dict[str, bytes] = {}
+        number = 0
         while not self.stopping.is_set():
-            for event in changes.of_nodes(await self._node_fingerprints()):
-                yield event
-            for event in changes.of_placements(self._source):
-                yield event
+            nodes = await self._fingerprinted()
+            for status, fingerprint in nodes:
+                if sent.get(status.name) != fingerprint:
+                    sent[status.name] = fingerprint
+                    yield pb.WatchEvent(node=status)
+            for name in sent.keys() - {status.name for status, _ in nodes}:
+                del sent[name]
+                yield pb.WatchEvent(node_gone=name)
+            now = self._source.decisions.now()
+            changed = [x for x in self._source.decisions.all() if x.number > number]
+            for record in sorted(changed, key=lambda x: x.number):
+                number = record.number
+                yield pb.WatchEvent(placement=placements.placement(record, now))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
-    async def _node_fingerprints(self) -> list[NodeFingerprint]:
-        """The nodes, updated every poll_s for all watches together."""
-        async with self._fingerprints_lock:
+    async def _fingerprinted(self) -> list[tuple[pb.NodeStatus, bytes]]:
+        """The nodes with their fingerprints, updated every poll_s for all watches together."""
+        async with self._nodes_lock:
             now_s = asyncio.get_running_loop().time()
-            if now_s - self._fingerprints_at_s >= self._poll_s:
-                self._fingerprints = [node_fingerprint(status) for status in await self._statuses()]
-                self._fingerprints_at_s = now_s
-            return self._fingerprints
+            if now_s - self._nodes_at_s >= self._poll_s:
+                self._nodes = [(status, _fingerprint(status)) for status in await self._statuses()]
+                self._nodes_at_s = now_s
+            return self._nodes
 
     async def _statuses(self) -> list[pb.NodeStatus]:
         reader = NodeReader(self._source)
@@ -228,6 +238,16 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 await asyncio.sleep(0)
             statuses.append(reader.status(name))
         return statuses
+
+
+def _fingerprint(status: pb.NodeStatus) -> bytes:
+    """Everything about a node but the ages: watches send it when this has changed."""
+    bare = pb.NodeStatus()
+    bare.CopyFrom(status)
+    bare.ClearField("report_age_s")
+    for metric in bare.metrics:
+        metric.ClearField("age_s")
+    return bare.SerializeToString(deterministic=True)
 
 
 async def _restart_failed(

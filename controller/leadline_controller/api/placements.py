@@ -6,8 +6,7 @@ from itertools import repeat
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.api.nodes import in_order
-from leadline_controller.api.source import InspectionSource
+from leadline_controller.api.nodes import InspectionSource, in_order
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
 from leadline_controller.decisions.record import DecisionRecord, ages_s
 from leadline_controller.decisions.times import Moment
@@ -17,11 +16,6 @@ from leadline_controller.framework.view import Floats
 
 # The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
-
-
-def pod_key(text: str) -> str:
-    """namespace/name of a pod; a name alone is in the namespace default."""
-    return text if "/" in text else f"default/{text}"
 
 
 def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -> pb.Placement:

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any
 
 from leadline_controller.api.grpc import InspectionServer
+from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.api.settings import ServeSettings
-from leadline_controller.api.source import InspectionSource
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder

@@ -42,9 +42,14 @@ def rows(shown: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells}
 
 
+def statuses(harness: ControllerHarness) -> list[pb.NodeStatus]:
+    reader = NodeReader(harness.source)
+    return [reader.status(name) for name in reader.names]
+
+
 def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
     reader = NodeReader(harness.source)
-    render.nodes(on, reader.statuses().nodes, wide=wide)
+    render.nodes(on, statuses(harness), wide=wide)
     for kind in render.KINDS:
         render.matrix(on, reader.matrix(), kind, wide=wide)
     told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
@@ -72,14 +77,14 @@ def test_no_colours_where_there_is_no_terminal() -> None:
 
 def test_a_terminal_gets_colours_and_bars() -> None:
     on = console(120, terminal=True)
-    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
+    render.nodes(on, statuses(example_controller()))
     assert "\x1b[" in text(on)
     assert "12.5 ▂" in _ESCAPE.sub("", text(on))
 
 
 def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
     on = console(120)
-    render.nodes(on, NodeReader(example_controller().source).statuses().nodes)
+    render.nodes(on, statuses(example_controller()))
     told = rows(text(on))
     assert told["n1"][:8] == ["online", "12.5", "40", "51", "120/80", "5k", ">= 94.9", "13s"]
     assert told["n3"] == ["-", "-", "-", "-", "-", "-", "-", "-", "0", "agent never heard"]
@@ -88,7 +93,7 @@ def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
 
 def test_notes_that_do_not_fit_are_printed_below() -> None:
     on = console(72)
-    render.nodes(on, NodeReader(example_controller(["n4"]).source).statuses().nodes)
+    render.nodes(on, statuses(example_controller(["n4"])))
     assert "NOTES" not in text(on)
     assert "agent never heard: n3, n4" in text(on)
 
@@ -190,10 +195,10 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
 
 
 def test_a_summary_is_one_line() -> None:
-    statuses = {x.name: x for x in NodeReader(example_controller().source).statuses().nodes}
-    assert boards.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
+    shown = {x.name: x for x in statuses(example_controller())}
+    assert boards.summary(shown["n3"]) == "agent unknown, 0 pods, agent never heard"
     assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in boards.summary(
-        statuses["n1"]
+        shown["n1"]
     )
 
 
