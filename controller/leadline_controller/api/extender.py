@@ -160,7 +160,7 @@ class ExtenderServer:
 
     async def _bind(self, body: Body) -> Chunks:
         async with self._turn(body):
-            binding = await self._parse(body, protocol.read_binding_args, body)
+            binding = await self._parse(protocol.read_binding_args, body)
         await self._service.bind(binding)
         return [protocol.error_result("")]
 
@@ -171,15 +171,15 @@ class ExtenderServer:
 
     async def _args(self, body: Body) -> ExtenderArgs:
         nodes = self._service.nodes() if self._is_large(body) else None
-        return await self._parse(body, protocol.read_extender_args, body, nodes)
+        return await self._parse(protocol.read_extender_args, body, nodes)
 
-    async def _parse(self, body: Body, parse: Callable[..., Result], *arguments: object) -> Result:
+    async def _parse(self, parse: Callable[..., Result], body: Body, *others: object) -> Result:
         """Parse the body, in a thread if it is large. If the request ends, so does the thread's
         work, soon after."""
         if not self._is_large(body):
-            return parse(*arguments)
+            return parse(body, *others)
         stop = threading.Event()
-        call = partial(parse, *arguments, stopped=stop.is_set)
+        call = partial(parse, body, *others, stopped=stop.is_set)
         parsing = asyncio.get_running_loop().run_in_executor(self._thread, call)
         try:
             return await asyncio.shield(parsing)
