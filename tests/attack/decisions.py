@@ -21,7 +21,7 @@ from leadline_controller.api.extender_protocol import ProtocolError, read_extend
 from leadline_controller.api.placements import placement
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.kube.convert import Converter

@@ -21,7 +21,7 @@ from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.record import Change
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide

@@ -18,13 +18,12 @@ from statistics import mean, median, quantiles
 
 import numpy as np
 from leadline_controller.decisions import times
-from leadline_controller.decisions.codec import encode
 from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.explanation import explanation
+from leadline_controller.decisions.explanation import encode, explanation
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.recorder import KEPT_NODES, Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, Strategy, decide
 from leadline_controller.framework.options import build, values_of

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from leadline_controller.decisions.codec import decode, encode
-from leadline_controller.decisions.explanation import Explanation, explanation
+from leadline_controller.decisions.explanation import Explanation, decode, encode, explanation
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Better, Decision
 from leadline_controller.framework.options import OptionValue

@@ -23,8 +23,7 @@ from typing import TypeVar
 from leadline_controller.decisions import times
 from leadline_controller.decisions.log import PENDING
 from leadline_controller.decisions.record import Change, DecisionRecord
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
+from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod

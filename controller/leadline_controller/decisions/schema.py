@@ -19,6 +19,16 @@ _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 
+# Our statements are plain, so SQLITE_ERROR means damaged tables.
+_DAMAGED = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_INTERNAL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_NOTADB,
+)
+
 
 class ForeignFileError(Exception):
     """The file is sound but not ours to write; str() says why."""
@@ -26,6 +36,13 @@ class ForeignFileError(Exception):
 
 class CorruptFileError(sqlite3.DatabaseError):
     """The file is no sound database; str() says what was found."""
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Whether this error says that the file itself is broken."""
+    # The low byte is the kind; the rest says where it occurred.
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, CorruptFileError) or kind in _DAMAGED
 
 
 def _create(connection: sqlite3.Connection) -> None:

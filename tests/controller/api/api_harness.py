@@ -16,7 +16,7 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide

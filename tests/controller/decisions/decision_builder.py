@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from leadline_controller.decisions.codec import encode
-from leadline_controller.decisions.explanation import Explanation
+from leadline_controller.decisions.explanation import Explanation, encode
 from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.times import Moment
 

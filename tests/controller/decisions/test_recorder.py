@@ -8,7 +8,7 @@ import pytest
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodDeleted

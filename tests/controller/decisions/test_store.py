@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.decisions.record import OutcomeChange, ages_s
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
+from leadline_controller.decisions.store import HistorySettings, Store
 
 from tests.controller.decisions.decision_builder import Machine
 

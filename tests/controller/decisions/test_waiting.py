@@ -13,8 +13,7 @@ from leadline_controller.config import Settings
 from leadline_controller.decisions import recorder as recording
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder, weight_of_decision
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
+from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Requirement
