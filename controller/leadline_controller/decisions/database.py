@@ -24,7 +24,7 @@ from leadline_controller.decisions.schema import (
     check_file,
     check_ours,
     check_tables,
-    lenient,
+    connected,
     upgrade,
 )
 from leadline_controller.decisions.times import Moment
@@ -32,7 +32,6 @@ from leadline_controller.framework.options import OptionValue, value_of_text
 from leadline_controller.parsing.fields import replace_surrogates
 
 MEMORY = ":memory:"
-_BUSY_S = 5.0
 _MIB = 1024 * 1024
 _JOURNAL_BYTES = 4 * _MIB
 _CACHE_KIB = 2048
@@ -150,14 +149,12 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._connection.execute("COMMIT")
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
         except BaseException:
             self._ids.clear()
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
             raise
 
     def _add(self, record: DecisionRecord) -> None:
@@ -205,7 +202,15 @@ class Database:
     # Bounds.
 
     def _prune(self, now: Moment) -> None:
-        self._prune_age(now)
+        """Delete decisions that are too old, and the oldest ones beyond the largest size."""
+        # From the oldest row up to the first that is young enough.
+        old = 0
+        for record, number in self._select("ORDER BY decisions.id", explanation=False):
+            if record.last.age_s(now) <= self._max_age_s:
+                break
+            old = number
+        if old:
+            self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
         used = self._used_bytes()
         while used > _FULL * self._max_bytes and (
             count := self._number("SELECT count(*) FROM decisions")
@@ -216,16 +221,6 @@ class Database:
                 (extra,),
             )
             used = self._used_bytes()
-
-    def _prune_age(self, now: Moment) -> None:
-        """Delete from the oldest row up to the first that is young enough."""
-        old = 0
-        for record, number in self._select("ORDER BY decisions.id", explanation=False):
-            if record.last.age_s(now) <= self._max_age_s:
-                break
-            old = number
-        if old:
-            self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
 
     def _used_bytes(self) -> int:
         pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
@@ -339,13 +334,6 @@ def _options_of(text: str) -> Mapping[str, OptionValue]:
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return MappingProxyType({})
-
-
-def connected(path: Path | str) -> sqlite3.Connection:
-    """A connection that decodes any text. Raises sqlite3.Error."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-    connection.text_factory = lenient
-    return connection
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
+from operator import sub
 from typing import TypeVar
 
 from leadline_controller.decisions import times
@@ -72,7 +72,11 @@ class Recorder:
         self._bytes_out = 0
         self._detailed_in = 0
         self._detailed_out = 0
-        self._losses = _Losses(settings.path)
+        # How many changes are lost, are without their scores, and could not be written in full.
+        self._lost = self._brief = self._failed = 0
+        self._error: Exception | None = None
+        self._reported = (0, 0, 0)
+        self._report_s = -math.inf
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -110,9 +114,9 @@ class Recorder:
                 return
             change, is_brief = change._replace(decision=None), True
         if not self._put(change, _weight_of_change(change), hurry=is_brief):
-            self._losses.changes += 1
+            self._lost += 1
         elif is_brief:
-            self._losses.details += 1
+            self._brief += 1
 
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first."""
@@ -194,9 +198,9 @@ class Recorder:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
                 query(store)
-            self._losses.report(up_s)
+            self._report_losses(up_s)
         store.close()
-        self._losses.report(math.inf)
+        self._report_losses(math.inf)
 
     def _opened(self) -> Store:
         try:
@@ -214,7 +218,7 @@ class Recorder:
             try:
                 store.write(_merged(self._encoded(change for change, _, _ in batch)))
             except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
-                self._losses.failed(len(batch), error)
+                self._failed, self._error = self._failed + len(batch), error
             self._bytes_out += sum(weight for _, weight, _ in batch)
             self._detailed_out += sum(weight for _, weight, detailed in batch if detailed)
         return count > 0
@@ -225,51 +229,30 @@ class Recorder:
                 try:
                     yield change.encoded(KEPT_NODES)
                 except Exception as error:  # noqa: BLE001  # the other changes must not suffer
-                    self._losses.failed(1, error)
+                    self._failed, self._error = self._failed + 1, error
                     yield change._replace(decision=None)
             else:
                 yield change
 
-
-class _Losses:
-    """Counts what was not stored, and logs it once a minute. details: decisions without scores so
-    far; changes: lost so far. Only the event loop's thread counts these two."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.details = 0
-        self.changes = 0
-        self._logged = (0, 0)
-        self._failed = 0
-        self._error: Exception | None = None
-        self._next_s = -math.inf
-
-    def failed(self, count: int, error: Exception) -> None:
-        """Count changes that could not be written in full."""
-        self._failed += count
-        self._error = error
-
-    def report(self, up_s: float) -> None:
+    def _report_losses(self, up_s: float) -> None:
         """Log what was lost since the last time, if that is a minute ago. up_s: the time,
         math.inf to log it now."""
-        details, changes = self.details, self.changes
-        if up_s < self._next_s or ((details, changes) == self._logged and not self._failed):
+        losses = (self._lost, self._brief, self._failed)
+        if up_s < self._report_s or losses == self._reported:
             return
-        self._next_s = up_s + _LOG_EVERY_S
-        (details_before, changes_before), self._logged = self._logged, (details, changes)
-        if lost := changes - changes_before:
-            log.warning("%s is too slow: %d changes of decisions are lost", self._path, lost)
-        if brief := details - details_before:
-            log.warning(
-                "%s is too slow: %d decisions are kept without their scores", self._path, brief
-            )
-        if self._failed:
+        lost, brief, failed = map(sub, losses, self._reported)
+        self._report_s, self._reported = up_s + _LOG_EVERY_S, losses
+        path = self._settings.path
+        if lost:
+            log.warning("%s is too slow: %d changes of decisions are lost", path, lost)
+        if brief:
+            log.warning("%s is too slow: %d decisions are kept without their scores", path, brief)
+        if failed:
             log.error(
                 "%d changes of decisions are not kept in full, the last of them for %r; please "
                 "report it",
-                *(self._failed, self._error),
+                *(failed, self._error),
             )
-            self._failed = 0
 
 
 def _merged(changes: Iterable[Change]) -> list[Change]:

@@ -15,10 +15,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from leadline_controller.decisions.database import MEMORY, Database, bounded, connected, select
+from leadline_controller.decisions.database import MEMORY, Database, bounded, select
 from leadline_controller.decisions.explanation import decode
 from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange
-from leadline_controller.decisions.schema import CorruptFileError, ForeignFileError, is_corrupt
+from leadline_controller.decisions.schema import (
+    CorruptFileError,
+    ForeignFileError,
+    connected,
+    is_corrupt,
+)
 from leadline_controller.decisions.times import Moment
 
 log = logging.getLogger(__name__)

@@ -377,7 +377,7 @@ def test_a_locked_file_is_retried_later(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("leadline_controller.decisions.database._BUSY_S", 0.05)
+    monkeypatch.setattr("leadline_controller.decisions.schema._BUSY_S", 0.05)
     path = tmp_path / "d.db"
     store = open_store(path, machine)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
