@@ -143,7 +143,7 @@ class Calls(grpc.aio.ServerInterceptor):
         """Count the call. Aborts it at the limit, or if the request can't be parsed."""
         if request is _UNREADABLE:
             await _refuse_unreadable(context)
-        connection = self._gate.connection(context.peer())
+        connection = self._gate.by_name.get(context.peer())
         if connection is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is closed")
         peer: object = connection if connection.peer == THIS_MACHINE else connection.peer

@@ -27,14 +27,10 @@ class ProtocolError(Exception):
     """Arguments that can't be parsed; str() is one line that says where and why."""
 
 
-def _never() -> bool:
-    return False
-
-
 def read_extender_args(
     body: bytes | bytearray,
     known: Mapping[str, Node] | None = None,
-    stopped: Callable[[], bool] = _never,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> ExtenderArgs:
     """Parse ExtenderArgs. known: nodes by name; an equal one replaces the parsed node, to save
     memory. Raises ProtocolError, also for an unreadable annotation, and StoppedError soon after
@@ -66,7 +62,7 @@ def read_extender_args(
 
 
 def read_binding_args(
-    body: bytes | bytearray, stopped: Callable[[], bool] = _never
+    body: bytes | bytearray, stopped: Callable[[], bool] = lambda: False
 ) -> ExtenderBindingArgs:
     """Parse ExtenderBindingArgs. Raises ProtocolError and StoppedError as `read_extender_args`."""
     with _protocol_errors():

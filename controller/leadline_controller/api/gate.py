@@ -34,12 +34,43 @@ _DRAIN_S = 0.2
 _BUFFER_BYTES = 64 * 1024
 
 
-class Connection(asyncio.Protocol):
+class _Side(asyncio.Protocol):
+    """One side of a relayed connection. other: the transport of the other side, once there is
+    one."""
+
+    def __init__(self, other: asyncio.Transport | None = None) -> None:
+        self.other = other
+
+    def data_received(self, data: bytes) -> None:
+        """Relay bytes."""
+        if self.other is not None:
+            self.other.write(data)
+
+    def pause_writing(self) -> None:
+        """This side reads too slowly: stop reading from the other one."""
+        if self.other is not None:
+            self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        """This side has caught up."""
+        if self.other is not None:
+            self.other.resume_reading()
+
+
+class _ServerSide(_Side):
+    def connection_lost(self, _: Exception | None) -> None:
+        """Send what is buffered, then close. A client that does not read it is closed as idle."""
+        if self.other is not None:
+            self.other.close()
+
+
+class Connection(_Side):
     """The client's side of a relayed connection. peer: as peer_of() returns it. calls: how many
     are in progress. called: whether there was any. since_s: when the last call ended, or the
     connection began. name: as gRPC calls the peer."""
 
     def __init__(self, gate: "Gate", peer: str) -> None:
+        super().__init__()
         self.peer = peer
         self.calls = 0
         self.called = False
@@ -48,7 +79,6 @@ class Connection(asyncio.Protocol):
         self.has_sent = False
         self._gate = gate
         self._client: asyncio.Transport | None = None
-        self._server: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     def begin_call(self) -> None:
@@ -71,76 +101,46 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Relay bytes to gRPC."""
-        if self._server is not None:
-            self._server.write(data)
-        elif self._client is not None:
+        if self.other is None and self._client is not None:
             self._client.pause_reading()
             self.has_sent = True
             self._connecting = asyncio.create_task(self._connect(self._client, data))
-
-    def pause_writing(self) -> None:
-        """The client reads too slowly: stop reading from gRPC."""
-        if self._server is not None:
-            self._server.pause_reading()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self._server is not None:
-            self._server.resume_reading()
+        super().data_received(data)
 
     def connection_lost(self, _: Exception | None) -> None:
         """The client is gone or was closed: forget it, and make gRPC end its calls."""
         self._gate.forget(self)
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._server is not None:
-            self._server.abort()
+        if self.other is not None:
+            self.other.abort()
 
     async def _connect(self, client: asyncio.Transport, first: bytes) -> None:
         try:
             self.name, connected = await self._gate.open_server()
-            self._server, _ = await asyncio.get_running_loop().create_unix_connection(
+            self.other, _ = await asyncio.get_running_loop().create_unix_connection(
                 lambda: _ServerSide(client), sock=connected
             )
         except OSError as error:
             log.warning("gRPC server can't be reached, closing a connection: %s", error)
             client.abort()
             return
-        self._server.set_write_buffer_limits(_BUFFER_BYTES)
-        self._gate.register(self)
-        self._server.write(first)
+        self.other.set_write_buffer_limits(_BUFFER_BYTES)
+        self._gate.by_name[self.name] = self
+        self.other.write(first)
         client.resume_reading()
 
 
-class _ServerSide(asyncio.Protocol):
-    """gRPC's side of a relayed connection."""
-
-    def __init__(self, client: asyncio.Transport) -> None:
-        self._client = client
-
-    def data_received(self, data: bytes) -> None:
-        self._client.write(data)
-
-    def pause_writing(self) -> None:
-        self._client.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._client.resume_reading()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        # This sends what is buffered first. A client that does not read it is closed as idle.
-        self._client.close()
-
-
 class Gate:
-    """Accepts at most `limit` connections, and relays them to the socket given to `relay_to`."""
+    """Accepts at most `limit` connections, and relays them to the socket given to `relay_to`.
+    by_name: those that have sent something, by what gRPC calls their peer."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._server = contextlib.ExitStack()
         self._server_path = ""
         self._limit = affordable_connections() if limit is None else limit
         self._connections: set[Connection] = set()
-        self._by_name: dict[str, Connection] = {}
+        self.by_name: dict[str, Connection] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -173,18 +173,10 @@ class Gate:
             connection.close()
         self._server.close()
 
-    def connection(self, name: str) -> Connection | None:
-        """The connection whose peer has this name in gRPC."""
-        return self._by_name.get(name)
-
-    def register(self, connection: Connection) -> None:
-        """Make the connection known by its name in gRPC."""
-        self._by_name[connection.name] = connection
-
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self._connections.discard(connection)
-        self._by_name.pop(connection.name, None)
+        self.by_name.pop(connection.name, None)
 
     async def open_server(self) -> tuple[str, socket.socket]:
         """Connect to the gRPC server. Returns gRPC's name for the peer and the socket; raises

@@ -92,10 +92,19 @@ class NodeReader:
             address=agent.address if agent else "",
         )
         if node is not None:
-            self._describe(status, node)
-        status.notes.extend(_notes(self._source.cluster.listed, node, agent, board))
-        if (unprobed := self._unprobed(node, agent)) is not None:
-            status.notes.append(f"not probed: {unprobed}")
+            at = self._view.table.index[name]
+            taken = {each: int(self._view.requested_of(each)[at]) for each in (CPU, MEMORY, PODS)}
+            status.in_cluster = True
+            status.schedulable = not node.unschedulable
+            status.ready = node.ready
+            status.tier = node.tier
+            status.allocatable.CopyFrom(_resources(node.allocatable))
+            status.requested.CopyFrom(_resources(taken))
+        status.notes.extend(self._notes(node, agent, board))
+        policy = self._source.address_policy
+        if policy is not None and node is not None and agent is not None and agent.address:
+            refusal = policy.refusal(agent.address, node)
+            status.notes.extend([] if refusal is None else [f"not probed: {refusal}"])
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
@@ -115,8 +124,9 @@ class NodeReader:
 
     def link_statuses(self, only: str | None = None) -> list[pb.LinkStatus]:
         """The measured links, or those of one node, sorted by names."""
-        known = (x for x in self.links if only is None or only in (x.a, x.b))
-        return [_link_status(x, self._now_s) for x in sorted(known, key=_ends)]
+        known = [x for x in self.links if only is None or only in (x.a, x.b)]
+        known.sort(key=lambda link: (in_order(link.a), in_order(link.b)))
+        return [_link_status(link, self._now_s) for link in known]
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
         known = self._source.telemetry.measurements(name, self._now_s)
@@ -129,23 +139,27 @@ class NodeReader:
                     lower_bound=metric == BANDWIDTH and name in self._at_least,
                 )
 
-    def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
-        """Why the node is not probed because of its agent's address; None if it is."""
-        address_policy = self._source.address_policy
-        if address_policy is None or node is None or agent is None or not agent.address:
-            return None
-        return address_policy.refusal(agent.address, node)
-
-    def _describe(self, status: pb.NodeStatus, node: Node) -> None:
-        view = self._view
-        at = view.table.index[node.name]
-        status.in_cluster = True
-        status.schedulable = not node.unschedulable
-        status.ready = node.ready
-        status.tier = node.tier
-        status.allocatable.CopyFrom(_resources(node.allocatable))
-        taken = {each: int(view.requested_of(each)[at]) for each in (CPU, MEMORY, PODS)}
-        status.requested.CopyFrom(_resources(taken))
+    def _notes(
+        self, node: Node | None, agent: Agent | None, board: BoardReading | None
+    ) -> Iterator[str]:
+        if node is None:
+            listed = self._source.cluster.listed
+            yield "not in the cluster" if listed else "the cluster has not answered yet"
+        else:
+            if node.unschedulable:
+                yield "cordoned"
+            if not node.ready:
+                yield "not ready"
+        if agent is None:
+            yield "agent never heard"
+        elif agent.online is False:
+            yield "agent offline"
+        elif board is None:
+            yield "no fresh report"
+        if board is not None:
+            yield from board.notes
+        if agent is not None and agent.dropped_messages:
+            yield f"{agent.dropped_messages} messages dropped by its buffer"
 
 
 def _resources(amounts: Mapping[str, int]) -> pb.Resources:
@@ -154,28 +168,6 @@ def _resources(amounts: Mapping[str, int]) -> pb.Resources:
         memory_bytes=amounts.get(MEMORY, 0),
         pods=amounts.get(PODS, 0),
     )
-
-
-def _notes(
-    listed: bool, node: Node | None, agent: Agent | None, board: BoardReading | None
-) -> Iterator[str]:
-    if node is None:
-        yield "not in the cluster" if listed else "the cluster has not answered yet"
-    else:
-        if node.unschedulable:
-            yield "cordoned"
-        if not node.ready:
-            yield "not ready"
-    if agent is None:
-        yield "agent never heard"
-    elif agent.online is False:
-        yield "agent offline"
-    elif board is None:
-        yield "no fresh report"
-    if board is not None:
-        yield from board.notes
-    if agent is not None and agent.dropped_messages:
-        yield f"{agent.dropped_messages} messages dropped by its buffer"
 
 
 def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
@@ -189,10 +181,6 @@ def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
         for end in (link.a, link.b):
             best[end] = max(best.get(end, found), found)
     return frozenset(node for node, (_, _, lower_bound) in best.items() if lower_bound)
-
-
-def _ends(link: LinkReading) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    return in_order(link.a), in_order(link.b)
 
 
 def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
