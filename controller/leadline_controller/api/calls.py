@@ -53,7 +53,6 @@ _KINDS = {
     "/grpc.health.v1.Health/Watch": HEALTH_WATCHES,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": REFLECTIONS,
 }
-MAX_CALLS = sum(each.limit for each in (ANSWERS, WATCHES, HEALTH_WATCHES, REFLECTIONS))
 
 
 @dataclass(eq=False, slots=True)

@@ -92,7 +92,7 @@ class ExtenderServer:
         """Listen. Returns the address with the actual port; raises ServeError."""
         settings, limits = self._settings, self._limits
         tls = settings.tls.server_context() if settings.tls else None
-        application = web.Application(middlewares=[self._track])
+        application = web.Application(middlewares=[self._connections.track])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_post("/filter", partial(self._answer, self._filter))
         # HostPriorityList has no Error field, so an error can only be a status.
@@ -129,15 +129,6 @@ class ExtenderServer:
             self._runner = None
         self._connections.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-    @web.middleware
-    async def _track(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
-        with self._connections.request_in_progress(request):
-            return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
         waiting = self._service.not_ready_reason()

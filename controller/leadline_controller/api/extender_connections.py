@@ -10,10 +10,11 @@ kinds have separate limits, so neither can displace the other.
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from aiohttp import web
 
@@ -84,10 +85,7 @@ class Connections:
         make_handler: Callable[[], web.RequestHandler],
     ) -> None:
         """Accept from these sockets, and close them in the end."""
-
-        async def admit(client: socket.socket, address: object) -> None:
-            self._admit(client, address, tls, make_handler())
-
+        admit = partial(self._admit, tls, make_handler)
         self._accepting = [
             asyncio.create_task(accept(each, admit, _ACCEPTED_AT_ONCE)) for each in listeners
         ]
@@ -101,18 +99,21 @@ class Connections:
         for connection in self._connections.values():
             connection.abort()
 
-    @contextmanager
-    def request_in_progress(self, request: web.Request) -> Iterator[None]:
-        """Track the state of the request's connection for as long as the context lasts."""
+    @web.middleware
+    async def track(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Keep the state of a connection while its request is handled."""
         connection = self._connections.get(request.protocol)
         if connection is None:
-            yield
-            return
+            return await handler(request)
         if connection.state is State.SILENT:
             self._make_room(lambda each: each.state is not State.SILENT, self._limit)
         connection.enter(State.RECEIVING)
         try:
-            yield
+            return await handler(request)
         finally:
             connection.enter(State.IDLE)
 
@@ -122,12 +123,12 @@ class Connections:
         if connection is not None:
             connection.enter(State.WORKING)
 
-    def _admit(
+    async def _admit(
         self,
+        tls: ssl.SSLContext | None,
+        make_handler: Callable[[], web.RequestHandler],
         client: socket.socket,
         address: object,
-        tls: ssl.SSLContext | None,
-        handler: web.RequestHandler,
     ) -> None:
         """Count a new connection, and close another one at the limit."""
         peer = None
@@ -135,8 +136,8 @@ class Connections:
             peer = str(address[0])
             self._make_room(lambda each: each.peer == peer, self._peer_limit)
         self._make_room(lambda each: each.state is State.SILENT, self._limit)
-        opening = asyncio.create_task(_hand_over(client, tls, handler))
-        loop = asyncio.get_running_loop()
+        handler, loop = make_handler(), asyncio.get_running_loop()
+        opening = loop.create_task(_hand_over(client, tls, handler))
         connection = _Connection(client, peer, handler, opening, loop.time())
         self._connections[handler] = connection
         loop.call_later(self._head_s, self._close_if_silent, connection)

@@ -7,7 +7,7 @@ whole, and the caller knows from which bytes each value came.
 
 import json
 import re
-from codecs import getincrementaldecoder
+from codecs import iterdecode
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -246,11 +246,10 @@ def _check_utf8(body: bytes | bytearray) -> None:
     """Raises UnicodeDecodeError. Decodes in windows, to need no copy of the whole."""
     if body.isascii():
         return
-    decoder = getincrementaldecoder("utf-8")()
+    windows = (bytes(body[at : at + WINDOW_BYTES]) for at in range(0, len(body), WINDOW_BYTES))
     try:
-        for at in range(0, len(body), WINDOW_BYTES):
-            decoder.decode(body[at : at + WINDOW_BYTES])
-        decoder.decode(b"", final=True)
+        for _ in iterdecode(windows, "utf-8"):
+            pass
     except UnicodeDecodeError:
         body.decode()  # its error has the position in the whole
 

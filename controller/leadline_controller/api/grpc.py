@@ -12,6 +12,7 @@ import logging
 import math
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,7 @@ class InspectionServer:
                 cleanup.callback(settings.unix_path.unlink, missing_ok=True)
             await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
             connection_gate = Gate()
-
-            async def start_server() -> grpc.aio.Server:
-                return await self._started(connection_gate, credentials)
-
+            start_server = partial(self._started, connection_gate, credentials)
             cleanup.push_async_callback(connection_gate.close)
             serving = asyncio.create_task(_restart_failed(await start_server(), start_server))
             cleanup.push_async_callback(cancel, (serving,))

@@ -28,34 +28,27 @@ def listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
 def listen_tcp(host: str, port: int) -> list[socket.socket]:
     """Listen on all addresses of the host with the same port; a wildcard address gets one socket
     for IPv4 and IPv6. Raises OSError."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104  # what the settings name, with certificates
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both or host == "::" else socket.AF_INET
-        wildcard = "::" if family == socket.AF_INET6 else host
-        return [_bound(family, wildcard, port, dualstack=both)]
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    addresses = {(family, str(address[0])) for family, _, _, _, address in found}
+    both = host in ("0.0.0.0", "::") and socket.has_dualstack_ipv6()  # noqa: S104  # as it is set
+    found = socket.getaddrinfo(
+        "::" if both else host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
     listeners: list[socket.socket] = []
     problem: OSError | None = None
-    for family, address in sorted(addresses):
+    for family, address in sorted({(family, str(each[0])) for family, _, _, _, each in found}):
         try:
-            listeners.append(_bound(family, address, port))
+            listener = socket.create_server(
+                (address, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            )
         except OSError as error:
             # The hosts file may name ::1 on a machine without IPv6.
             problem = error
             continue
-        port = listeners[0].getsockname()[1]
+        listener.setblocking(False)
+        listeners.append(listener)
+        port = listener.getsockname()[1]
     if not listeners:
         raise problem or OSError(f"{host} has no address")
     return listeners
-
-
-def _bound(family: int, host: str, port: int, *, dualstack: bool = False) -> socket.socket:
-    listener = socket.create_server(
-        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dualstack
-    )
-    listener.setblocking(False)
-    return listener
 
 
 def listen_unix(path: Path) -> socket.socket:
@@ -77,13 +70,11 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking, suppress(OSError):
         asking.settimeout(1.0)
-        try:
-            asking.connect(str(path))
-        except OSError:
-            return False
-    return True
+        asking.connect(str(path))
+        return True
+    return False
 
 
 def peer_of(address: object) -> str:

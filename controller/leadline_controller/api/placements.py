@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
+from operator import attrgetter
 
 from leadline_wire.v1 import control_pb2 as pb
 
@@ -16,6 +17,7 @@ from leadline_controller.framework.view import Floats
 
 # The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
+_RESULT = attrgetter("uid", "node", "why")
 
 
 def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -> pb.Placement:
@@ -49,17 +51,13 @@ async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionRe
     live = source.decisions.get(pod)
     if live is None:
         return stored
-    if not stored or _identity(stored[0]) != _identity(live):
+    if not stored or _RESULT(stored[0]) != _RESULT(live):
         return [live, *stored]
     # The log has the whole decision for a while, the database how often it was repeated.
     newest = stored[0]._replace(
         outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
     )
     return [newest, *stored[1:]]
-
-
-def _identity(record: DecisionRecord) -> tuple[str, str | None, str]:
-    return record.uid, record.node, record.why
 
 
 def explanation(newest_first: Sequence[DecisionRecord], now: Moment) -> pb.ExplainPodResponse:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +49,7 @@ _MAX_TEXT_READ = 2**16
 _MAX_TIMES = 2**32 - 1
 _MAX_UP_S = 1e10
 _MAX_UNIX_S = 2e11
+_RESULT = attrgetter("uid", "node", "why", "strategy", "better", "options")
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {explanation}, decisions.id FROM decisions"
@@ -67,7 +69,11 @@ class Database:
         self._ids: dict[tuple[object, ...], int] = {}
         self.unreadable = 0
         if isinstance(path, Path):
-            _prepare(path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                check_file(path)
+            except FileNotFoundError:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
         self._connection = connected(path)
         try:
             with self.bounded():
@@ -160,7 +166,8 @@ class Database:
     def _add(self, record: DecisionRecord) -> None:
         last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
         for before, number in list(self._select(last, (record.pod,), explanation=False)):
-            if _repeats(before, record):
+            # The same once more, which was not carried out.
+            if _RESULT(before) == _RESULT(record) and before.outcome != "bound":
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
                 times = min(before.times + record.times, _MAX_TIMES)
                 record = record._replace(times=times, first=before.first)
@@ -309,15 +316,6 @@ def _is_between(value: object, highest: float) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= highest
 
 
-def _repeats(before: DecisionRecord, record: DecisionRecord) -> bool:
-    """Whether this is the decision before it once more, which was not carried out."""
-    one, other = (
-        (each.uid, each.node, each.why, each.strategy, each.better, each.options)
-        for each in (before, record)
-    )
-    return one == other and before.outcome != "bound"
-
-
 @lru_cache(maxsize=16)
 def _options_json(options: tuple[tuple[str, OptionValue], ...]) -> str:
     return json.dumps(dict(options))
@@ -367,12 +365,3 @@ def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterat
         yield
     finally:
         timer.cancel()
-
-
-def _prepare(path: Path) -> None:
-    """Create the file for its owner only, or check it if it exists. Raises as check_file."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        check_file(path)
-    except FileNotFoundError:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

@@ -355,7 +355,8 @@ def test_a_peer_is_an_address(address: object, peer: str) -> None:
 
 
 def test_calls_in_progress_never_take_all_connections() -> None:
-    assert calls.MAX_CALLS < gate.MAX_CONNECTIONS
+    kinds = (calls.ANSWERS, *calls._KINDS.values())
+    assert sum(each.limit for each in kinds) < gate.MAX_CONNECTIONS
 
 
 def test_file_descriptors_are_reserved_for_scheduling() -> None:
