@@ -22,7 +22,7 @@ from leadline_controller.api.settings import (
     ServeSettings,
     TlsFiles,
 )
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.model import SCHEDULER_NAME
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.parsing.addresses import Network, is_loopback

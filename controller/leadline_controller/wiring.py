@@ -16,7 +16,7 @@ from typing import Any
 
 from leadline_controller import __version__
 from leadline_controller.api.grpc import InspectionServer
-from leadline_controller.api.source import InspectionSource
+from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.clock import LeaseClock, SystemClock
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
@@ -99,7 +99,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
         self.history = Recorder(self.settings.decisions)
-        self.decisions = DecisionLog(sink=self.history)
+        self.decisions = DecisionLog(sink=self.history.put)
 
     def scheduler(self, how: SchedulingProfile) -> Scheduler:
         """The scheduling loop for this cluster's pods."""

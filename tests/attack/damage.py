@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
+from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 
@@ -239,7 +238,7 @@ def _start(make: Make, folder: Path) -> str:
 async def _through(path: Path) -> bool:
     """Whether a new decision is recorded."""
     recorder = Recorder(HistorySettings(path, 1))
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     recorder.start()
     try:
         log.restore(await recorder.restored())

@@ -21,7 +21,7 @@ from leadline_controller.api.extender_protocol import ProtocolError, read_extend
 from leadline_controller.api.placements import placement
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.kube.convert import Converter
@@ -205,7 +205,7 @@ def joined(pods: int, nodes: int, every_s: float, disk_s: float) -> Iterator[Che
 def unwritten(count: int, nodes: int) -> Check:
     """Decisions that nobody takes, as while a disk hangs: each holds its view of the nodes."""
     recorder = Recorder(HistorySettings(Path("/nonexistent/decisions.db")))
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     before = _resident_mib()
     for made in decisions_over(count, nodes):
         log.add(made, 0.0, PENDING, {})
@@ -281,7 +281,7 @@ def _is_refused(manifest: dict[str, Any]) -> bool:
 async def _noted(count: int) -> tuple[int, int]:
     with tempfile.TemporaryDirectory(prefix="leadline-noted-") as folder:
         recorder = Recorder(HistorySettings(Path(folder) / "d.db"))
-        log = DecisionLog(limit=count, sink=recorder)
+        log = DecisionLog(limit=count, sink=recorder.put)
         for number in range(count):
             odd = HALF if number == count // 2 else ""
             pod = Pod("default", f"p{number}{odd}", uid=f"u{number}{odd}")

@@ -20,9 +20,9 @@ from random import Random
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.record import Change
+from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
@@ -75,7 +75,7 @@ def slow_disk(each_write_s: float) -> None:
     """Have every transaction from now on wait so long for the disk."""
     write = Database.write
 
-    def slowly(self: Database, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
+    def slowly(self: Database, changes: Iterable[Change], now: Moment) -> None:
         time.sleep(each_write_s)
         write(self, changes, now)
 

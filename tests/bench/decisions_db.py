@@ -19,13 +19,12 @@ from statistics import mean, median, quantiles
 
 import numpy as np
 from leadline_controller.decisions import times
-from leadline_controller.decisions.codec import encode
 from leadline_controller.decisions.database import Database
-from leadline_controller.decisions.explanation import explanation
+from leadline_controller.decisions.explanation import encode, explanation
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.record import DecisionRecord
 from leadline_controller.decisions.recorder import KEPT_NODES, Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, Strategy, decide
 from leadline_controller.framework.options import build, values_of
@@ -94,7 +93,7 @@ def added_time(folder: Path) -> None:
     for size in SIZES:
         without = paced(size, DecisionLog())
         with recording(folder / f"{size}.db") as recorder:
-            with_ = paced(size, DecisionLog(sink=recorder))
+            with_ = paced(size, DecisionLog(sink=recorder.put))
         columns = (without[0], with_[0], without[1], with_[1])
         cells = "".join(f"{median(x):9.3f} {quantiles(x, n=100)[98]:6.3f}" for x in columns)
         print(f"{size:<8,}{cells}{thread_ms(size):12.3f}", flush=True)
@@ -138,7 +137,7 @@ def pruning(folder: Path) -> None:
         spent = []
         for turn in range(200):
             batch = [
-                replace(record, pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
+                record._replace(pod=f"default/p-{turn}-{i}", uid=f"{turn}-{i}")
                 for i, record in enumerate(records[turn % 400 : turn % 400 + 64])
             ]
             start = time.perf_counter()

@@ -16,7 +16,7 @@ from leadline_bundle.targets import TARGETS
 from leadline_controller import config as controller
 from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.cli.__main__ import built_in
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_pod
 from leadline_controller.probing.planning import ProbeLimits
 

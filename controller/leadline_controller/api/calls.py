@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import grpc
 from grpc._cython import cygrpc  # type: ignore[attr-defined]  # its stub leaves it out
 
-from leadline_controller.api.gate import THIS_MACHINE, Connection, Gate
+from leadline_controller.api.gate import Connection, Gate
+from leadline_controller.api.listeners import THIS_MACHINE
 from leadline_controller.api.settings import MAX_ANSWER_BYTES
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -52,7 +53,6 @@ _KINDS = {
     "/grpc.health.v1.Health/Watch": HEALTH_WATCHES,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": REFLECTIONS,
 }
-MAX_CALLS = sum(each.limit for each in (ANSWERS, WATCHES, HEALTH_WATCHES, REFLECTIONS))
 
 
 @dataclass(eq=False, slots=True)
@@ -142,9 +142,9 @@ class Calls(grpc.aio.ServerInterceptor):
         """Count the call. Aborts it at the limit, or if the request can't be parsed."""
         if request is _UNREADABLE:
             await _refuse_unreadable(context)
-        connection = self._gate.connection(context.peer())
+        connection = self._gate.by_name.get(context.peer())
         if connection is None:
-            await _abort(context, grpc.StatusCode.UNAVAILABLE, "the connection is closed")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection is closed")
         peer: object = connection if connection.peer == THIS_MACHINE else connection.peer
         same = [each for each in self._calls if each.kind is kind]
         own = sum(each.peer == peer for each in same)
@@ -223,11 +223,8 @@ async def _refuse_unknown(context: Context) -> None:
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
 
 
-class _Unreadable:
-    """Stands for a request that can't be parsed."""
-
-
-_UNREADABLE = _Unreadable()
+# Stands for a request that can't be parsed.
+_UNREADABLE = object()
 
 
 def _parser(deserialize: Any) -> Callable[[bytes], Any]:
@@ -250,13 +247,8 @@ async def _readable(requests: AsyncIterator[Any], context: Context) -> AsyncIter
 
 
 async def _refuse_unreadable(context: Context) -> NoReturn:
-    await _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "the request can't be read")
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request can't be read")
 
 
 async def _exhausted(context: Context, why: str) -> NoReturn:
-    await _abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
-
-
-async def _abort(context: Context, code: grpc.StatusCode, why: str) -> NoReturn:
-    await context.abort(code, why)
-    raise AssertionError("abort returned")
+    await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)

@@ -9,10 +9,14 @@ than 200.
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -22,6 +26,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from leadline_controller.api import extender_protocol as protocol
 from leadline_controller.api.extender_connections import Connections
+from leadline_controller.api.listeners import listen
 from leadline_controller.api.settings import ExtenderSettings, ServeError
 from leadline_controller.scheduling.extender_service import (
     ExtenderArgs,
@@ -90,11 +95,14 @@ class ExtenderServer:
         """Listen. Returns the address with the actual port; raises ServeError."""
         settings, limits = self._settings, self._limits
         tls = settings.tls.server_context() if settings.tls else None
-        application = web.Application(middlewares=[self._track])
+        application = web.Application(middlewares=[self._connections.track])
         application.router.add_get("/healthz", self._healthz)
-        application.router.add_post("/filter", self._filter)
-        application.router.add_post("/prioritize", self._prioritize)
-        application.router.add_post("/bind", self._bind if settings.bind else self._refuse_bind)
+        application.router.add_post("/filter", partial(self._answer, self._filter))
+        # HostPriorityList has no Error field, so an error can only be a status.
+        prioritize = partial(self._answer, self._prioritize, error_status=400)
+        application.router.add_post("/prioritize", prioritize)
+        bind = partial(self._answer, self._bind) if settings.bind else self._refuse_bind
+        application.router.add_post("/bind", bind)
         self._runner = runner = web.AppRunner(
             application,
             access_log=None,
@@ -106,68 +114,49 @@ class ExtenderServer:
             handler_cancellation=True,
         )
         await runner.setup()
-        server = runner.server
-        assert server is not None  # noqa: S101  # set up above
+        assert runner.server is not None  # noqa: S101  # set up above
         try:
-            port = await self._connections.listen(settings.host, settings.port, tls, server)
+            listeners, address = listen(settings)
         except OSError as error:
             raise ServeError(
                 f"extender address {settings.address}: cannot listen there: {error.strerror}"
             ) from None
-        return f"{settings.address.rpartition(':')[0]}:{port}"
+        self._connections.start(listeners, tls, runner.server)
+        return address
 
     async def stop(self) -> None:
         """Stop listening, and give requests in progress two seconds."""
-        self._connections.stop_listening()
+        await self._connections.stop_accepting()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
         self._connections.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    @web.middleware
-    async def _track(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
-    ) -> web.StreamResponse:
-        with self._connections.request_in_progress(request):
-            return await handler(request)
-
     async def _healthz(self, _: web.Request) -> web.StreamResponse:
         waiting = self._service.not_ready_reason()
         return web.Response(status=503 if waiting else 200, text=f"{waiting or 'ok'}\n")
 
-    async def _filter(self, request: web.Request) -> web.StreamResponse:
-        async def handle(body: Body) -> Chunks:
-            await self._service.wait_until_ready()
-            async with self._turn(body):
-                args = await self._args(body)
-                await self._service.wait_for_bandwidth(args)
-                passing, failed = self._service.filter(args)
-            return protocol.filter_result(args, passing, failed)
+    async def _filter(self, body: Body) -> Chunks:
+        await self._service.wait_until_ready()
+        async with self._turn(body):
+            args = await self._args(body)
+            await self._service.wait_for_bandwidth(args)
+            passing, failed = self._service.filter(args)
+        return protocol.filter_result(args, passing, failed)
 
-        return await self._answer(request, handle)
+    async def _prioritize(self, body: Body) -> Chunks:
+        await self._service.wait_until_ready()
+        async with self._turn(body):
+            args = await self._args(body)
+            priorities = self._service.prioritize(args)
+        return [protocol.host_priorities(args, priorities)]
 
-    async def _prioritize(self, request: web.Request) -> web.StreamResponse:
-        async def handle(body: Body) -> Chunks:
-            await self._service.wait_until_ready()
-            async with self._turn(body):
-                args = await self._args(body)
-                priorities = self._service.prioritize(args)
-            return [protocol.host_priorities(args, priorities)]
-
-        # HostPriorityList has no Error field, so an error can only be a status.
-        return await self._answer(request, handle, status=400)
-
-    async def _bind(self, request: web.Request) -> web.StreamResponse:
-        async def handle(body: Body) -> Chunks:
-            async with self._turn(body):
-                binding = await self._parse(body, protocol.read_binding_args, body)
-            await self._service.bind(binding)
-            return [protocol.error_result("")]
-
-        return await self._answer(request, handle)
+    async def _bind(self, body: Body) -> Chunks:
+        async with self._turn(body):
+            binding = await self._parse(protocol.read_binding_args, body)
+        await self._service.bind(binding)
+        return [protocol.error_result("")]
 
     async def _refuse_bind(self, _: web.Request) -> web.StreamResponse:
         self._log.put("bind", _NO_BIND)
@@ -176,15 +165,15 @@ class ExtenderServer:
 
     async def _args(self, body: Body) -> ExtenderArgs:
         nodes = self._service.nodes() if self._is_large(body) else None
-        return await self._parse(body, protocol.read_extender_args, body, nodes)
+        return await self._parse(protocol.read_extender_args, body, nodes)
 
-    async def _parse(self, body: Body, parse: Callable[..., Result], *arguments: object) -> Result:
+    async def _parse(self, parse: Callable[..., Result], body: Body, *others: object) -> Result:
         """Parse the body, in a thread if it is large. If the request ends, so does the thread's
         work, soon after."""
         if not self._is_large(body):
-            return parse(*arguments)
+            return parse(body, *others)
         stop = threading.Event()
-        call = partial(parse, *arguments, stopped=stop.is_set)
+        call = partial(parse, body, *others, stopped=stop.is_set)
         parsing = asyncio.get_running_loop().run_in_executor(self._thread, call)
         try:
             return await asyncio.shield(parsing)
@@ -196,23 +185,18 @@ class ExtenderServer:
                 log.debug("parsing ended with its request: %r", error)
             raise
 
-    @asynccontextmanager
-    async def _turn(self, body: Body) -> AsyncIterator[None]:
+    def _turn(self, body: Body) -> AbstractAsyncContextManager[None]:
         """Handle one large body at a time, because what is parsed from it takes more memory than
         the body."""
-        if self._is_large(body):
-            async with self._large:
-                yield
-        else:
-            yield
+        return self._large if self._is_large(body) else nullcontext()
 
     def _is_large(self, body: Body) -> bool:
         return len(body) > self._limits.large_bytes
 
     async def _answer(
-        self, request: web.Request, handle: Handler, status: int = 200
+        self, handle: Handler, request: web.Request, error_status: int = 200
     ) -> web.StreamResponse:
-        """Handle the body and send the answer; on an error send its message with `status`."""
+        """Handle the body and send the answer; on an error send its message."""
         limit_s = self._limits.answer_s
         problem = None
         async with AsyncExitStack() as resources:
@@ -235,7 +219,7 @@ class ExtenderServer:
             if problem is not None:
                 self._log.put(request.path.removeprefix("/"), problem)
                 answer = [protocol.error_result(f"leadline: {problem}")]
-            return await self._send(request, answer, 200 if problem is None else status)
+            return await self._send(request, answer, 200 if problem is None else error_status)
 
     async def _send(self, request: web.Request, answer: Chunks, status: int) -> web.StreamResponse:
         """Send the answer; the client may be slow or gone."""
@@ -269,17 +253,14 @@ class ExtenderServer:
                 "set nodeCacheCapable: true"
             )
 
-    @asynccontextmanager
-    async def _reserve_bytes(self, request: web.Request) -> AsyncIterator[None]:
+    def _reserve_bytes(self, request: web.Request) -> AbstractAsyncContextManager[None]:
         """Bound the memory of large requests; the number of connections bounds that of the others.
         A request of unknown length counts as the longest allowed one."""
         length = request.content_length
         length = self._limits.body_bytes if length is None else length
         if length <= self._limits.large_bytes:
-            yield
-        else:
-            async with self._large_bytes.reserved(length):
-                yield
+            return nullcontext()
+        return self._large_bytes.reserved(length)
 
     def _too_slow(self, request: web.Request) -> str:
         length = request.content_length
@@ -336,28 +317,19 @@ class ByteBudget:
 
     def __init__(self, size_bytes: int) -> None:
         self._free_bytes = size_bytes
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
 
     @asynccontextmanager
     async def reserved(self, size_bytes: int) -> AsyncIterator[None]:
         """Wait until so many bytes are free, and reserve them for as long as the context lasts."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = (size_bytes, turn)
-        self._waiting.append(waiting)
-        self._admit()
+        async with self._turn:  # nobody overtakes, or a long one might wait for ever
+            while self._free_bytes < size_bytes:
+                self._freed.clear()
+                await self._freed.wait()
+            self._free_bytes -= size_bytes
         try:
-            await turn
             yield
         finally:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            else:
-                self._free_bytes += size_bytes
-            self._admit()
-
-    def _admit(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free_bytes:
-            size_bytes, turn = self._waiting.popleft()
-            self._free_bytes -= size_bytes
-            if not turn.done():
-                turn.set_result(None)
+            self._free_bytes += size_bytes
+            self._freed.set()

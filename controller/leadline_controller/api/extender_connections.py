@@ -8,23 +8,21 @@ kinds have separate limits, so neither can displace the other.
 """
 
 import asyncio
-import ipaddress
-import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from aiohttp import web
 
-log = logging.getLogger(__name__)
+from leadline_controller.api.listeners import THIS_MACHINE, accept, cancel, peer_of
 
-# How many new connections are accepted before the others are served again, and how many wait in
-# the kernel. The first is far below the limit of silent connections: a new one must not be closed
-# before it could complete its handshake and send a request.
+# Far below the limit of silent connections: a new one must not be closed before it could complete
+# its handshake and send a request.
 _ACCEPTED_AT_ONCE = 4
-_BACKLOG = 512
 
 
 class State(IntEnum):
@@ -34,6 +32,35 @@ class State(IntEnum):
     IDLE = 1  # between two requests
     RECEIVING = 2  # a request's body is incomplete, or waits for free bytes
     WORKING = 3
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """peer: its address; None for this machine. handler: aiohttp's, which does not see the
+    connection before its TLS handshake. opening: until then. since_s: when its state began."""
+
+    client: socket.socket
+    peer: str | None
+    handler: web.RequestHandler
+    opening: asyncio.Task[None]
+    since_s: float
+    state: State = State.SILENT
+
+    def enter(self, state: State) -> None:
+        """Change the state."""
+        self.state, self.since_s = state, asyncio.get_running_loop().time()
+
+    def is_open(self) -> bool:
+        """Whether it is not closed yet."""
+        return not self.opening.done() or self.handler.transport is not None
+
+    def abort(self) -> None:
+        """Close it at once. A handshake fails, as its socket ends."""
+        if self.handler.transport is not None:
+            self.handler.transport.abort()
+        elif not self.opening.done():
+            with suppress(OSError):
+                self.client.shutdown(socket.SHUT_RDWR)
 
 
 class Connections:
@@ -47,197 +74,92 @@ class Connections:
         self._limit = limit
         self._peer_limit = peer_limit
         self._head_s = head_s
-        self._open: dict[_Connection, None] = {}
-        self._of_handler: dict[web.RequestHandler, _Connection] = {}
-        self._server: asyncio.Server | None = None
+        # Those that are closed stay until the next one comes.
+        self._connections: dict[web.RequestHandler, _Connection] = {}
+        self._accepting: list[asyncio.Task[None]] = []
 
-    async def listen(
+    def start(
         self,
-        host: str,
-        port: int,
+        listeners: Iterable[socket.socket],
         tls: ssl.SSLContext | None,
         make_handler: Callable[[], web.RequestHandler],
-    ) -> int:
-        """Accept connections at this address; port 0 takes a free one. Returns the port; raises
-        OSError."""
+    ) -> None:
+        """Accept from these sockets, and close them in the end."""
+        admit = partial(self._admit, tls, make_handler)
+        self._accepting = [
+            asyncio.create_task(accept(each, admit, _ACCEPTED_AT_ONCE)) for each in listeners
+        ]
 
-        def accept() -> asyncio.Protocol:
-            return _Connection(self, make_handler(), tls)
-
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(accept, host, port, backlog=_ACCEPTED_AT_ONCE)
-        for each in self._server.sockets:
-            with socket.socket(fileno=socket.dup(each.fileno())) as listening:
-                listening.listen(_BACKLOG)
-        bound_port: int = self._server.sockets[0].getsockname()[1]
-        return bound_port
-
-    def stop_listening(self) -> None:
+    async def stop_accepting(self) -> None:
         """Accept no more connections."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        await cancel(self._accepting)
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in list(self._open):
+        for connection in self._connections.values():
             connection.abort()
 
-    @contextmanager
-    def request_in_progress(self, request: web.Request) -> Iterator[None]:
-        """Track the state of the request's connection for as long as the context lasts."""
-        connection = self._of_handler.get(request.protocol)
+    @web.middleware
+    async def track(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Keep the state of a connection while its request is handled."""
+        connection = self._connections.get(request.protocol)
         if connection is None:
-            yield
-            return
+            return await handler(request)
         if connection.state is State.SILENT:
-            self._close_one([each for each in self._open if each.state is not State.SILENT])
+            self._make_room(lambda each: each.state is not State.SILENT, self._limit)
         connection.enter(State.RECEIVING)
         try:
-            yield
+            return await handler(request)
         finally:
             connection.enter(State.IDLE)
 
     def received(self, request: web.Request) -> None:
         """The whole request is here."""
-        connection = self._of_handler.get(request.protocol)
+        connection = self._connections.get(request.protocol)
         if connection is not None:
             connection.enter(State.WORKING)
 
-    def opened(self, connection: "_Connection") -> None:
+    async def _admit(
+        self,
+        tls: ssl.SSLContext | None,
+        make_handler: Callable[[], web.RequestHandler],
+        client: socket.socket,
+        address: object,
+    ) -> None:
         """Count a new connection, and close another one at the limit."""
-        if not _is_this_machine(connection.peer):
-            same = [each for each in self._open if each.peer == connection.peer]
-            self._close_one(same, self._peer_limit)
-        self._close_one([each for each in self._open if each.state is State.SILENT])
-        self._open[connection] = None
-        self._of_handler[connection.handler] = connection
-        connection.enter(State.SILENT)
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._head_s, connection.close_if_silent)
+        peer = None
+        if isinstance(address, tuple) and peer_of(address) != THIS_MACHINE:
+            peer = str(address[0])
+            self._make_room(lambda each: each.peer == peer, self._peer_limit)
+        self._make_room(lambda each: each.state is State.SILENT, self._limit)
+        handler, loop = make_handler(), asyncio.get_running_loop()
+        opening = loop.create_task(_hand_over(client, tls, handler))
+        connection = _Connection(client, peer, handler, opening, loop.time())
+        self._connections[handler] = connection
+        loop.call_later(self._head_s, self._close_if_silent, connection)
 
-    def closed(self, connection: "_Connection") -> None:
-        """Count a closed connection no more."""
-        self._open.pop(connection, None)
-        self._of_handler.pop(connection.handler, None)
+    def _close_if_silent(self, connection: _Connection) -> None:
+        if connection.state is State.SILENT:
+            connection.abort()
 
-    def _close_one(self, among: "list[_Connection]", limit: int | None = None) -> None:
-        """Close the least useful of these, if their number has reached the limit."""
-        if len(among) >= (self._limit if limit is None else limit):
+    def _make_room(self, counts: Callable[[_Connection], bool], limit: int) -> None:
+        """Close the least useful of the connections that count, if their number has reached the
+        limit."""
+        self._connections = {x.handler: x for x in self._connections.values() if x.is_open()}
+        among = [each for each in self._connections.values() if counts(each)]
+        if len(among) >= limit:
             least = min(among, key=lambda each: (each.state, each.since_s))
-            self.closed(least)
+            del self._connections[least.handler]
             least.abort()
 
 
-class _Connection(asyncio.Protocol):
-    """Relays between the transport and aiohttp's handler, which does not see a connection before
-    its TLS handshake."""
-
-    def __init__(
-        self,
-        connections: Connections,
-        handler: web.RequestHandler,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self.handler = handler
-        self.peer = ""
-        self.state = State.SILENT
-        self.since_s = 0.0
-        self._connections = connections
-        self._tls = tls
-        self._transport: asyncio.Transport | None = None
-        self._handed_over = False
-        self._early: list[bytes] = []
-        self._lost = False
-        self._handshake: asyncio.Task[None] | None = None
-
-    def enter(self, state: State) -> None:
-        """Change the state."""
-        self.state = state
-        self.since_s = asyncio.get_running_loop().time()
-
-    def abort(self) -> None:
-        """Close it at once."""
-        if self._handshake is not None:
-            self._handshake.cancel()
-        if self._transport is not None:
-            self._transport.abort()
-
-    def close_if_silent(self) -> None:
-        """Close it if no request has arrived."""
-        if self.state is State.SILENT and not self._lost:
-            self.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # what a server has
-        self._transport = transport
-        self.peer = str((transport.get_extra_info("peername") or ("",))[0])
-        self._connections.opened(self)
-        if self._tls is None:
-            self._hand_over(transport)
-        else:
-            transport.pause_reading()
-            self._handshake = asyncio.get_running_loop().create_task(self._handshake_tls())
-
-    def data_received(self, data: bytes) -> None:
-        """Relay bytes; keep those that arrive before the handler is connected."""
-        if self._handed_over:
-            self.handler.data_received(data)
-        else:
-            self._early.append(data)
-
-    def eof_received(self) -> bool | None:
-        """The client sends no more."""
-        if self._handed_over:
-            self.handler.eof_received()
-        return None
-
-    def pause_writing(self) -> None:
-        """The client reads too slowly."""
-        if self._handed_over:
-            self.handler.pause_writing()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self._handed_over:
-            self.handler.resume_writing()
-
-    def connection_lost(self, error: BaseException | None) -> None:
-        """The connection is closed."""
-        self._lost = True
-        self._connections.closed(self)
-        if self._handed_over:
-            self.handler.connection_lost(error)
-
-    async def _handshake_tls(self) -> None:
-        # `connection_made` starts this, and only with TLS.
-        assert self._transport is not None and self._tls is not None  # noqa: S101, PT018
-        plain, loop = self._transport, asyncio.get_running_loop()
-        try:
-            # `close_if_silent` ends a handshake that takes too long.
-            secured = await loop.start_tls(plain, self, self._tls, server_side=True)
-        except (OSError, asyncio.CancelledError):
-            self._connections.closed(self)
-            plain.abort()
-            return
-        if secured is None or self._lost:
-            plain.abort()
-            return
-        self._transport = secured
-        self._hand_over(secured)
-
-    def _hand_over(self, transport: asyncio.Transport) -> None:
-        self._handed_over = True
-        self.handler.connection_made(transport)
-        early, self._early = self._early, []
-        for data in early:
-            self.handler.data_received(data)
-
-
-def _is_this_machine(peer: str) -> bool:
-    with suppress(ValueError):
-        address = ipaddress.ip_address(peer.partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None)
-        return (mapped or address).is_loopback
-    return False
+async def _hand_over(
+    client: socket.socket, tls: ssl.SSLContext | None, handler: web.RequestHandler
+) -> None:
+    """Have aiohttp serve the connection, after its handshake; Connections bounds its time."""
+    with suppress(OSError):
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: handler, client, ssl=tls)

@@ -7,8 +7,8 @@ nodes that pass are sent back as the bytes that they came in.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from leadline_controller.api.extender_json import Cursor
@@ -27,46 +27,45 @@ class ProtocolError(Exception):
     """Arguments that can't be parsed; str() is one line that says where and why."""
 
 
-def _never() -> bool:
-    return False
-
-
 def read_extender_args(
     body: bytes | bytearray,
     known: Mapping[str, Node] | None = None,
-    stopped: Callable[[], bool] = _never,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> ExtenderArgs:
     """Parse ExtenderArgs. known: nodes by name; an equal one replaces the parsed node, to save
     memory. Raises ProtocolError, also for an unreadable annotation, and StoppedError soon after
     `stopped()` becomes true."""
-    found = _RawArgs(known or {})
-    with _ProtocolErrors():
+    pod: Any = None
+    names: Any = None
+    whole = None
+    pod_bytes = 0
+    with _protocol_errors():
         cursor = Cursor(body, stopped)
         for key in cursor.members():
             match key:
                 case "Pod":
                     begins = cursor.at
-                    found.pod = cursor.value()
-                    found.pod_bytes = cursor.at - begins
+                    pod = cursor.value()
+                    pod_bytes = cursor.at - begins
                 case "Nodes":
-                    _read_nodes(cursor, found)
+                    whole = _read_nodes(cursor, known or {})
                 case "NodeNames":
-                    found.names = cursor.value()
+                    names = cursor.value()
                 case _:
                     cursor.value()
         cursor.end()
-        pod = _pod(found.pod)
-        if found.spans is None:
-            return ExtenderArgs(pod, _names(found.names), pod_bytes=found.pod_bytes)
-    names, size = tuple(found.spans), found.pod_bytes
-    return ExtenderArgs(pod, names, found.nodes, found.unreadable, size, body, found.spans)
+        pod = _pod(pod)
+        if whole is None:
+            return ExtenderArgs(pod, _names(names), pod_bytes=pod_bytes)
+    nodes, unreadable, spans = whole
+    return ExtenderArgs(pod, tuple(spans), nodes, unreadable, pod_bytes, body, spans)
 
 
 def read_binding_args(
-    body: bytes | bytearray, stopped: Callable[[], bool] = _never
+    body: bytes | bytearray, stopped: Callable[[], bool] = lambda: False
 ) -> ExtenderBindingArgs:
     """Parse ExtenderBindingArgs. Raises ProtocolError and StoppedError as `read_extender_args`."""
-    with _ProtocolErrors():
+    with _protocol_errors():
         cursor = Cursor(body, stopped)
         args = Fields(cursor.value(), "ExtenderBindingArgs")
         cursor.end()
@@ -112,69 +111,55 @@ def error_result(message: str) -> bytes:
     return json.dumps({"Error": message}).encode()
 
 
-@dataclass(slots=True)
-class _RawArgs:
-    known: Mapping[str, Node]
-    pod: Any = None
-    pod_bytes: int = 0
-    names: Any = None
-    nodes: dict[str, Node] = field(default_factory=dict)
-    unreadable: dict[str, str] = field(default_factory=dict)
-    spans: dict[str, tuple[int, int]] | None = None
-
-
-class _ProtocolErrors:
+@contextmanager
+def _protocol_errors() -> Iterator[None]:
     """Turns the errors of parsing into ProtocolError."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        match error:
-            case UnicodeDecodeError():
-                message = f"the request is no UTF-8: byte {error.start}"
-            case json.JSONDecodeError():
-                message = f"the request is no JSON: {error.msg} at character {error.pos}"
-            case RecursionError():
-                message = "the request is nested too deep"
-            case AnnotationError():
-                message = str(error)
-            case ValueError():  # a FieldError, or a number too long to read
-                message = f"the request can't be read: {' '.join(str(error).split())[:400]}"
-            case _:
-                return
-        raise ProtocolError(message) from None
-
-
-def _read_nodes(cursor: Cursor, found: _RawArgs) -> None:
-    found.spans, found.nodes, found.unreadable = None, {}, {}
-    if cursor.skipped_null():
+    try:
+        yield
         return
-    found.spans = {}
+    except UnicodeDecodeError as error:
+        message = f"the request is no UTF-8: byte {error.start}"
+    except json.JSONDecodeError as error:
+        message = f"the request is no JSON: {error.msg} at character {error.pos}"
+    except RecursionError:
+        message = "the request is nested too deep"
+    except AnnotationError as error:
+        message = str(error)
+    except ValueError as error:  # a FieldError, or a number too long to read
+        message = f"the request can't be read: {' '.join(str(error).split())[:400]}"
+    raise ProtocolError(message)
+
+
+def _read_nodes(
+    cursor: Cursor, known: Mapping[str, Node]
+) -> tuple[dict[str, Node], dict[str, str], dict[str, tuple[int, int]]] | None:
+    """Whole nodes by name, the errors of unreadable ones, and where the JSON of each begins and
+    ends; None for null."""
+    if cursor.skipped_null():
+        return None
+    nodes: dict[str, Node] = {}
+    unreadable: dict[str, str] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for key in cursor.members():
         if key != "items":
             cursor.value()
         elif not cursor.skipped_null():
             for number, start in enumerate(cursor.elements()):
+                path = f"Nodes.items[{number}]"
                 if number >= MAX_NODES:
                     raise FieldError(f"Nodes.items: expected {MAX_NODES} nodes at most")
-                name = _read_node(cursor.value(), f"Nodes.items[{number}]", found)
-                if name in found.spans:
-                    raise FieldError(f"Nodes.items[{number}]: node {name} is there twice")
-                found.spans[name] = (start, cursor.at)
-
-
-def _read_node(manifest: object, path: str, found: _RawArgs) -> str:
-    fields = Fields(manifest, path)
-    name = _checked(fields.object("metadata").text("name"), f"{path}.metadata.name")
-    try:
-        node = read_node(fields.data, path)
-    except FieldError as error:
-        found.unreadable[name] = str(error)
-    else:
-        known = found.known.get(name)
-        found.nodes[name] = known if known is not None and known == node else node
-    return name
+                manifest = Fields(cursor.value(), path)
+                name = manifest.object("metadata").text("name")
+                if _checked(name, f"{path}.metadata.name") in spans:
+                    raise FieldError(f"{path}: node {name} is there twice")
+                spans[name] = (start, cursor.at)
+                try:
+                    node = read_node(manifest.data, path)
+                except FieldError as error:
+                    unreadable[name] = str(error)
+                else:
+                    nodes[name] = known[name] if known.get(name) == node else node
+    return nodes, unreadable, spans
 
 
 def _pod(manifest: object) -> Pod:

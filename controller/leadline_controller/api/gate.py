@@ -8,15 +8,15 @@ most connections, the one that has been without a call for the longest.
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import resource
 import socket
-import stat
 from collections import Counter
 from pathlib import Path
 from typing import cast
+
+from leadline_controller.api.listeners import accept, cancel, peer_of
 
 log = logging.getLogger(__name__)
 
@@ -29,21 +29,48 @@ _DESCRIPTORS = 3
 # For the API server, the broker, the database and the extender.
 _RESERVED_DESCRIPTORS = 512
 _MIN_CONNECTIONS = 8
-_BACKLOG = 512
-# 200 connections a second; a flood of them takes 2 % of the scheduler's event loop.
-_PAUSE_S = 0.005
 _SWEEP_S = 0.5
 _DRAIN_S = 0.2
 _BUFFER_BYTES = 64 * 1024
-THIS_MACHINE = "this machine"
 
 
-class Connection(asyncio.Protocol):
+class _Side(asyncio.Protocol):
+    """One side of a relayed connection. other: the transport of the other side, once there is
+    one."""
+
+    def __init__(self, other: asyncio.Transport | None = None) -> None:
+        self.other = other
+
+    def data_received(self, data: bytes) -> None:
+        """Relay bytes."""
+        if self.other is not None:
+            self.other.write(data)
+
+    def pause_writing(self) -> None:
+        """This side reads too slowly: stop reading from the other one."""
+        if self.other is not None:
+            self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        """This side has caught up."""
+        if self.other is not None:
+            self.other.resume_reading()
+
+
+class _ServerSide(_Side):
+    def connection_lost(self, _: Exception | None) -> None:
+        """Send what is buffered, then close. A client that does not read it is closed as idle."""
+        if self.other is not None:
+            self.other.close()
+
+
+class Connection(_Side):
     """The client's side of a relayed connection. peer: as peer_of() returns it. calls: how many
     are in progress. called: whether there was any. since_s: when the last call ended, or the
     connection began. name: as gRPC calls the peer."""
 
     def __init__(self, gate: "Gate", peer: str) -> None:
+        super().__init__()
         self.peer = peer
         self.calls = 0
         self.called = False
@@ -52,7 +79,6 @@ class Connection(asyncio.Protocol):
         self.has_sent = False
         self._gate = gate
         self._client: asyncio.Transport | None = None
-        self._server: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     def begin_call(self) -> None:
@@ -75,76 +101,46 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Relay bytes to gRPC."""
-        if self._server is not None:
-            self._server.write(data)
-        elif self._client is not None:
+        if self.other is None and self._client is not None:
             self._client.pause_reading()
             self.has_sent = True
             self._connecting = asyncio.create_task(self._connect(self._client, data))
-
-    def pause_writing(self) -> None:
-        """The client reads too slowly: stop reading from gRPC."""
-        if self._server is not None:
-            self._server.pause_reading()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self._server is not None:
-            self._server.resume_reading()
+        super().data_received(data)
 
     def connection_lost(self, _: Exception | None) -> None:
         """The client is gone or was closed: forget it, and make gRPC end its calls."""
         self._gate.forget(self)
         if self._connecting is not None:
             self._connecting.cancel()
-        if self._server is not None:
-            self._server.abort()
+        if self.other is not None:
+            self.other.abort()
 
     async def _connect(self, client: asyncio.Transport, first: bytes) -> None:
         try:
             self.name, connected = await self._gate.open_server()
-            self._server, _ = await asyncio.get_running_loop().create_unix_connection(
+            self.other, _ = await asyncio.get_running_loop().create_unix_connection(
                 lambda: _ServerSide(client), sock=connected
             )
         except OSError as error:
             log.warning("gRPC server can't be reached, closing a connection: %s", error)
             client.abort()
             return
-        self._server.set_write_buffer_limits(_BUFFER_BYTES)
-        self._gate.register(self)
-        self._server.write(first)
+        self.other.set_write_buffer_limits(_BUFFER_BYTES)
+        self._gate.by_name[self.name] = self
+        self.other.write(first)
         client.resume_reading()
 
 
-class _ServerSide(asyncio.Protocol):
-    """gRPC's side of a relayed connection."""
-
-    def __init__(self, client: asyncio.Transport) -> None:
-        self._client = client
-
-    def data_received(self, data: bytes) -> None:
-        self._client.write(data)
-
-    def pause_writing(self) -> None:
-        self._client.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._client.resume_reading()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        # This sends what is buffered first. A client that does not read it is closed as idle.
-        self._client.close()
-
-
 class Gate:
-    """Accepts at most `limit` connections, and relays them to the socket given to `relay_to`."""
+    """Accepts at most `limit` connections, and relays them to the socket given to `relay_to`.
+    by_name: those that have sent something, by what gRPC calls their peer."""
 
     def __init__(self, limit: int | None = None) -> None:
         self._server = contextlib.ExitStack()
         self._server_path = ""
         self._limit = affordable_connections() if limit is None else limit
         self._connections: set[Connection] = set()
-        self._by_name: dict[str, Connection] = {}
+        self.by_name: dict[str, Connection] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
 
@@ -162,14 +158,12 @@ class Gate:
 
     def start(self, listeners: list[socket.socket]) -> None:
         """Accept from these sockets; the gate closes them."""
-        self._tasks = [asyncio.create_task(self._accept(each)) for each in listeners]
+        self._tasks = [asyncio.create_task(accept(each, self._admit)) for each in listeners]
         self._tasks.append(asyncio.create_task(self._sweep()))
 
     async def stop_accepting(self) -> None:
         """Accept no more connections, and keep the present ones."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(self._tasks)
 
     async def close(self) -> None:
         """Close the connections after a moment to send what gRPC wrote last."""
@@ -179,18 +173,10 @@ class Gate:
             connection.close()
         self._server.close()
 
-    def connection(self, name: str) -> Connection | None:
-        """The connection whose peer has this name in gRPC."""
-        return self._by_name.get(name)
-
-    def register(self, connection: Connection) -> None:
-        """Make the connection known by its name in gRPC."""
-        self._by_name[connection.name] = connection
-
     def forget(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self._connections.discard(connection)
-        self._by_name.pop(connection.name, None)
+        self.by_name.pop(connection.name, None)
 
     async def open_server(self) -> tuple[str, socket.socket]:
         """Connect to the gRPC server. Returns gRPC's name for the peer and the socket; raises
@@ -205,20 +191,11 @@ class Gate:
             raise
         return f"unix-abstract:{ours.getsockname()[1:].decode()}", ours
 
-    async def _accept(self, listener: socket.socket) -> None:
-        with listener:
-            while True:
-                # A connection may be reset while it waits to be accepted.
-                with contextlib.suppress(OSError):
-                    client, address = await self._loop.sock_accept(listener)
-                    await self._admit(client, peer_of(address))
-                await asyncio.sleep(_PAUSE_S)
-
-    async def _admit(self, client: socket.socket, peer: str) -> None:
+    async def _admit(self, client: socket.socket, address: object) -> None:
         if len(self._connections) >= self._limit and not self._close_idle():
             client.close()
             return
-        connection = Connection(self, peer)
+        connection = Connection(self, peer_of(address))
         self._connections.add(connection)
         try:
             await self._loop.connect_accepted_socket(lambda: connection, client)
@@ -255,79 +232,3 @@ def affordable_connections() -> int:
     return min(
         MAX_CONNECTIONS, max(_MIN_CONNECTIONS, (files - _RESERVED_DESCRIPTORS) // _DESCRIPTORS)
     )
-
-
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on all addresses of the host with the same port; a wildcard address gets one socket
-    for IPv4 and IPv6. Raises OSError."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104  # what the settings name, with certificates
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both or host == "::" else socket.AF_INET
-        wildcard = "::" if family == socket.AF_INET6 else host
-        return [_bound(family, wildcard, port, dualstack=both)]
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    addresses = {(family, str(address[0])) for family, _, _, _, address in found}
-    listeners: list[socket.socket] = []
-    problem: OSError | None = None
-    for family, address in sorted(addresses):
-        try:
-            listeners.append(_bound(family, address, port))
-        except OSError as error:
-            # The hosts file may name ::1 on a machine without IPv6.
-            problem = error
-            continue
-        port = listeners[0].getsockname()[1]
-    if not listeners:
-        raise problem or OSError(f"{host} has no address")
-    return listeners
-
-
-def listen_unix(path: Path) -> socket.socket:
-    """Listen at this path, for this user and its group; replaces a socket that nobody serves.
-    Raises OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode) and not _is_served(path):
-            path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.setblocking(False)
-        listener.bind(str(path))
-        path.chmod(0o660)  # before anyone can connect
-        listener.listen(_BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def peer_of(address: object) -> str:
-    """The peer that connections are counted for: this machine, an IPv4 address or an IPv6 /64,
-    which belongs to one host."""
-    if not isinstance(address, tuple):
-        return THIS_MACHINE
-    found = ipaddress.ip_address(str(address[0]).partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found.is_loopback:
-        return THIS_MACHINE
-    if isinstance(found, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((found, 64), strict=False))
-    return str(found)
-
-
-def _bound(family: int, host: str, port: int, *, dualstack: bool = False) -> socket.socket:
-    listener = socket.create_server(
-        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=dualstack
-    )
-    listener.setblocking(False)
-    return listener
-
-
-def _is_served(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(1.0)
-        try:
-            asking.connect(str(path))
-        except OSError:
-            return False
-    return True

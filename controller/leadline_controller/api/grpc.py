@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import logging
 import math
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,14 @@ from leadline_wire.v1 import control_pb2_grpc
 from leadline_controller.api import gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
-from leadline_controller.api.nodes import NodeReader
+from leadline_controller.api.listeners import cancel, listen
+from leadline_controller.api.nodes import InspectionSource, NodeReader
 from leadline_controller.api.settings import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
     ServeError,
     ServeSettings,
 )
-from leadline_controller.api.source import InspectionSource
-from leadline_controller.api.watch import Changes, NodeFingerprint, node_fingerprint
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Inspection"].full_name
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -80,7 +79,13 @@ class InspectionServer:
         settings = self._settings
         # Before listening, to report unreadable certificates first.
         credentials = None if settings.tls is None else settings.tls.server_credentials()
-        listeners, address = _listen(settings)
+        try:
+            listeners, address = listen(settings)
+        except OSError:
+            raise ServeError(
+                f"grpc address {settings.address}: cannot listen there; is it in use by another "
+                "program?"
+            ) from None
         async with contextlib.AsyncExitStack() as cleanup:
             for listener in listeners:
                 cleanup.callback(listener.close)
@@ -88,13 +93,10 @@ class InspectionServer:
                 cleanup.callback(settings.unix_path.unlink, missing_ok=True)
             await self._health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
             connection_gate = Gate()
-
-            async def start_server() -> grpc.aio.Server:
-                return await self._started(connection_gate, credentials)
-
+            start_server = partial(self._started, connection_gate, credentials)
             cleanup.push_async_callback(connection_gate.close)
             serving = asyncio.create_task(_restart_failed(await start_server(), start_server))
-            cleanup.push_async_callback(_cancel, serving)
+            cleanup.push_async_callback(cancel, (serving,))
             connection_gate.start(listeners)
             cleanup.push_async_callback(self._health.enter_graceful_shutdown)
             cleanup.callback(self._servicer.stopping.set)
@@ -135,9 +137,9 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     def __init__(self, source: InspectionSource, poll_s: float) -> None:
         self._source = source
         self._poll_s = poll_s
-        self._fingerprints_lock = asyncio.Lock()
-        self._fingerprints_at_s = -math.inf
-        self._fingerprints: list[NodeFingerprint] = []
+        self._nodes_lock = asyncio.Lock()
+        self._nodes_at_s = -math.inf
+        self._nodes: list[tuple[pb.NodeStatus, bytes]] = []
         self.stopping = asyncio.Event()
 
     async def GetVersion(self, _: pb.GetVersionRequest, __: Context) -> pb.GetVersionResponse:
@@ -185,7 +187,7 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
     async def ExplainPod(
         self, request: pb.ExplainPodRequest, context: Context
     ) -> pb.ExplainPodResponse:
-        key = placements.pod_key(request.pod)
+        key = request.pod if "/" in request.pod else f"default/{request.pod}"
         records = await placements.decisions_about(self._source, key)
         if not records:
             await context.abort(
@@ -196,23 +198,35 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return await asyncio.to_thread(placements.explanation, records, now)
 
     async def Watch(self, _: pb.WatchRequest, __: Context) -> AsyncIterator[pb.WatchEvent]:
-        changes = Changes()
+        # It sends states and not every step between them: all changes that happen while its client
+        # is slow become one event. So it needs no queue, and the cluster's size bounds its memory.
+        sent: dict[str, bytes] = {}
+        number = 0
         while not self.stopping.is_set():
-            for event in changes.of_nodes(await self._node_fingerprints()):
-                yield event
-            for event in changes.of_placements(self._source):
-                yield event
+            nodes = await self._fingerprinted()
+            for status, fingerprint in nodes:
+                if sent.get(status.name) != fingerprint:
+                    sent[status.name] = fingerprint
+                    yield pb.WatchEvent(node=status)
+            for name in sent.keys() - {status.name for status, _ in nodes}:
+                del sent[name]
+                yield pb.WatchEvent(node_gone=name)
+            now = self._source.decisions.now()
+            changed = [x for x in self._source.decisions.all() if x.number > number]
+            for record in sorted(changed, key=lambda x: x.number):
+                number = record.number
+                yield pb.WatchEvent(placement=placements.placement(record, now))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.stopping.wait(), self._poll_s)
 
-    async def _node_fingerprints(self) -> list[NodeFingerprint]:
-        """The nodes, updated every poll_s for all watches together."""
-        async with self._fingerprints_lock:
+    async def _fingerprinted(self) -> list[tuple[pb.NodeStatus, bytes]]:
+        """The nodes with their fingerprints, updated every poll_s for all watches together."""
+        async with self._nodes_lock:
             now_s = asyncio.get_running_loop().time()
-            if now_s - self._fingerprints_at_s >= self._poll_s:
-                self._fingerprints = [node_fingerprint(status) for status in await self._statuses()]
-                self._fingerprints_at_s = now_s
-            return self._fingerprints
+            if now_s - self._nodes_at_s >= self._poll_s:
+                self._nodes = [(status, _fingerprint(status)) for status in await self._statuses()]
+                self._nodes_at_s = now_s
+            return self._nodes
 
     async def _statuses(self) -> list[pb.NodeStatus]:
         reader = NodeReader(self._source)
@@ -224,19 +238,14 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return statuses
 
 
-def _listen(settings: ServeSettings) -> tuple[list[socket.socket], str]:
-    """Listen. Returns the sockets and the address with the actual port; raises ServeError."""
-    address = settings.address
-    host, _, port = address.rpartition(":")
-    try:
-        if settings.unix_path is not None:
-            return [gate.listen_unix(settings.unix_path)], address
-        listeners = gate.listen(host.strip("[]"), int(port))
-    except OSError:
-        raise ServeError(
-            f"grpc address {address}: cannot listen there; is it in use by another program?"
-        ) from None
-    return listeners, f"{host}:{listeners[0].getsockname()[1]}"
+def _fingerprint(status: pb.NodeStatus) -> bytes:
+    """Everything about a node but the ages: watches send it when this has changed."""
+    bare = pb.NodeStatus()
+    bare.CopyFrom(status)
+    bare.ClearField("report_age_s")
+    for metric in bare.metrics:
+        metric.ClearField("age_s")
+    return bare.SerializeToString(deterministic=True)
 
 
 async def _restart_failed(
@@ -253,8 +262,3 @@ async def _restart_failed(
             server = await start_server()
     finally:
         await server.stop(_GRACE_S)
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait((task,))

@@ -1,4 +1,4 @@
-"""Nodes and links as messages of the inspection service.
+"""The controller's state as the inspection service reads it, and nodes and links as its messages.
 
 Values that are unknown or not finite are left out, and never become zeros.
 """
@@ -6,31 +6,50 @@ Values that are unknown or not finite are left out, and never become zeros.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.api.source import InspectionSource
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Node
-from leadline_controller.framework.view import ClusterView
+from leadline_controller.cluster.state import ClusterState
+from leadline_controller.decisions.log import DecisionLog
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.framework.model import CPU, MEMORY, PODS, SCHEDULER_NAME, Node
+from leadline_controller.framework.ports import Leadership
+from leadline_controller.leaderelection.elector import SOLE_LEADER
+from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
-from leadline_controller.telemetry.state import Agent
+from leadline_controller.telemetry.state import Agent, TelemetryState
 
 BANDWIDTH = "bandwidth_mbps"
 _AGENT = {True: "online", False: "offline", None: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """The state that all nodes of one answer share."""
+class InspectionSource:
+    """A running controller. history: the stored decisions, of earlier runs as well. now_s: the
+    monotonic clock of the states. cluster_name: the cluster in the topics. strategy: its name.
+    scheduler_name: of the pods that this controller schedules, if `places` is true and it has the
+    leadership. advises: whether it serves kube-scheduler's extender calls. address_policy: the
+    addresses at which it probes boards.
 
-    now_s: float
-    agents: Mapping[str, Agent]
-    view: ClusterView
-    pods: Counter[str]
-    at_least: frozenset[str]
+    Read `cluster` and `decisions` only in the event loop.
+    """
+
+    telemetry: TelemetryState
+    cluster: ClusterState
+    decisions: DecisionLog
+    history: Recorder
+    now_s: Callable[[], float]
+    version: str
+    cluster_name: str
+    strategy: str
+    scheduler_name: str = SCHEDULER_NAME
+    leadership: Leadership = SOLE_LEADER
+    places: bool = True
+    advises: bool = False
+    address_policy: AddressPolicy | None = None
 
 
 _MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire
@@ -47,41 +66,47 @@ class NodeReader:
 
     def __init__(self, source: InspectionSource) -> None:
         self._source = source
-        now_s = source.now_s()
-        self._snapshot = _Snapshot(
-            now_s=now_s,
-            agents=source.telemetry.agents(),
-            view=source.cluster.view(source.telemetry, now_s),
-            pods=Counter(
-                node for pod, node in source.cluster.pods() if node is not None and not pod.finished
-            ),
-            at_least=_lower_bounds(source.telemetry.links(now_s)),
+        self._now_s = source.now_s()
+        self._agents = source.telemetry.agents()
+        self._view = source.cluster.view(source.telemetry, self._now_s)
+        self._pods = Counter(
+            node for pod, node in source.cluster.pods() if node is not None and not pod.finished
         )
-        self._nodes = {node.name: node for node in self._snapshot.view.nodes}
-        self.names = sorted(self._snapshot.agents.keys() | self._nodes.keys(), key=in_order)
+        self._at_least = _lower_bounds(source.telemetry.links(self._now_s))
+        self._nodes = {node.name: node for node in self._view.nodes}
+        self.names = sorted(self._agents.keys() | self._nodes.keys(), key=in_order)
 
     def status(self, name: str) -> pb.NodeStatus:
         """One node of `names`."""
-        snapshot = self._snapshot
         node = self._nodes.get(name)
-        agent = snapshot.agents.get(name)
-        board = self._source.telemetry.board(name, snapshot.now_s)
+        agent = self._agents.get(name)
+        board = self._source.telemetry.board(name, self._now_s)
+        age_s = self._source.telemetry.report_age_s(name, self._now_s)
         status = pb.NodeStatus(
             name=name,
             agent=_AGENT[agent.online if agent else None],
             metrics=self._metrics(name),
             lost_messages=self._source.telemetry.lost_messages(name),
-            pods=snapshot.pods[name],
-            report_age_s=_age_s(self._source.telemetry.report_age_s(name, snapshot.now_s)),
+            pods=self._pods[name],
+            report_age_s=None if age_s is None else max(0.0, age_s),
             agent_version=agent.version if agent else "",
             hardware_model=agent.hardware_model if agent else "",
             address=agent.address if agent else "",
         )
         if node is not None:
-            self._describe(status, node)
-        status.notes.extend(_notes(self._source.cluster.listed, node, agent, board))
-        if (unprobed := self._unprobed(node, agent)) is not None:
-            status.notes.append(f"not probed: {unprobed}")
+            at = self._view.table.index[name]
+            taken = {each: int(self._view.requested_of(each)[at]) for each in (CPU, MEMORY, PODS)}
+            status.in_cluster = True
+            status.schedulable = not node.unschedulable
+            status.ready = node.ready
+            status.tier = node.tier
+            status.allocatable.CopyFrom(_resources(node.allocatable))
+            status.requested.CopyFrom(_resources(taken))
+        status.notes.extend(self._notes(node, agent, board))
+        policy = self._source.address_policy
+        if policy is not None and node is not None and agent is not None and agent.address:
+            refusal = policy.refusal(agent.address, node)
+            status.notes.extend([] if refusal is None else [f"not probed: {refusal}"])
         if status.lost_messages:
             status.notes.append(f"{status.lost_messages} messages lost")
         return status
@@ -90,10 +115,6 @@ class NodeReader:
         """All nodes, and their links; of many nodes only the measured ones."""
         names = self.names if len(self.names) <= _MAX_ESTIMATED_NODES else ()
         return pb.GetMatrixResponse(nodes=self.names, links=self._link_statuses(names))
-
-    def statuses(self) -> pb.ListNodesResponse:
-        """All nodes at once; the server builds them in slices instead."""
-        return pb.ListNodesResponse(nodes=[self.status(name) for name in self.names])
 
     def placed_pods(self, name: str) -> list[str]:
         """namespace/name of our scheduler's unfinished pods on this node, sorted."""
@@ -109,39 +130,42 @@ class NodeReader:
         return [link for link in self._link_statuses((node,)) if node in (link.a, link.b)]
 
     def _link_statuses(self, estimated_from: Iterable[str]) -> list[pb.LinkStatus]:
-        now_s = self._snapshot.now_s
-        links = self._source.telemetry.links(now_s, estimated_from)
-        return [_link_status(link, now_s) for link in sorted(links, key=_ends)]
+        links = self._source.telemetry.links(self._now_s, estimated_from)
+        links.sort(key=lambda link: (in_order(link.a), in_order(link.b)))
+        return [_link_status(link, self._now_s) for link in links]
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
-        snapshot = self._snapshot
-        known = self._source.telemetry.measurements(name, snapshot.now_s)
+        known = self._source.telemetry.measurements(name, self._now_s)
         for metric, (value, age_s) in known.items():
             if math.isfinite(value):
                 yield pb.Measurement(
                     name=metric,
                     value=value,
                     age_s=max(0.0, age_s),
-                    lower_bound=metric == BANDWIDTH and name in snapshot.at_least,
+                    lower_bound=metric == BANDWIDTH and name in self._at_least,
                 )
 
-    def _unprobed(self, node: Node | None, agent: Agent | None) -> str | None:
-        """Why the node is not probed because of its agent's address; None if it is."""
-        address_policy = self._source.address_policy
-        if address_policy is None or node is None or agent is None or not agent.address:
-            return None
-        return address_policy.refusal(agent.address, node)
-
-    def _describe(self, status: pb.NodeStatus, node: Node) -> None:
-        view = self._snapshot.view
-        at = view.table.index[node.name]
-        status.in_cluster = True
-        status.schedulable = not node.unschedulable
-        status.ready = node.ready
-        status.tier = node.tier
-        status.allocatable.CopyFrom(_resources(node.allocatable))
-        taken = {each: int(view.requested_of(each)[at]) for each in (CPU, MEMORY, PODS)}
-        status.requested.CopyFrom(_resources(taken))
+    def _notes(
+        self, node: Node | None, agent: Agent | None, board: BoardReading | None
+    ) -> Iterator[str]:
+        if node is None:
+            listed = self._source.cluster.listed
+            yield "not in the cluster" if listed else "the cluster has not answered yet"
+        else:
+            if node.unschedulable:
+                yield "cordoned"
+            if not node.ready:
+                yield "not ready"
+        if agent is None:
+            yield "agent never heard"
+        elif agent.online is False:
+            yield "agent offline"
+        elif board is None:
+            yield "no fresh report"
+        if board is not None:
+            yield from board.notes
+        if agent is not None and agent.dropped_messages:
+            yield f"{agent.dropped_messages} messages dropped by its buffer"
 
 
 def _resources(amounts: Mapping[str, int]) -> pb.Resources:
@@ -150,28 +174,6 @@ def _resources(amounts: Mapping[str, int]) -> pb.Resources:
         memory_bytes=amounts.get(MEMORY, 0),
         pods=amounts.get(PODS, 0),
     )
-
-
-def _notes(
-    listed: bool, node: Node | None, agent: Agent | None, board: BoardReading | None
-) -> Iterator[str]:
-    if node is None:
-        yield "not in the cluster" if listed else "the cluster has not answered yet"
-    else:
-        if node.unschedulable:
-            yield "cordoned"
-        if not node.ready:
-            yield "not ready"
-    if agent is None:
-        yield "agent never heard"
-    elif agent.online is False:
-        yield "agent offline"
-    elif board is None:
-        yield "no fresh report"
-    if board is not None:
-        yield from board.notes
-    if agent is not None and agent.dropped_messages:
-        yield f"{agent.dropped_messages} messages dropped by its buffer"
 
 
 def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
@@ -185,10 +187,6 @@ def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
         for end in (link.a, link.b):
             best[end] = max(best.get(end, found), found)
     return frozenset(node for node, (_, _, lower_bound) in best.items() if lower_bound)
-
-
-def _ends(link: LinkReading) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    return in_order(link.a), in_order(link.b)
 
 
 def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
@@ -205,7 +203,3 @@ def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
         status.bandwidth_age_s = max(0.0, now_s - link.bandwidth_at_s)
         status.bandwidth_is_lower_bound = link.lower_bound
     return status
-
-
-def _age_s(age_s: float | None) -> float | None:
-    return None if age_s is None else max(0.0, age_s)

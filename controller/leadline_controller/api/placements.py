@@ -2,30 +2,25 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import repeat
+from operator import attrgetter
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.api.nodes import in_order
-from leadline_controller.api.source import InspectionSource
+from leadline_controller.api.nodes import InspectionSource, in_order
 from leadline_controller.decisions.explanation import BANDWIDTH, REPORT, RTT, Explanation
 from leadline_controller.decisions.record import DecisionRecord, ages_s
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import value_text
 from leadline_controller.framework.view import Floats
 
 # The fields of NodeScore; a database file may name others.
 _AGES = (REPORT, BANDWIDTH, RTT)
+_RESULT = attrgetter("uid", "node", "why")
 
 
-def pod_key(text: str) -> str:
-    """namespace/name of a pod; a name alone is in the namespace default."""
-    return text if "/" in text else f"default/{text}"
-
-
-def placement(record: DecisionRecord, now: Now, age_s: float | None = None) -> pb.Placement:
+def placement(record: DecisionRecord, now: Moment, age_s: float | None = None) -> pb.Placement:
     """A decision and its outcome, without its explanation. age_s: if not as of the record."""
     return pb.Placement(
         pod=record.pod,
@@ -41,7 +36,7 @@ def placement(record: DecisionRecord, now: Now, age_s: float | None = None) -> p
 
 
 def listing(
-    records: Sequence[DecisionRecord], now: Now, *, truncated: bool
+    records: Sequence[DecisionRecord], now: Moment, *, truncated: bool
 ) -> pb.ListPlacementsResponse:
     """These decisions, oldest first. Safe in any thread."""
     ages = list(ages_s(reversed(records), now))
@@ -56,20 +51,16 @@ async def decisions_about(source: InspectionSource, pod: str) -> list[DecisionRe
     live = source.decisions.get(pod)
     if live is None:
         return stored
-    if not stored or _identity(stored[0]) != _identity(live):
+    if not stored or _RESULT(stored[0]) != _RESULT(live):
         return [live, *stored]
     # The log has the whole decision for a while, the database how often it was repeated.
-    newest = replace(
-        stored[0], outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
+    newest = stored[0]._replace(
+        outcome=live.outcome, decision=live.decision, decided_s=live.decided_s
     )
     return [newest, *stored[1:]]
 
 
-def _identity(record: DecisionRecord) -> tuple[str, str | None, str]:
-    return record.uid, record.node, record.why
-
-
-def explanation(newest_first: Sequence[DecisionRecord], now: Now) -> pb.ExplainPodResponse:
+def explanation(newest_first: Sequence[DecisionRecord], now: Moment) -> pb.ExplainPodResponse:
     """The first of these decisions with its scores and refusals, and the earlier ones without."""
     newest, *earlier = newest_first
     explained = newest.explain()

@@ -88,27 +88,6 @@ class ServeSettings:
         path = self.address.removeprefix(UNIX_PREFIX)
         return None if path == self.address else Path(path)
 
-
-@dataclass(frozen=True, slots=True)
-class ExtenderSettings:
-    """Where the extender listens. address: host:port or [ipv6]:port. every_filter: whether to run
-    the filters that kube-scheduler has as well. bind: whether callers may bind pods, which needs
-    `tls`. Raises ServeError as ServeSettings does, and for `bind` without `tls`."""
-
-    address: str = DEFAULT_EXTENDER_ADDRESS
-    tls: TlsFiles | None = None
-    every_filter: bool = False
-    bind: bool = False
-
-    def __post_init__(self) -> None:
-        if ServeSettings(self.address, self.tls).unix_path is not None:
-            raise ServeError(f"{self.address}: kube-scheduler takes host:port only")
-        if self.bind and self.tls is None:
-            raise ServeError(
-                f"{self.address}: only those with a certificate may have pods bound; configure "
-                "certificates beside bind = true, or leave it out"
-            )
-
     @property
     def host(self) -> str:
         """The host to listen on."""
@@ -118,6 +97,27 @@ class ExtenderSettings:
     def port(self) -> int:
         """The port to listen on; 0 takes a free one."""
         return int(self.address.rpartition(":")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderSettings(ServeSettings):
+    """Where the extender listens: no unix socket. every_filter: whether to run the filters that
+    kube-scheduler has as well. bind: whether callers may bind pods, which needs `tls`. Raises
+    ServeError as ServeSettings does, and for `bind` without `tls`."""
+
+    address: str = DEFAULT_EXTENDER_ADDRESS
+    every_filter: bool = False
+    bind: bool = False
+
+    def __post_init__(self) -> None:
+        ServeSettings.__post_init__(self)
+        if self.unix_path is not None:
+            raise ServeError(f"{self.address}: kube-scheduler takes host:port only")
+        if self.bind and self.tls is None:
+            raise ServeError(
+                f"{self.address}: only those with a certificate may have pods bound; configure "
+                "certificates beside bind = true, or leave it out"
+            )
 
 
 def is_local(address: str) -> bool:

@@ -13,27 +13,26 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
+from leadline_controller.decisions.record import Change, DecisionRecord
 from leadline_controller.decisions.schema import (
     CorruptFileError,
     check_file,
     check_ours,
     check_tables,
-    lenient,
+    connected,
     upgrade,
 )
-from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.options import OptionValue, value_of_text
 from leadline_controller.parsing.fields import replace_surrogates
 
 MEMORY = ":memory:"
-_BUSY_S = 5.0
 _MIB = 1024 * 1024
 _JOURNAL_BYTES = 4 * _MIB
 _CACHE_KIB = 2048
@@ -50,6 +49,7 @@ _MAX_TEXT_READ = 2**16
 _MAX_TIMES = 2**32 - 1
 _MAX_UP_S = 1e10
 _MAX_UNIX_S = 2e11
+_RESULT = attrgetter("uid", "node", "why", "strategy", "better", "options")
 _SELECT = (
     "SELECT pod, uid, node, why, outcome, times, strategy, better, options, f.boot, first_up_s,"
     " f.started_unix_s, b.boot, up_s, b.started_unix_s, {explanation}, decisions.id FROM decisions"
@@ -69,7 +69,11 @@ class Database:
         self._ids: dict[tuple[object, ...], int] = {}
         self.unreadable = 0
         if isinstance(path, Path):
-            _prepare(path)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                check_file(path)
+            except FileNotFoundError:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
         self._connection = connected(path)
         try:
             with self.bounded():
@@ -126,7 +130,7 @@ class Database:
 
     # Writing.
 
-    def write(self, changes: Iterable[DecisionRecord | OutcomeChange], now: Now) -> None:
+    def write(self, changes: Iterable[Change], now: Moment) -> None:
         """Write all of the changes or none. A record that repeats the last decision about its pod
         replaces it and adds to its count."""
         with self._transaction():
@@ -151,23 +155,22 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
-            yield
-            self._connection.execute("COMMIT")
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
         except BaseException:
             self._ids.clear()
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
             raise
 
     def _add(self, record: DecisionRecord) -> None:
         last = "WHERE pod = ? ORDER BY decisions.id DESC LIMIT 1"
         for before, number in list(self._select(last, (record.pod,), explanation=False)):
-            if _repeats(before, record):
+            # The same once more, which was not carried out.
+            if _RESULT(before) == _RESULT(record) and before.outcome != "bound":
                 self._connection.execute("DELETE FROM decisions WHERE id = ?", (number,))
                 times = min(before.times + record.times, _MAX_TIMES)
-                record = replace(record, times=times, first=before.first)
+                record = record._replace(times=times, first=before.first)
         self._insert(record)
 
     def _insert(self, record: DecisionRecord) -> None:
@@ -205,8 +208,16 @@ class Database:
 
     # Bounds.
 
-    def _prune(self, now: Now) -> None:
-        self._prune_age(now)
+    def _prune(self, now: Moment) -> None:
+        """Delete decisions that are too old, and the oldest ones beyond the largest size."""
+        # From the oldest row up to the first that is young enough.
+        old = 0
+        for record, number in self._select("ORDER BY decisions.id", explanation=False):
+            if record.last.age_s(now) <= self._max_age_s:
+                break
+            old = number
+        if old:
+            self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
         used = self._used_bytes()
         while used > _FULL * self._max_bytes and (
             count := self._number("SELECT count(*) FROM decisions")
@@ -217,16 +228,6 @@ class Database:
                 (extra,),
             )
             used = self._used_bytes()
-
-    def _prune_age(self, now: Now) -> None:
-        """Delete from the oldest row up to the first that is young enough."""
-        old = 0
-        for record, number in self._select("ORDER BY decisions.id", explanation=False):
-            if record.last.age_s(now) <= self._max_age_s:
-                break
-            old = number
-        if old:
-            self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
 
     def _used_bytes(self) -> int:
         pages = self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")
@@ -315,15 +316,6 @@ def _is_between(value: object, highest: float) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and 0 <= value <= highest
 
 
-def _repeats(before: DecisionRecord, record: DecisionRecord) -> bool:
-    """Whether this is the decision before it once more, which was not carried out."""
-    one, other = (
-        (each.uid, each.node, each.why, each.strategy, each.better, each.options)
-        for each in (before, record)
-    )
-    return one == other and before.outcome != "bound"
-
-
 @lru_cache(maxsize=16)
 def _options_json(options: tuple[tuple[str, OptionValue], ...]) -> str:
     return json.dumps(dict(options))
@@ -340,13 +332,6 @@ def _options_of(text: str) -> Mapping[str, OptionValue]:
         )
     except (ValueError, TypeError, AttributeError, RecursionError):
         return MappingProxyType({})
-
-
-def connected(path: Path | str) -> sqlite3.Connection:
-    """A connection that decodes any text. Raises sqlite3.Error."""
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-    connection.text_factory = lenient
-    return connection
 
 
 @contextmanager
@@ -380,12 +365,3 @@ def _interrupted_after(connection: sqlite3.Connection, limit_s: float) -> Iterat
         yield
     finally:
         timer.cancel()
-
-
-def _prepare(path: Path) -> None:
-    """Create the file for its owner only, or check it if it exists. Raises as check_file."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        check_file(path)
-    except FileNotFoundError:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

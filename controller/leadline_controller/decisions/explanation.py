@@ -1,28 +1,37 @@
-"""Explains a decision without its view.
+"""Explains a decision without its view, and encodes that in a few hundred bytes.
 
 A view of thousands of nodes takes megabytes, and users ask about a decision long after it. An
 explanation has the best scores, the refused nodes that fail the fewest filters, and counts of all
-others.
+others. It is stored as JSON for names and counts, then columns of 32-bit floats (seven digits),
+because formatting floats as text takes longer than deciding. Decoding bounds and checks everything,
+because a damaged or hostile file can hold anything, and a few bytes can unpack to gigabytes.
 """
 
+import json
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from leadline_controller.framework.cycle import Better, Decision, FilterResult, Scores
 from leadline_controller.framework.view import METRICS, ClusterView, Floats, Ints
+from leadline_controller.parsing.fields import replace_surrogates
 
+Kind = TypeVar("Kind")
 REPORT, BANDWIDTH, RTT = "report", "bandwidth", "rtt"
 # Little-endian on every machine.
-KEPT = np.dtype("<f4")
+_KEPT = np.dtype("<f4")
 _BANDWIDTH_COLUMN, _RTT_COLUMN = "bandwidth_mbps", "rtt_ms"
+# Of an unpacked explanation; 64 scored nodes and 64 refused ones take a tenth.
+MAX_BYTES = 2**19
+_MAX_COUNT = 2**32 - 1
+_LEVEL = 1  # higher levels take longer and save little
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Explanation:
+class Explanation(NamedTuple):
     """The scores and refusals of a decision.
 
     nodes: the scored nodes that are included, the chosen one among them. total, parts, ages_s:
@@ -33,29 +42,28 @@ class Explanation:
     """
 
     nodes: tuple[str, ...] = ()
-    total: Floats = field(default_factory=lambda: np.zeros(0))
-    parts: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
-    ages_s: Mapping[str, Floats] = field(default_factory=lambda: MappingProxyType({}))
+    total: Floats = np.zeros(0)
+    parts: Mapping[str, Floats] = MappingProxyType({})
+    ages_s: Mapping[str, Floats] = MappingProxyType({})
     scored: int = 0
     rejected: int = 0
-    failing: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    failing: Mapping[str, int] = MappingProxyType({})
+    reasons: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def rounded(self) -> "Explanation":
         """With columns as precise as the stored ones, so that it is the same before and after."""
-        return replace(
-            self,
-            total=in_kept_digits(self.total),
-            parts={name: in_kept_digits(column) for name, column in self.parts.items()},
-            ages_s={name: in_kept_digits(column) for name, column in self.ages_s.items()},
+        return self._replace(
+            total=_rounded(self.total),
+            parts={name: _rounded(column) for name, column in self.parts.items()},
+            ages_s={name: _rounded(column) for name, column in self.ages_s.items()},
         )
 
 
-def in_kept_digits(column: Floats | npt.NDArray[np.float32]) -> Floats:
-    """Round to the precision of KEPT, about seven digits. Converts through text, so that 0.1 stays
-    0.1 and does not become 0.10000000149."""
+def _rounded(column: Floats | npt.NDArray[np.float32]) -> Floats:
+    """The column in the seven digits of _KEPT. Converts through text, so that 0.1 stays 0.1 and
+    does not become 0.10000000149."""
     with np.errstate(over="ignore"):
-        return column.astype(KEPT).astype(str).astype(np.float64)
+        return column.astype(_KEPT).astype(str).astype(np.float64)
 
 
 def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Explanation:
@@ -65,38 +73,31 @@ def explanation(decision: Decision, at_s: float, limit: int | None = None) -> Ex
     view, results, scores = decision.basis()
     if view is None:
         return Explanation()
-    failures = _failures(len(view), results, scores)
+    failures = np.zeros(len(view), dtype=np.int64)
+    if scores is None or scores.candidates.size < len(view):
+        for result in results.values():
+            failures += ~result.passes
     rejected = np.flatnonzero(failures)
     most = limit if limit is None or scores is None else limit // 4
     shown = rejected[np.argsort(failures[rejected], kind="stable")[:most]]
-    kept = np.zeros(0, dtype=np.int64)
-    if scores is not None:
-        kept = _best(scores, decision.better, _position(decision, view, scores), limit)
-    return Explanation(
-        nodes=tuple(view.table.names[i] for i in _nodes(scores, kept)),
-        total=np.zeros(0) if scores is None else scores.total[kept],
-        parts={} if scores is None else {name: x[kept] for name, x in scores.parts.items()},
-        ages_s=_ages_s(view, decision.needs, at_s, _nodes(scores, kept)),
-        scored=0 if scores is None else scores.total.size,
+    counts = {name: int(np.count_nonzero(~result.passes)) for name, result in results.items()}
+    refusals = Explanation(
         rejected=rejected.size,
-        failing=_failing(results) if rejected.size else {},
+        failing={name: count for name, count in counts.items() if count},
         reasons={view.table.names[i]: _reasons(results, int(i)) for i in shown},
     )
-
-
-def _failing(results: Mapping[str, FilterResult]) -> dict[str, int]:
-    counts = {name: int(np.count_nonzero(~result.passes)) for name, result in results.items()}
-    return {name: count for name, count in counts.items() if count}
-
-
-def _failures(count: int, results: Mapping[str, FilterResult], scores: Scores | None) -> Ints:
-    """How many filters refuse each node."""
-    failures = np.zeros(count, dtype=np.int64)
-    if scores is not None and scores.candidates.size == count:
-        return failures
-    for result in results.values():
-        failures += ~result.passes
-    return failures
+    if scores is None:
+        return refusals
+    chosen = np.searchsorted(scores.candidates, view.table.index[decision.node or ""])
+    kept = _best(scores, decision.better, int(chosen), limit)
+    nodes = scores.candidates[kept]
+    return refusals._replace(
+        nodes=tuple(view.table.names[i] for i in nodes),
+        total=scores.total[kept],
+        parts={name: column[kept] for name, column in scores.parts.items()},
+        ages_s=_ages_s(view, decision.needs, at_s, nodes),
+        scored=scores.total.size,
+    )
 
 
 def _reasons(results: Mapping[str, FilterResult], node: int) -> tuple[str, ...]:
@@ -105,16 +106,6 @@ def _reasons(results: Mapping[str, FilterResult], node: int) -> tuple[str, ...]:
         for name, result in results.items()
         if not result.passes[node]
     )
-
-
-def _nodes(scores: Scores | None, kept: Ints) -> Ints:
-    return kept if scores is None else scores.candidates[kept]
-
-
-def _position(decision: Decision, view: ClusterView, scores: Scores) -> int:
-    """The position of the chosen node among the candidates."""
-    node = view.table.index[decision.node or ""]
-    return int(np.searchsorted(scores.candidates, node))
 
 
 def _best(scores: Scores, better: Better, chosen: int, limit: int | None) -> Ints:
@@ -142,3 +133,82 @@ def _ages_s(
             age_s = np.where(np.isnan(getattr(view.metrics, need)[nodes]), np.nan, age_s)
             ages_s[kind] = np.fmax(ages_s[kind], age_s) if kind in ages_s else age_s
     return ages_s
+
+
+def encode(explanation: Explanation) -> bytes:
+    """Encode in a format that later versions can read. An explanation over MAX_BYTES loses its
+    reasons, and if it is still too long, all but its counts."""
+    counts = Explanation(scored=explanation.scored, rejected=explanation.rejected)
+    for smaller in (explanation, explanation._replace(reasons={}), counts):
+        data = _unpacked(smaller)
+        if len(data) <= MAX_BYTES:
+            break
+    return zlib.compress(data, _LEVEL)
+
+
+def _unpacked(explanation: Explanation) -> bytes:
+    by_reasons: dict[tuple[str, ...], list[str]] = {}
+    for node, why in explanation.reasons.items():
+        by_reasons.setdefault(why, []).append(node)
+    head = {
+        "nodes": explanation.nodes,
+        "parts": list(explanation.parts),
+        "ages": list(explanation.ages_s),
+        "scored": explanation.scored,
+        "rejected": explanation.rejected,
+        "failing": dict(explanation.failing),
+        "reasons": list(by_reasons.items()),
+    }
+    text = json.dumps(head, separators=(",", ":"))
+    columns = [explanation.total, *explanation.parts.values(), *explanation.ages_s.values()]
+    with np.errstate(over="ignore"):
+        return text.encode() + b"\n" + np.array(columns).astype(_KEPT).tobytes()
+
+
+def decode(data: bytes) -> Explanation:
+    """Decode an explanation. Raises ValueError for any other data."""
+    try:
+        unpacking = zlib.decompressobj()
+        flat = unpacking.decompress(data, MAX_BYTES + 1)
+        if len(flat) > MAX_BYTES or not unpacking.eof:
+            raise ValueError("it is too long, or has no end")
+        text, _, floats = flat.partition(b"\n")
+        head = json.loads(text)
+        nodes, parts, ages = _texts(head["nodes"]), _texts(head["parts"]), _texts(head["ages"])
+        shape = (1 + len(parts) + len(ages), len(nodes))
+        columns = _rounded(np.frombuffer(floats, dtype=_KEPT)).reshape(shape)
+        reasons: dict[str, tuple[str, ...]] = {}
+        for entry in _expected(list, head["reasons"]):
+            why, refused = _expected(list, entry)
+            reasons |= dict.fromkeys(_texts(refused), _texts(why))
+        return Explanation(
+            nodes=nodes,
+            total=columns[0],
+            parts=dict(zip(parts, columns[1:], strict=False)),
+            ages_s=dict(zip(ages, columns[1 + len(parts) :], strict=True)),
+            scored=_count(head["scored"]),
+            rejected=_count(head["rejected"]),
+            failing={
+                replace_surrogates(name): _count(count)
+                for name, count in _expected(dict, head["failing"]).items()
+            },
+            reasons=reasons,
+        )
+    except (zlib.error, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"no explanation of a decision: {error}") from None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(replace_surrogates(_expected(str, each)) for each in _expected(list, value))
+
+
+def _expected(kind: type[Kind], value: object) -> Kind:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected a {kind.__name__}")
+    return value
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not 0 <= _expected(int, value) <= _MAX_COUNT:
+        raise ValueError("expected a count")
+    return _expected(int, value)

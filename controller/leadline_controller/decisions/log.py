@@ -6,13 +6,11 @@ a recorder, which keeps decisions for longer.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
-from typing import Protocol
 
 from leadline_controller.decisions import times
-from leadline_controller.decisions.record import DecisionRecord, bounded_text
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange, bounded_text
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import OptionValue
@@ -24,29 +22,18 @@ GONE = "gone"
 _MAX_PENDING = 4096
 
 
-class DecisionSink(Protocol):
-    """Receives every change of a log. The scheduler calls it, so its methods must not block."""
-
-    def add(self, record: DecisionRecord) -> None:
-        """Receive a new decision."""
-        ...
-
-    def update_outcome(self, record: DecisionRecord) -> None:
-        """Receive the new outcome of the last decision about the record's pod."""
-        ...
-
-
 class DecisionLog:
     """The decisions about the last `limit` pods. Only the last `detailed` of them keep the view
     that they were made from, which takes megabytes in a large cluster. A pending decision stays
-    longer, because the sink must still receive its outcome. now: the clock that dates records."""
+    longer, because the sink must still receive its outcome. sink: receives every change; it must
+    not block, as the scheduler calls it. now: the clock that dates records."""
 
     def __init__(
         self,
         limit: int = 256,
         detailed: int = 32,
-        sink: DecisionSink | None = None,
-        now: Callable[[], Now] = times.now,
+        sink: Callable[[Change], None] | None = None,
+        now: Callable[[], Moment] = times.now,
     ) -> None:
         self.now = now
         self._limit = limit
@@ -60,7 +47,7 @@ class DecisionLog:
     def restore(self, records: Iterable[DecisionRecord]) -> None:
         """Add the records of an earlier run, oldest first."""
         for record in records:
-            self._records[record.pod] = replace(record, number=self._next())
+            self._records[record.pod] = record._replace(number=self._next())
         self._evict()
 
     def add(
@@ -77,21 +64,21 @@ class DecisionLog:
         self._with_views[record.pod] = None
         if len(self._with_views) > self._detailed:
             oldest, _ = self._with_views.popitem(last=False)
-            self._records[oldest] = replace(self._records[oldest], decision=None)
+            self._records[oldest] = self._records[oldest]._replace(decision=None)
         if self._sink is not None:
-            self._sink.add(record)
+            self._sink(record)
 
     def set_outcome(self, pod: str, outcome: str) -> None:
         """Set the outcome of the decision about the pod with this key, if the log has one."""
         record, outcome = self.get(pod), bounded_text(outcome)
         if record is None or record.outcome == outcome:
             return
-        record = replace(record, outcome=outcome, number=self._next())
+        record = record._replace(outcome=outcome, number=self._next())
         self._records[record.pod] = record
         if self._pending.pop(record.pod, None) is not None:
             self._records.move_to_end(record.pod, last=False)  # the first to be evicted
         if self._sink is not None:
-            self._sink.update_outcome(record)
+            self._sink(OutcomeChange(record.pod, record.uid, outcome))
 
     def observe(self, change: ClusterChange) -> None:
         """Set the outcomes that this change of the cluster shows. The watch overrides what the
@@ -135,6 +122,6 @@ class DecisionLog:
             pod, record = self._records.popitem(last=False)
             self._with_views.pop(pod, None)
             if record.outcome == PENDING:
-                self._pending[pod] = replace(record, decision=None)
+                self._pending[pod] = record._replace(decision=None)
         while len(self._pending) > _MAX_PENDING:
             self._pending.popitem(last=False)

@@ -1,13 +1,11 @@
 """One decision about one pod: the record that the log, the database and the API share."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from leadline_controller.decisions.codec import decode, encode
-from leadline_controller.decisions.explanation import Explanation, explanation
-from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.decisions.explanation import Explanation, decode, encode, explanation
+from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Better, Decision
 from leadline_controller.framework.options import OptionValue
 from leadline_controller.parsing.fields import replace_surrogates
@@ -16,8 +14,7 @@ from leadline_controller.parsing.fields import replace_surrogates
 _MAX_TEXT = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRecord:
+class DecisionRecord(NamedTuple):
     """A decision, the rule that made it, and its outcome so far.
 
     pod: namespace/name. node: None when the pod fits nowhere. outcome: log.BOUND, log.PENDING,
@@ -40,8 +37,8 @@ class DecisionRecord:
     times: int = 1
     number: int = 0
     explanation: bytes = b""
-    decision: Decision | None = field(default=None, compare=False, repr=False)
-    decided_s: float = field(default=0.0, compare=False)
+    decision: Decision | None = None
+    decided_s: float = 0.0
 
     @classmethod
     def of(
@@ -50,11 +47,10 @@ class DecisionRecord:
         decided_s: float,
         outcome: str,
         options: Mapping[str, OptionValue],
-        now: Now,
+        now: Moment,
         number: int = 0,
     ) -> "DecisionRecord":
         """The record of a decision made just now, with bounded texts of valid Unicode."""
-        moment = Moment(now.boot, now.up_s, now.started_unix_s)
         return cls(
             pod=bounded_text(decision.pod.key),
             uid=bounded_text(decision.pod.uid),
@@ -64,8 +60,8 @@ class DecisionRecord:
             better=decision.better,
             options=options,
             outcome=bounded_text(outcome),
-            first=moment,
-            last=moment,
+            first=now,
+            last=now,
             number=number,
             decision=decision,
             decided_s=decided_s,
@@ -86,7 +82,7 @@ class DecisionRecord:
         if self.decision is None:
             return self
         explained = explanation(self.decision, self.decided_s, max_nodes)
-        return replace(self, explanation=encode(explained), decision=None)
+        return self._replace(explanation=encode(explained), decision=None)
 
 
 class OutcomeChange(NamedTuple):
@@ -97,7 +93,10 @@ class OutcomeChange(NamedTuple):
     outcome: str
 
 
-def ages_s(newest_first: Iterable[DecisionRecord], now: Now) -> Iterable[float]:
+Change = DecisionRecord | OutcomeChange
+
+
+def ages_s(newest_first: Iterable[DecisionRecord], now: Moment) -> Iterable[float]:
     """How long ago each decision was made, seconds. A decision is never younger than one made
     after it, even if a wall clock was wrong."""
     return accumulate((record.last.age_s(now) for record in newest_first), max)

@@ -10,6 +10,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,6 +19,17 @@ APPLICATION_ID = 0x4C454144  # "LEAD"
 _LATEST_VERSION = 1000
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
+_BUSY_S = 5.0
+
+# Our statements are plain, so SQLITE_ERROR means damaged tables.
+_DAMAGED = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_INTERNAL,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_SCHEMA,
+    sqlite3.SQLITE_FORMAT,
+    sqlite3.SQLITE_NOTADB,
+)
 
 
 class ForeignFileError(Exception):
@@ -26,6 +38,13 @@ class ForeignFileError(Exception):
 
 class CorruptFileError(sqlite3.DatabaseError):
     """The file is no sound database; str() says what was found."""
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Whether this error says that the file itself is broken."""
+    # The low byte is the kind; the rest says where it occurred.
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, CorruptFileError) or kind in _DAMAGED
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -48,9 +67,11 @@ def _create(connection: sqlite3.Connection) -> None:
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
 
 
-def lenient(data: bytes) -> str:
-    """Decode any bytes: for sqlite3's text_factory."""
-    return data.decode(errors="replace")
+def connected(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
+    """A connection that decodes any text. Raises sqlite3.Error."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, uri=uri)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    return connection
 
 
 def check_file(path: Path) -> None:
@@ -68,20 +89,15 @@ def check_file(path: Path) -> None:
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
         raise CorruptFileError("file is not a database")
     if int.from_bytes(header[68:72]) == APPLICATION_ID:
-        _check_header(header)
+        # See https://www.sqlite.org/fileformat2.html#the_database_header. With some of these
+        # fields wrong SQLite opens the file read-only.
+        layout, encoding = int.from_bytes(header[44:48]), int.from_bytes(header[56:60])
+        if header[18] not in (1, 2) or header[19] not in (1, 2) or layout > 4 or encoding > 1:
+            raise CorruptFileError("its header is damaged")
         return
     uri = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        connection.text_factory = lenient
+    with closing(connected(uri, uri=True)) as connection:
         check_ours(connection)
-
-
-def _check_header(header: bytes) -> None:
-    """See https://www.sqlite.org/fileformat2.html#the_database_header. With some of these
-    fields wrong SQLite opens the file read-only."""
-    layout, encoding = int.from_bytes(header[44:48]), int.from_bytes(header[56:60])
-    if header[18] not in (1, 2) or header[19] not in (1, 2) or layout > 4 or encoding > 1:
-        raise CorruptFileError("its header is damaged")
 
 
 def check_ours(connection: sqlite3.Connection) -> int:
@@ -93,7 +109,7 @@ def check_ours(connection: sqlite3.Connection) -> int:
     )
     tables = _tables(connection)
     if application != APPLICATION_ID and (tables or application or version):
-        if not _tables_of(len(MIGRATIONS)) <= tables:
+        if not _our_tables() <= tables:
             raise ForeignFileError("it belongs to another program")
         raise CorruptFileError("the mark of the program that wrote it is damaged")
     if len(MIGRATIONS) < version <= _LATEST_VERSION:
@@ -107,23 +123,18 @@ def check_tables(connection: sqlite3.Connection) -> None:
     """Raises CorruptFileError if the tables are not ours, or have triggers, which would run with
     each write."""
     found = _tables(connection)
-    if not _tables_of(len(MIGRATIONS)) <= found or any(kind == "trigger" for kind, *_ in found):
+    if not _our_tables() <= found or any(kind == "trigger" for kind, *_ in found):
         raise CorruptFileError("its tables are not those that Leadline makes")
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
     """Migrate the file to the newest version. Raises as check_ours."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
         for version in range(check_ours(connection), len(MIGRATIONS)):
             MIGRATIONS[version](connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
@@ -131,9 +142,9 @@ def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
 
 
-def _tables_of(version: int) -> set[tuple[object, ...]]:
-    """The definitions in a sound file of this version."""
+def _our_tables() -> set[tuple[object, ...]]:
+    """The definitions in a sound file."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        for migrate in MIGRATIONS[:version]:
+        for migrate in MIGRATIONS:
             migrate(fresh)
         return _tables(fresh)

@@ -9,17 +9,22 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from leadline_controller.decisions.database import MEMORY, Database
-from leadline_controller.decisions.record import DecisionRecord, OutcomeChange
-from leadline_controller.decisions.rescue import is_corrupt, put_aside, readable
-from leadline_controller.decisions.schema import CorruptFileError, ForeignFileError
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.database import MEMORY, Database, bounded, select
+from leadline_controller.decisions.explanation import decode
+from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange
+from leadline_controller.decisions.schema import (
+    CorruptFileError,
+    ForeignFileError,
+    connected,
+    is_corrupt,
+)
+from leadline_controller.decisions.times import Moment
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +33,7 @@ _MIB = 1024 * 1024
 _DAY_S = 86_400.0
 _IN_MEMORY_MB = 8
 _RETRY_S = 60.0
+_READING_S = 5.0  # from each end of a broken file
 _MAX_OUTCOMES = 4096
 _DISK_ERRORS = (sqlite3.Error, OSError, ForeignFileError)
 
@@ -44,10 +50,20 @@ _RECORD_ERRORS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """path: the database file; None keeps decisions in memory only. max_mb: its largest size in
+    MiB; 0 keeps decisions in memory only. max_age_days: older decisions are deleted."""
+
+    path: Path | None = None
+    max_mb: int = 64
+    max_age_days: float = 90.0
+
+
 class Store:
     """All stored decisions. For use by one thread; no method raises an error of the disk."""
 
-    def __init__(self, settings: HistorySettings, now: Callable[[], Now]) -> None:
+    def __init__(self, settings: HistorySettings, now: Callable[[], Moment]) -> None:
         self._settings = settings
         self._now = now
         self._path = settings.path if settings.max_mb else None
@@ -73,7 +89,7 @@ class Store:
                 self._disk.close()
         self._memory.close()
 
-    def write(self, changes: Sequence[DecisionRecord | OutcomeChange]) -> None:
+    def write(self, changes: Sequence[Change]) -> None:
         """Store these, on disk if that works."""
         self._try_disk()
         if self._disk is not None and self._writable:
@@ -140,9 +156,7 @@ class Store:
             self._lose_disk(CorruptFileError("decisions in it can't be read"))
             self._try_disk()
 
-    def _write_sound(
-        self, database: Database, changes: Sequence[DecisionRecord | OutcomeChange]
-    ) -> None:
+    def _write_sound(self, database: Database, changes: Sequence[Change]) -> None:
         """Write the changes without those that can't be written. Raises sqlite3.Error for an
         error of the disk."""
         try:
@@ -227,9 +241,9 @@ class Store:
                 if not is_corrupt(error):
                     raise
                 problem = error
-        aside = put_aside(path)
+        aside = _put_aside(path)
         self._broken, self._rescued_s = None, self._now().up_s
-        records = readable(aside, self._settings.max_mb * _MIB)
+        records = _readable(aside, self._settings.max_mb * _MIB)
         fresh = self._database(path, self._settings.max_mb)
         with fresh.bounded():
             fresh.copy(records)
@@ -238,3 +252,35 @@ class Store:
             *(path, problem, aside.name, len(records)),
         )
         return fresh
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename the file and its journals. Returns the new path; raises OSError."""
+    aside = path.with_name(f"{path.name}.corrupt")
+    # The journals go first: one left behind would be applied to the next file.
+    for ending in ("-journal", "-wal", ""):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + ending).replace(aside.with_name(aside.name + ending))
+    for each in (path, aside):
+        each.with_name(f"{each.name}-shm").unlink(missing_ok=True)
+    return aside
+
+
+def _readable(path: Path, max_bytes: int) -> list[DecisionRecord]:
+    """Every decision of a broken file that can be read from its beginning or from its end,
+    oldest first, as many as fit into `max_bytes` and can be read in a few seconds."""
+    found: dict[int, DecisionRecord] = {}
+    with suppress(sqlite3.Error), closing(connected(path)) as connection:
+        for order in ("ASC", "DESC"):
+            with suppress(sqlite3.Error), bounded(connection, _READING_S):
+                for record, number in select(connection, f"ORDER BY decisions.id {order}"):
+                    if number in found or max_bytes < 0:
+                        break
+                    if record is None:
+                        continue
+                    with suppress(ValueError):
+                        # An explanation has a checksum of its own.
+                        _ = record.explanation and decode(record.explanation)
+                        found[number] = record
+                        max_bytes -= len(record.explanation) + len(record.why)
+    return [found[number] for number in sorted(found)]

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 
 from leadline_controller.api.grpc import InspectionServer
+from leadline_controller.api.nodes import InspectionSource
 from leadline_controller.api.settings import ServeSettings
-from leadline_controller.api.source import InspectionSource
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.store import HistorySettings
+from leadline_controller.decisions.times import Moment
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
@@ -61,7 +61,7 @@ class ControllerHarness:
         self.telemetry = TelemetryState(TimesToLive())
         self.cluster = ClusterState()
         self.history = Recorder(HistorySettings(), self.moment)
-        self.decisions = DecisionLog(sink=self.history, now=self.moment)
+        self.decisions = DecisionLog(sink=self.history.put, now=self.moment)
         self.turn = FakeLeadership()
         self.source = InspectionSource(
             telemetry=self.telemetry,
@@ -76,9 +76,9 @@ class ControllerHarness:
         )
         self._sent: Counter[str] = Counter()
 
-    def moment(self) -> Now:
+    def moment(self) -> Moment:
         """The same clock with the machine's boot at 0."""
-        return Now("boot", self.now_s, 1_800_000_000.0 + self.now_s)
+        return Moment("boot", self.now_s, 1_800_000_000.0)
 
     def stamp(self, node: str, age_s: float = 0.0) -> Stamp:
         """The next message of this node."""

@@ -182,7 +182,7 @@ async def asked_over(address: Address) -> Connection:
 async def test_connections_of_one_other_address_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(extender_connections, "_is_this_machine", lambda _: False)
+    monkeypatch.setattr(extender_connections, "peer_of", lambda address: str(address[0]))
     async with answering(listed(), Limits(connections=100, peer_connections=2)) as text:
         address = Address.of(text)
         silent = [await address.touch() for _ in range(3)]
@@ -190,11 +190,3 @@ async def test_connections_of_one_other_address_are_bounded(
         assert not await silent[2].is_closed(0.1)
         for each in silent:
             each.close()
-
-
-@pytest.mark.parametrize(
-    ("peer", "here"),
-    [("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True), ("192.0.2.1", False), ("", 0)],
-)
-def test_loopback_addresses_are_this_machine(peer: str, here: bool) -> None:
-    assert extender_connections._is_this_machine(peer) == here

@@ -16,7 +16,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from leadline_controller import wiring
 from leadline_controller.api import calls, gate
 from leadline_controller.api import grpc as serving
-from leadline_controller.api.gate import THIS_MACHINE, Gate, peer_of
+from leadline_controller.api.gate import Gate
+from leadline_controller.api.listeners import THIS_MACHINE, listen_tcp, listen_unix, peer_of
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.framework.model import Pod
@@ -253,7 +254,7 @@ async def gated(tmp_path: Path, places: int) -> AsyncIterator[tuple[str, int]]:
     front = Gate(places)
     front.relay_to(tmp_path / "server")
     (tmp_path / "server").unlink()  # a process that is killed leaves none behind
-    listeners = gate.listen("127.0.0.1", 0)
+    listeners = listen_tcp("127.0.0.1", 0)
     front.start(listeners)
     try:
         yield listeners[0].getsockname()
@@ -337,6 +338,7 @@ async def test_a_connection_without_a_call_is_closed(
     [
         (("127.0.0.1", 1), THIS_MACHINE),
         (("::1", 1, 0, 0), THIS_MACHINE),
+        (("::ffff:127.0.0.1", 1, 0, 0), THIS_MACHINE),
         ("", THIS_MACHINE),
         (("192.0.2.7", 1), "192.0.2.7"),
         (("::ffff:192.0.2.7", 1, 0, 0), "192.0.2.7"),
@@ -349,7 +351,8 @@ def test_a_peer_is_an_address(address: object, peer: str) -> None:
 
 
 def test_calls_in_progress_never_take_all_connections() -> None:
-    assert calls.MAX_CALLS < gate.MAX_CONNECTIONS
+    kinds = (calls.ANSWERS, *calls._KINDS.values())
+    assert sum(each.limit for each in kinds) < gate.MAX_CONNECTIONS
 
 
 @contextmanager
@@ -372,15 +375,15 @@ def test_file_descriptors_are_reserved_for_scheduling(files: int, connections: i
 
 def test_a_unix_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with gate.listen_unix(path), pytest.raises(OSError, match="in use"):
-        gate.listen_unix(path)
-    with gate.listen_unix(path):  # nobody listens on it any more
+    with listen_unix(path), pytest.raises(OSError, match="in use"):
+        listen_unix(path)
+    with listen_unix(path):  # nobody listens on it any more
         assert path.stat().st_mode & 0o777 == 0o660
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_a_wildcard_listens_for_both_families(host: str) -> None:
-    (listener,) = gate.listen(host, 0)
+    (listener,) = listen_tcp(host, 0)
     with listener:
         port = listener.getsockname()[1]
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -6,7 +6,7 @@ import pytest
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import explanation, placement
 from leadline_controller.cli import decisions, human, links, nodes
-from leadline_controller.decisions.times import Now
+from leadline_controller.decisions.times import Moment
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
 
@@ -24,9 +24,9 @@ def text(on: Console) -> str:
     return on.file.getvalue()
 
 
-def unset_clock(harness: ControllerHarness) -> Now:
+def unset_clock(harness: ControllerHarness) -> Moment:
     """The moment on a machine whose wall clock was never set."""
-    return Now("boot", harness.now_s, None)
+    return Moment("boot", harness.now_s, None)
 
 
 def explained(harness: ControllerHarness, pod: str) -> pb.ExplainPodResponse:
@@ -41,9 +41,14 @@ def rows(shown: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in cells}
 
 
+def statuses(harness: ControllerHarness) -> list[pb.NodeStatus]:
+    reader = NodeReader(harness.source)
+    return [reader.status(name) for name in reader.names]
+
+
 def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
     reader = NodeReader(harness.source)
-    on.print(nodes.NodesTable(reader.statuses().nodes, wide=wide))
+    on.print(nodes.NodesTable(statuses(harness), wide=wide))
     for kind in links.KINDS:
         on.print(links.matrix_of(reader.matrix(), kind, wide=wide))
     told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
@@ -71,14 +76,14 @@ def test_no_colours_where_there_is_no_terminal() -> None:
 
 def test_a_terminal_gets_colours_and_bars() -> None:
     on = console(120, terminal=True)
-    on.print(nodes.NodesTable(NodeReader(example_controller().source).statuses().nodes))
+    on.print(nodes.NodesTable(statuses(example_controller())))
     assert "\x1b[" in text(on)
     assert "12.5 ▂" in _ESCAPE.sub("", text(on))
 
 
 def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
     on = console(120)
-    on.print(nodes.NodesTable(NodeReader(example_controller().source).statuses().nodes))
+    on.print(nodes.NodesTable(statuses(example_controller())))
     told = rows(text(on))
     assert told["n1"][:8] == ["online", "12.5", "40", "51", "120/80", "5k", ">= 94.9", "13s"]
     assert told["n3"] == ["-", "-", "-", "-", "-", "-", "-", "-", "0", "agent never heard"]
@@ -87,7 +92,7 @@ def test_unknown_is_a_dash_and_a_bound_is_marked() -> None:
 
 def test_notes_that_do_not_fit_are_printed_below() -> None:
     on = console(72)
-    on.print(nodes.NodesTable(NodeReader(example_controller(["n4"]).source).statuses().nodes))
+    on.print(nodes.NodesTable(statuses(example_controller(["n4"]))))
     assert "NOTES" not in text(on)
     assert "agent never heard: n3, n4" in text(on)
 
@@ -199,11 +204,9 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
 
 
 def test_a_summary_is_one_line() -> None:
-    statuses = {x.name: x for x in NodeReader(example_controller().source).statuses().nodes}
-    assert nodes.summary(statuses["n3"]) == "agent unknown, 0 pods, agent never heard"
-    assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in nodes.summary(
-        statuses["n1"]
-    )
+    shown = {x.name: x for x in statuses(example_controller())}
+    assert nodes.summary(shown["n3"]) == "agent unknown, 0 pods, agent never heard"
+    assert "CPU 12.5 %, memory 40 %, bandwidth >= 94.9 Mbit/s, 2 pods" in nodes.summary(shown["n1"])
 
 
 @pytest.mark.parametrize(

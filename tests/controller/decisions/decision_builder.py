@@ -1,12 +1,11 @@
 """A machine whose clocks a test sets, and the decisions that it records."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from leadline_controller.decisions.codec import encode
-from leadline_controller.decisions.explanation import Explanation
+from leadline_controller.decisions.explanation import Explanation, encode
 from leadline_controller.decisions.record import DecisionRecord
-from leadline_controller.decisions.times import Moment, Now
+from leadline_controller.decisions.times import Moment
 
 UNIX_S = 1_800_000_000.0
 
@@ -19,8 +18,10 @@ class Machine:
     up_s: float = 1000.0
     unix_s: float | None = UNIX_S
 
-    def now(self) -> Now:
-        return Now(self.boot, self.up_s, self.unix_s)
+    def now(self) -> Moment:
+        """The clocks, and so the moment of what happens now."""
+        started_unix_s = None if self.unix_s is None else self.unix_s - self.up_s
+        return Moment(self.boot, self.up_s, started_unix_s)
 
     def wait(self, seconds: float) -> None:
         self.up_s += seconds
@@ -33,10 +34,6 @@ class Machine:
         if self.unix_s is not None:
             self.unix_s += off_s
 
-    def moment(self) -> Moment:
-        now = self.now()
-        return Moment(now.boot, now.up_s, now.started_unix_s)
-
     def record(self, name: str, node: str | None = "n1", **changed: Any) -> DecisionRecord:
         """A decision made just now."""
         record = DecisionRecord(
@@ -48,8 +45,8 @@ class Machine:
             better="higher",
             options={"cpu": 3.0},
             outcome="pending",
-            first=self.moment(),
-            last=self.moment(),
+            first=self.now(),
+            last=self.now(),
             explanation=encode(Explanation()),
         )
-        return replace(record, **changed)
+        return record._replace(**changed)

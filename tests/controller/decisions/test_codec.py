@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.decisions.codec import MAX_BYTES, decode, encode
-from leadline_controller.decisions.explanation import Explanation
+from leadline_controller.decisions.explanation import MAX_BYTES, Explanation, decode, encode
 from leadline_controller.framework.view import Floats
 
 NAMES = st.text(max_size=8)

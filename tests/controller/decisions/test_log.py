@@ -1,20 +1,7 @@
 from leadline_controller.decisions.log import BOUND, PENDING, DecisionLog
-from leadline_controller.decisions.record import DecisionRecord
+from leadline_controller.decisions.record import Change, DecisionRecord, OutcomeChange
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
-
-
-class OutcomeSink:
-    """A sink that keeps the changed outcomes."""
-
-    def __init__(self) -> None:
-        self.updated: list[DecisionRecord] = []
-
-    def add(self, record: DecisionRecord) -> None:
-        pass
-
-    def update_outcome(self, record: DecisionRecord) -> None:
-        self.updated.append(record)
 
 
 def decision(name: str, node: str | None = "n1") -> Decision:
@@ -34,12 +21,12 @@ def test_the_oldest_decisions_are_evicted() -> None:
 
 
 def test_pending_decisions_stay_until_they_have_an_outcome() -> None:
-    sink = OutcomeSink()
-    log = DecisionLog(limit=2, sink=sink)
+    changes: list[Change] = []
+    log = DecisionLog(limit=2, sink=changes.append)
     for i in range(4):
         log.add(decision(f"p{i}"), float(i), PENDING, {})
     log.set_outcome("default/p0", BOUND)
-    assert [(name_of(each), each.outcome) for each in sink.updated] == [("p0", BOUND)]
+    assert changes[4:] == [OutcomeChange("default/p0", "uid-p0", BOUND)]
     assert [name_of(each) for each in log.all()] == ["p1", "p0", "p2", "p3"]
     log.add(decision("p1", "n2"), 5.0, PENDING, {})
     assert [name_of(each) for each in log.all()] == ["p2", "p3", "p1"]

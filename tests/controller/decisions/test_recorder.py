@@ -8,7 +8,7 @@ import pytest
 from leadline_controller.decisions.explanation import explanation
 from leadline_controller.decisions.log import BOUND, GONE, PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.cycle import decide
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import PodDeleted
@@ -40,7 +40,7 @@ async def test_a_deleted_pod_is_no_longer_pending(
     limit: int, written: bool, tmp_path: Path
 ) -> None:
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(limit=limit, sink=recorder)
+    log = DecisionLog(limit=limit, sink=recorder.put)
     recorder.start()
     try:
         add_pending(log, ("stuck", "placed", "again"))
@@ -63,7 +63,7 @@ async def test_a_deleted_pod_is_no_longer_pending(
 async def test_the_next_run_restores_every_pending_decision(tmp_path: Path) -> None:
     settings = HistorySettings(tmp_path / "d.db")
     first = Recorder(settings)
-    log = DecisionLog(sink=first)
+    log = DecisionLog(sink=first.put)
     first.start()
     add_pending(log, ("stuck", "bound-late"))
     for i in range(MANY):
@@ -87,7 +87,7 @@ async def test_an_explanation_is_the_same_from_memory_and_from_the_file(tmp_path
     made = decide(view([node("n1"), node("n2")]), pod(), {}, Dacs(alpha=1 / 3), Random(1))
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
     recorder.start()
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     log.add(made, 1.0, BOUND, {})
     (kept,) = await recorder.about(made.pod.key)
     record = log.get(made.pod.key)

@@ -19,7 +19,7 @@ from leadline_controller.cli.__main__ import run
 from leadline_controller.config import Settings
 from leadline_controller.decisions.database import Database
 from leadline_controller.decisions.log import BOUND, GONE, PENDING
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.wiring import Controller
 

@@ -7,14 +7,12 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from leadline_controller.decisions.record import OutcomeChange, ages_s
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
+from leadline_controller.decisions.store import HistorySettings, Store
 
 from tests.controller.decisions.decision_builder import Machine
 
@@ -379,7 +377,7 @@ def test_a_locked_file_is_retried_later(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("leadline_controller.decisions.database._BUSY_S", 0.05)
+    monkeypatch.setattr("leadline_controller.decisions.schema._BUSY_S", 0.05)
     path = tmp_path / "d.db"
     store = open_store(path, machine)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -425,7 +423,7 @@ def test_a_record_that_cannot_be_written_does_not_affect_the_others(
     ]
     rows = [machine.record(f"p{i}") for i in range(40)]
     for at, changed in enumerate(wrong):
-        rows[7 * at] = replace(rows[7 * at], **changed)
+        rows[7 * at] = rows[7 * at]._replace(**changed)
     store.write([*rows, OutcomeChange("default/p39", "uid-p39", "bound")])
     sound = [f"p{i}" for i in range(40) if i not in (0, 7, 14, 21)]
     assert names_since(store) == sound

@@ -12,10 +12,8 @@ from leadline_controller import wiring
 from leadline_controller.config import Settings
 from leadline_controller.decisions import recorder as recording
 from leadline_controller.decisions.log import PENDING, DecisionLog
-from leadline_controller.decisions.recorder import Recorder
-from leadline_controller.decisions.settings import HistorySettings
-from leadline_controller.decisions.store import Store
-from leadline_controller.decisions.weight import weight_of_decision
+from leadline_controller.decisions.recorder import Recorder, weight_of_decision
+from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.selectors import Requirement
@@ -62,7 +60,7 @@ async def have_scores(
     """Whether each decision in the file has its scores; all are queued before the thread starts."""
     caplog.set_level(logging.WARNING)
     recorder = Recorder(HistorySettings(path))
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     for each in decisions:
         log.add(each, 0.0, PENDING, {})
     recorder.start()
@@ -102,7 +100,7 @@ async def test_written_decisions_free_their_bytes(
     decisions = made(MANY, 4)
     monkeypatch.setattr(recording, "_DETAILED_BYTES", 2.5 * weight_of_decision(decisions[0]))
     recorder = Recorder(HistorySettings(tmp_path / "d.db"))
-    log = DecisionLog(sink=recorder)
+    log = DecisionLog(sink=recorder.put)
     recorder.start()
     try:
         for each in decisions:

@@ -12,7 +12,7 @@ from random import Random
 
 from leadline_controller.api.settings import ServeSettings
 from leadline_controller.config import Settings
-from leadline_controller.decisions.settings import HistorySettings
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.filters import FILTERS
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.scheduling.scheduler import SchedulingProfile
