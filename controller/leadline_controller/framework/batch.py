@@ -58,6 +58,8 @@ class BatchPlan:
 class BatchStrategy(Strategy, Protocol):
     """A strategy that plans several pods at once."""
 
+    __slots__ = ()
+
     def plan(
         self,
         view: ClusterView,

@@ -20,9 +20,9 @@ STRATEGIES = StrategyRegistry(
         "kcss": "kcss:Kcss",
         "image-locality": "locality:ImageLocality",
         "layer-locality": "locality:LayerLocality",
-        "bef": "edge_first:BiggestEdgeFirst",
-        "sef": "edge_first:SmallestEdgeFirst",
-        "cloud-first": "cloud_first:CloudFirst",
+        "bef": "tiered:BiggestEdgeFirst",
+        "sef": "tiered:SmallestEdgeFirst",
+        "cloud-first": "tiered:CloudFirst",
         "random": "chance:Chance",
     },
 )

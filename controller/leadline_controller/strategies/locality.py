@@ -9,15 +9,14 @@ Aware Scheduling Algorithm", Section II-B.
 from dataclasses import dataclass
 from functools import reduce
 from math import fsum
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.spreading import (
+from leadline_controller.strategies.shared.capacity import (
     MAX_POINTS,
     least_requested,
     whole_points,
@@ -58,10 +57,10 @@ class ImageLocality(Strategy):
     nodes. A node without CPU or memory has no total and is chosen only when none has.
     """
 
-    name: ClassVar[str] = "image-locality"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "Infrastructure Aware, Section II-B (image-match)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "image-locality"
+    better = "higher"
+    paper = "Infrastructure Aware, Section II-B (image-match)"
+    needs = ()
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the images against spreading")
 
@@ -105,8 +104,8 @@ class LayerLocality(ImageLocality):
     ImageLocality.
     """
 
-    name: ClassVar[str] = "layer-locality"
-    paper: ClassVar[str] = "Infrastructure Aware, Section II-B (layer-match)"
+    name = "layer-locality"
+    paper = "Infrastructure Aware, Section II-B (layer-match)"
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the layers against spreading")
 

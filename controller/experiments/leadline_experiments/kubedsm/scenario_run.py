@@ -13,7 +13,7 @@ from leadline_controller.framework.batch import BatchStrategy, Running, decide_b
 from leadline_controller.framework.cycle import Strategy, decide_in_turn
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats
-from leadline_controller.strategies.shared.tiers import is_cloud
+from leadline_controller.strategies.shared.capacity import is_cloud
 
 from leadline_experiments.kubedsm.setting import (
     SERVICES,

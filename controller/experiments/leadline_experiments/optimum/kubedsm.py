@@ -29,8 +29,8 @@ from leadline_controller.framework.node_table import Bools, Floats, Ints
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.kubedsm.decision import Quality
+from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.services import service_of
-from leadline_controller.strategies.shared.tiers import is_cloud
 
 from leadline_experiments.optimum.feasible import (
     Resources,

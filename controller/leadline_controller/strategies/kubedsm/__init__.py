@@ -8,12 +8,11 @@ Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedul
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.batch import Allowed, BatchPlan, Move, Running
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Move, Running
+from leadline_controller.framework.cycle import Scores, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, option
 from leadline_controller.framework.view import ClusterView, Ints
@@ -33,15 +32,15 @@ from leadline_controller.strategies.kubedsm.packing import (
     fits_in,
     used_product,
 )
+from leadline_controller.strategies.shared.capacity import is_cloud, scarcer_free_share
 from leadline_controller.strategies.shared.services import service_of
-from leadline_controller.strategies.shared.tiers import free_share, is_cloud
 
 EXACT = "every possibility was weighed"
 BOUNDED = "bounded search, too many possibilities to weigh them all"
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDsm(Strategy):
+class KubeDsm(BatchStrategy):
     """A batch is planned in two steps. First, immediateSchedule places the pending pods without
     migration (Algorithm 1). Then, unless `suggest` is 0, one suggestion may move pods from the
     cloud to the edge, including pods that the first step sent to the cloud, and may migrate
@@ -66,10 +65,10 @@ class KubeDsm(Strategy):
     no node has one.
     """
 
-    name: ClassVar[str] = "kubedsm"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "KubeDSM, Algorithms 1-8"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "kubedsm"
+    better = "higher"
+    paper = "KubeDSM, Algorithms 1-8"
+    needs = ()
 
     m_c2e: float = option(
         5, unit="pods", maximum=10, help="moved from cloud to edge in one suggestion, M_C2E"
@@ -99,7 +98,7 @@ class KubeDsm(Strategy):
         requests = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
         growth = used_product(capacity, used + requests) - used_product(capacity, used)
         growth = np.where((capacity > 0).all(axis=1), growth, np.nan)
-        total = np.where(cloud, free_share(view, candidates), 1 + growth)
+        total = np.where(cloud, scarcer_free_share(view, candidates), 1 + growth)
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
