@@ -33,7 +33,7 @@ from leadline_controller.wiring import Controller, placing
 
 RETRIED_AFTER_S = 30.0  # more than the longest back-off
 
-# What would be one file in filters/.
+# What would be one function in filters/.
 
 asked: list[str] = []
 
