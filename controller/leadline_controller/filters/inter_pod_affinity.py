@@ -11,8 +11,7 @@ import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind, kind_of
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import AffinityTerm, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView

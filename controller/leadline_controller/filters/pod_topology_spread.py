@@ -3,8 +3,7 @@
 import numpy as np
 
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.demands import SpreadConstraint
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Pod, SpreadConstraint
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView, Ints

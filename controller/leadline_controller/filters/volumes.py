@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.demands import Disk
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Disk, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.resources import READ_WRITE_ONCE_POD, Claim, Volume
 from leadline_controller.framework.selectors import Requirement

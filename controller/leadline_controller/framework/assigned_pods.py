@@ -5,6 +5,7 @@ Pods with the same namespace and labels are one kind. The kinds are indexed by l
 cost of a selector does not grow with the kinds that do not match.
 """
 
+from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,15 +13,78 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.labels import GrowingColumn, LabelIndex, mask_of
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import AffinityTerm, Pod
 from leadline_controller.framework.node_table import Bools, Ints
-from leadline_controller.framework.selectors import Selector
+from leadline_controller.framework.selectors import Requirement, Selector
 
 Value = TypeVar("Value", bound=Hashable)
 R = TypeVar("R")
 _MAX_CACHED = 1024
+
+
+class GrowingColumn:
+    """A list of integers that grows and is a numpy column without a copy."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def append(self, number: int) -> None:
+        """Add one at the end."""
+        self._numbers.append(number)
+
+    @property
+    def column(self) -> Ints:
+        """All numbers. Release it before the next `append`: it shares the list's memory."""
+        return np.frombuffer(self._numbers, dtype=np.int64)
+
+
+def mask_of(size: int, columns: Iterable[GrowingColumn | None]) -> Bools:
+    """Which of the numbers below `size` are in one of the columns, shape (size,)."""
+    mask = np.zeros(size, dtype=np.bool_)
+    for numbers in columns:
+        if numbers is not None:
+            mask[numbers.column] = True
+    return mask
+
+
+class LabelIndex:
+    """Sets of labels, numbered in the order of `add`, so that a selector need not test each."""
+
+    def __init__(self, labels: Iterable[Mapping[str, str]] = ()) -> None:
+        self._size = 0
+        self._with_key: dict[str, GrowingColumn] = {}
+        self._with_value: dict[tuple[str, str], GrowingColumn] = {}
+        for each in labels:
+            self.add(each)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, labels: Mapping[str, str]) -> None:
+        """Add a set of labels."""
+        for pair in labels.items():
+            self._with_key.setdefault(pair[0], GrowingColumn()).append(self._size)
+            self._with_value.setdefault(pair, GrowingColumn()).append(self._size)
+        self._size += 1
+
+    def selected(self, selector: Selector) -> Bools:
+        """Which sets match the selector, shape (len(self),)."""
+        passes = np.ones(self._size, dtype=np.bool_)
+        for requirement in dict.fromkeys(selector):
+            passes &= self._where(requirement)
+        return passes
+
+    def _where(self, requirement: Requirement) -> Bools:
+        key = requirement.key
+        match requirement.operator:
+            case "In" | "NotIn":
+                pairs = ((key, value) for value in requirement.values)
+                found = mask_of(self._size, map(self._with_value.get, pairs))
+            case "Exists" | "DoesNotExist":
+                found = mask_of(self._size, [self._with_key.get(key)])
+            case _:  # Gt and Lt exist only in node selectors
+                found = mask_of(self._size, [])
+        return ~found if requirement.operator in ("NotIn", "DoesNotExist") else found
 
 
 class Interner(Generic[Value]):
@@ -36,10 +100,15 @@ class Interner(Generic[Value]):
 
     def number(self, value: Value) -> int:
         """The number of this value; a new value gets the next one."""
-        number = self._index.setdefault(value, len(self.values))
-        if number == len(self.values):
+        number = self._index.get(value)
+        if number is None:
+            number = self._index[value] = len(self.values)
             self.values.append(value)
+            self._added(value, number)
         return number
+
+    def _added(self, value: Value, number: int) -> None:
+        """Called for each new value."""
 
     def where(self, key: Hashable, test: Callable[[Value], bool]) -> Bools:
         """Whether `test` holds for each value, by number. Cached under `key`, so that each value
@@ -105,15 +174,11 @@ class Kinds(Interner[PodKind]):
         """The namespaces of all kinds."""
         return self._by_namespace.keys()
 
-    def number(self, value: PodKind) -> int:
-        """See Interner."""
-        number = super().number(value)
-        if number == len(self._by_label):
-            self._by_label.add(value.labels)
-            self._by_namespace.setdefault(value.namespace, GrowingColumn()).append(number)
-            if value.terminating:
-                self._terminating.append(number)
-        return number
+    def _added(self, value: PodKind, number: int) -> None:
+        self._by_label.add(value.labels)
+        self._by_namespace.setdefault(value.namespace, GrowingColumn()).append(number)
+        if value.terminating:
+            self._terminating.append(number)
 
     def selected(self, selector: Selector) -> Bools:
         """The kinds whose labels match, by number."""
@@ -139,16 +204,12 @@ class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
         self.topology_keys: set[str] = set()
         self._by_topology: list[dict[str, list[AffinityTerm]]] = []
 
-    def number(self, value: ExistingAntiAffinity) -> int:
-        """See Interner."""
-        number = super().number(value)
-        if number == len(self._by_topology):
-            terms: dict[str, list[AffinityTerm]] = {}
-            for term in dict.fromkeys(value):
-                terms.setdefault(term.topology_key, []).append(term)
-            self._by_topology.append(terms)
-            self.topology_keys.update(terms)
-        return number
+    def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002
+        terms: dict[str, list[AffinityTerm]] = {}
+        for term in dict.fromkeys(value):
+            terms.setdefault(term.topology_key, []).append(term)
+        self._by_topology.append(terms)
+        self.topology_keys.update(terms)
 
     def having_term(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
         """Whether `test` holds for a term with this topology key, by number. See `where`."""

@@ -91,9 +91,8 @@ def decide_batch(
     """
     plan, end, placed = plan_batch(view, pods, running, filters, strategy, random)
     decisions = []
-    for decision, view_after in placed:
+    for decision, end in placed:  # noqa: B007  # the last one counts
         decisions.append(decision)
-        end = view_after
     return decisions, plan, end
 
 
@@ -133,20 +132,16 @@ def _allowed(
     node_of = {pod.key: node for pod, node in running}
     cached: dict[str, Bools] = {}
 
-    def find(pod: Pod) -> Bools:
+    def allowed(pod: Pod) -> Bools:
         # A running pod that is being deleted, or could not be scheduled again, must not move.
         if pod.terminating or pre_filter_failure(view, pod) is not None:
             return view.table.none()
-        node = node_of.get(pod.key)
-        without_pod = view if node is None else view.without_placement(pod, node)
-        nodes = view.table.all()
-        for run in filters.values():
-            nodes &= run(without_pod, pod).passes_with_preemption
-        return nodes
-
-    def allowed(pod: Pod) -> Bools:
         if pod.key not in cached:
-            cached[pod.key] = find(pod)
+            node = node_of.get(pod.key)
+            without_pod = view if node is None else view.without_placement(pod, node)
+            nodes = cached[pod.key] = view.table.all()
+            for run in filters.values():
+                nodes &= run(without_pod, pod).passes_with_preemption
         return cached[pod.key]
 
     return allowed
@@ -175,9 +170,8 @@ def _decisions(
     random: Random,
 ) -> Iterator[tuple[Decision, ClusterView]]:
     for pod in pods:
-        decision = _planned_decision(view, pod, plan, filters, strategy)
-        if decision is None:
-            decision = decide(view, pod, filters, strategy, random)
+        planned = _planned_decision(view, pod, plan, filters, strategy)
+        decision = planned or decide(view, pod, filters, strategy, random)
         view = assume(view, decision, strategy)
         yield decision, view
 
@@ -209,12 +203,11 @@ def _planned_decision(
 
 def _useless_move(plan: BatchPlan, decisions: Iterable[Decision], view: ClusterView) -> Move | None:
     """The first move that makes room for pods none of which arrives."""
+    names = view.table.names
     arrived = {move.pod.key for move in plan.moves}
     for decision in decisions:
         planned = plan.placed.get(decision.pod.key)
-        if planned is not None and decision.node == view.table.names[planned]:
+        if planned is not None and decision.node == names[planned]:
             arrived.add(decision.pod.key)
-    for move in plan.moves:
-        if move.room_for and arrived.isdisjoint(move.room_for):
-            return move
-    return None
+    useless = (m for m in plan.moves if m.room_for and arrived.isdisjoint(m.room_for))
+    return next(useless, None)

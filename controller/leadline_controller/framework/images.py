@@ -43,26 +43,12 @@ class ImageTable:
     def with_running(self, table: NodeTable, pods: Iterable[tuple[Pod, int]]) -> "ImageTable":
         """The table with assigned pods, each with the index of its node. Their missing layers are
         in the node's download queue, and already included if the node states its queue's size."""
-        queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
-        queue_mb = dict(self.queue_mb)
+        images = self
         for pod, node in pods:
-            has = table.nodes[node].image_layers
-            added = [
-                layer
-                for layer in self.layers_of(table, pod)
-                if layer.digest not in has and node not in queued.get(layer.digest, ())
-            ]
-            for layer in added:
-                queued.setdefault(layer.digest, set()).add(node)
-            if added:
-                added_mb = fsum(layer.size_mb for layer in added)
-                queue_mb[node] = queue_mb.get(node, 0.0) + added_mb
+            images = images.with_pull(table, pod, node)
         unstated = np.isnan(table.pulling_mb)
-        return replace(
-            self,
-            queued={digest: frozenset(nodes) for digest, nodes in queued.items()},
-            queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
-        )
+        queue_mb = {node: mb for node, mb in images.queue_mb.items() if unstated[node]}
+        return replace(images, queue_mb=queue_mb)
 
     def images_of(self, table: NodeTable, pod: Pod) -> tuple[Image, ...]:
         """The pod's images whose layers are known, without repeats."""
@@ -107,7 +93,12 @@ class ImageTable:
 
     def with_pull(self, table: NodeTable, pod: Pod, node: int) -> "ImageTable":
         """The table with the pod on the node with this index: missing layers are queued there."""
-        added = [layer for layer in self.layers_of(table, pod) if self._missing(table, layer)[node]]
+        has = table.nodes[node].image_layers
+        added = [
+            layer
+            for layer in self.layers_of(table, pod)
+            if layer.digest not in has and node not in self.queued.get(layer.digest, ())
+        ]
         if not added:
             return self
         queued = dict(self.queued)

@@ -185,7 +185,14 @@ class VolumeBinder:
     def _matching_volumes(self, claim: Claim) -> Iterator[Volume]:
         """The available volumes that match the claim, the smallest first; if one is reserved for
         the claim, only that one."""
-        fitting = [v for v in self._storage.volumes_of(claim.class_name) if _fits(claim, v)]
+        fitting = [
+            volume
+            for volume in self._storage.volumes_of(claim.class_name)
+            if volume.size_bytes >= (claim.size_bytes or 0)
+            and volume.mode == claim.mode
+            and volume.attributes_class == claim.attributes_class
+            and not volume.terminating
+        ]
         reserved = [v for v in fitting if v.is_reserved_for(claim)]
         if reserved:
             yield reserved[0]
@@ -255,12 +262,3 @@ def _modelled(volume: Volume) -> Volume:
             " model"
         )
     return volume
-
-
-def _fits(claim: Claim, volume: Volume) -> bool:
-    return (
-        volume.size_bytes >= (claim.size_bytes or 0)
-        and volume.mode == claim.mode
-        and volume.attributes_class == claim.attributes_class
-        and not volume.terminating
-    )

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from leadline_controller.framework.assigned_pods import AssignedPods, Interner, kind_of
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.model import Requirement
+from leadline_controller.framework.model import AffinityTerm, Requirement
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.selectors import selects
 

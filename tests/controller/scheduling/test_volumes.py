@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import ClaimUse, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
