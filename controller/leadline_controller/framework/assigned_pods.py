@@ -22,28 +22,13 @@ R = TypeVar("R")
 _MAX_CACHED = 1024
 
 
-class GrowingColumn:
-    """A list of integers that grows and is a numpy column without a copy."""
-
-    def __init__(self) -> None:
-        self._numbers = array("q")
-
-    def append(self, number: int) -> None:
-        """Add one at the end."""
-        self._numbers.append(number)
-
-    @property
-    def column(self) -> Ints:
-        """All numbers. Release it before the next `append`: it shares the list's memory."""
-        return np.frombuffer(self._numbers, dtype=np.int64)
-
-
-def mask_of(size: int, columns: Iterable[GrowingColumn | None]) -> Bools:
-    """Which of the numbers below `size` are in one of the columns, shape (size,)."""
+def mask_of(size: int, columns: Iterable["array[int] | None"]) -> Bools:
+    """Which of the numbers below `size` are in one of the columns, shape (size,). A column is an
+    array("q"): it grows, and numpy reads it without a copy."""
     mask = np.zeros(size, dtype=np.bool_)
     for numbers in columns:
         if numbers is not None:
-            mask[numbers.column] = True
+            mask[np.frombuffer(numbers, dtype=np.int64)] = True
     return mask
 
 
@@ -52,8 +37,8 @@ class LabelIndex:
 
     def __init__(self, labels: Iterable[Mapping[str, str]] = ()) -> None:
         self._size = 0
-        self._with_key: dict[str, GrowingColumn] = {}
-        self._with_value: dict[tuple[str, str], GrowingColumn] = {}
+        self._with_key: dict[str, array[int]] = {}
+        self._with_value: dict[tuple[str, str], array[int]] = {}
         for each in labels:
             self.add(each)
 
@@ -63,8 +48,8 @@ class LabelIndex:
     def add(self, labels: Mapping[str, str]) -> None:
         """Add a set of labels."""
         for pair in labels.items():
-            self._with_key.setdefault(pair[0], GrowingColumn()).append(self._size)
-            self._with_value.setdefault(pair, GrowingColumn()).append(self._size)
+            self._with_key.setdefault(pair[0], array("q")).append(self._size)
+            self._with_value.setdefault(pair, array("q")).append(self._size)
         self._size += 1
 
     def selected(self, selector: Selector) -> Bools:
@@ -166,8 +151,8 @@ class Kinds(Interner[PodKind]):
     def __init__(self) -> None:
         super().__init__()
         self._by_label = LabelIndex()
-        self._by_namespace: dict[str, GrowingColumn] = {}
-        self._terminating = GrowingColumn()
+        self._by_namespace: dict[str, array[int]] = {}
+        self._terminating = array("q")
 
     @property
     def namespaces(self) -> Set[str]:
@@ -176,7 +161,7 @@ class Kinds(Interner[PodKind]):
 
     def _added(self, value: PodKind, number: int) -> None:
         self._by_label.add(value.labels)
-        self._by_namespace.setdefault(value.namespace, GrowingColumn()).append(number)
+        self._by_namespace.setdefault(value.namespace, array("q")).append(number)
         if value.terminating:
             self._terminating.append(number)
 
@@ -225,7 +210,8 @@ def kind_of(pod: Pod) -> PodKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
-    """The assigned pods of known nodes. rows: shape (4, pods), one property in each row."""
+    """The assigned pods of known nodes. rows: shape (4, pods): index of the node, number
+    of the kind, number of the anti-affinity terms, priority."""
 
     kinds: Kinds = field(default_factory=Kinds)
     anti_affinities: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
@@ -240,11 +226,6 @@ class AssignedPods:
     def kind(self) -> Ints:
         """Number of each pod's kind."""
         return self._column(1)
-
-    @property
-    def anti_affinity_id(self) -> Ints:
-        """Number of each pod's anti-affinity terms."""
-        return self._column(2)
 
     @property
     def priority(self) -> Ints:
@@ -273,7 +254,7 @@ class AssignedPods:
         (pods,). See Interner.where."""
         if not self.rows.shape[1]:
             return np.zeros(0, dtype=np.bool_)
-        return self.anti_affinities.having_term(label, key, test)[self.anti_affinity_id]
+        return self.anti_affinities.having_term(label, key, test)[self._column(2)]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""

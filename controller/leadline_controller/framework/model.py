@@ -117,13 +117,6 @@ class Node:
     features: frozenset[str] = frozenset()
     addresses: tuple[str, ...] = ()
 
-    def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:
-        """The first hard taint that no toleration matches."""
-        for taint in self.taints:
-            if taint.is_hard and not any(t.tolerates(taint) for t in tolerations):
-                return taint
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:

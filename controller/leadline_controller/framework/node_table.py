@@ -70,18 +70,14 @@ class Topology:
                 return self.labelled
             case "DoesNotExist":
                 return ~self.labelled
-            case _:
-                return self._compare(requirement)
-
-    def _compare(self, requirement: Requirement) -> Bools:
-        """Gt and Lt compare integers; anything else does not match."""
-        values = requirement.values
-        bound = integer_of(values[0]) if len(values) == 1 else None
-        number, is_integer = self._integers
-        if bound is None:
-            return np.zeros(self.codes.size, dtype=np.bool_)
-        beyond = number > bound if requirement.operator == "Gt" else number < bound
-        return (is_integer & beyond)[self.codes]
+            case _:  # Gt and Lt compare integers; anything else does not match
+                values = requirement.values
+                bound = integer_of(values[0]) if len(values) == 1 else None
+                number, is_integer = self._integers
+                if bound is None:
+                    return np.zeros(self.codes.size, dtype=np.bool_)
+                beyond = number > bound if requirement.operator == "Gt" else number < bound
+                return (is_integer & beyond)[self.codes]
 
     @cached_property
     def _integers(self) -> tuple[Ints, Bools]:

@@ -78,15 +78,12 @@ class Storage:
         return f"Leadline may not read the cluster's {kinds}: {self.unreadable[0].why}"
 
     @cached_property
-    def _by_class(self) -> dict[str, list[Volume]]:
+    def volumes_by_class(self) -> Mapping[str, list[Volume]]:
+        """Storage class -> its volumes, the smallest first."""
         found: dict[str, list[Volume]] = {}
         for volume in sorted(self.volumes.values(), key=lambda v: (v.size_bytes, v.name)):
             found.setdefault(volume.class_name, []).append(volume)
         return found
-
-    def volumes_of(self, class_name: str) -> list[Volume]:
-        """The volumes of a storage class, the smallest first."""
-        return self._by_class.get(class_name, [])
 
     @cached_property
     def attachments_by_node(self) -> Mapping[str, tuple[Attachment, ...]]:

@@ -60,7 +60,13 @@ class VolumeBinder:
         delayed: list[Claim] = []
         for claim in _claims(view, pod):
             if claim.bound:
-                self._bound.append(self._volume_of(claim))
+                volume = self._storage.volumes.get(claim.volume)
+                if volume is None:
+                    raise UnresolvableClaimError(
+                        f'persistentvolumeclaim "{claim.name}" is bound to volume'
+                        f' "{claim.volume}", which does not exist'
+                    )
+                self._bound.append(_modelled(volume))
             elif claim.selected_node is not None:
                 self._provisioning.append(claim)
             else:
@@ -141,22 +147,14 @@ class VolumeBinder:
                 return f"the volume of claim {claim.name} is to be on {claim.selected_node}"
         return _NONE_FREE
 
-    def _volume_of(self, claim: Claim) -> Volume:
-        volume = self._storage.volumes.get(claim.volume)
-        if volume is None:
-            raise UnresolvableClaimError(
-                f'persistentvolumeclaim "{claim.name}" is bound to volume "{claim.volume}",'
-                " which does not exist"
-            )
-        return _modelled(volume)
-
     def _candidates_of(self, claim: Claim, needed: int) -> _Candidates:
         """Searched once for all claims that differ only in their names."""
         spec = (
             *(claim.class_name, claim.size_bytes, claim.mode, claim.attributes_class),
             *(claim.selector, claim.access_modes),
         )
-        reserved = (v.is_reserved_for(claim) for v in self._storage.volumes_of(claim.class_name))
+        volumes = self._storage.volumes_by_class.get(claim.class_name, ())
+        reserved = (volume.is_reserved_for(claim) for volume in volumes)
         key = (*spec, claim.key if any(reserved) else None)
         found = self._cached.get(key)
         if found is None:
@@ -187,7 +185,7 @@ class VolumeBinder:
         the claim, only that one."""
         fitting = [
             volume
-            for volume in self._storage.volumes_of(claim.class_name)
+            for volume in self._storage.volumes_by_class.get(claim.class_name, ())
             if volume.size_bytes >= (claim.size_bytes or 0)
             and volume.mode == claim.mode
             and volume.attributes_class == claim.attributes_class

@@ -55,7 +55,11 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
             if name in self.built_in:
                 self._loaded[name] = EntryPoint(name, self.built_in[name], GROUP).load()
             else:
-                self._loaded[name] = _load(self._plugins[name])
+                plugin = self._plugins[name]
+                made = load(plugin)
+                if problem := defect(made, name):
+                    raise PluginError(plugin, f"is not a strategy: {problem}", "correct the class")
+                self._loaded[name] = made
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
@@ -94,14 +98,6 @@ def _ignore(plugin: EntryPoint, why: str) -> None:
         described(plugin),
         why,
     )
-
-
-def _load(plugin: EntryPoint) -> "type[Strategy]":
-    made = load(plugin)
-    if problem := defect(made, plugin.name):
-        raise PluginError(plugin, f"is not a strategy: {problem}", "correct the class")
-    strategy: type[Strategy] = made
-    return strategy
 
 
 def defect(made: Any, name: str) -> str | None:
