@@ -3,9 +3,7 @@ of kube-scheduler's plugins where there is one."""
 
 from collections.abc import Mapping
 
-from leadline_controller.filters import node_properties, node_resources, volumes
-from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
-from leadline_controller.filters.pod_topology_spread import pod_topology_spread
+from leadline_controller.filters import node_properties, node_resources, other_pods, volumes
 from leadline_controller.framework.cycle import Filter
 
 FILTERS: Mapping[str, Filter] = {
@@ -20,8 +18,8 @@ FILTERS: Mapping[str, Filter] = {
     "NodeVolumeLimits": volumes.node_volume_limits,
     "VolumeBinding": volumes.volume_binding,
     "VolumeZone": volumes.volume_zone,
-    "PodTopologySpread": pod_topology_spread,
-    "InterPodAffinity": inter_pod_affinity,
+    "PodTopologySpread": other_pods.pod_topology_spread,
+    "InterPodAffinity": other_pods.inter_pod_affinity,
     "NodeBandwidthFit": node_resources.node_bandwidth,
 }
 

@@ -81,9 +81,8 @@ class ResponseTime(Strategy):
             profiling_ms = slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)
             parts["profiling_ms"] = profiling_ms[candidates]
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
-        wanted = service_of(pod)
         replicas = np.zeros(candidates.size, dtype=np.int64)
-        if wanted is not None:
+        if wanted := service_of(pod):
             replicas = replicas_per_node(view, wanted, terminating=False)[candidates]
 
         def why(at: int) -> str:
