@@ -7,8 +7,14 @@ next pod could be promised the same volume. What the API server shows overrides 
 from collections.abc import Iterable
 
 from leadline_controller.framework.assigned_pods import Namespaces
-from leadline_controller.framework.resources import Claim, NamespaceLabels, Resource, Volume
-from leadline_controller.framework.storage import Storage, VolumePlan
+from leadline_controller.framework.resources import (
+    Claim,
+    NamespaceLabels,
+    Resource,
+    Storage,
+    Volume,
+    VolumePlan,
+)
 
 
 class ResourceState:

@@ -25,8 +25,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import Claim, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.telemetry.state import TelemetryState
 

@@ -8,9 +8,8 @@ import numpy as np
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Disk, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import READ_WRITE_ONCE_POD, Claim, Volume
+from leadline_controller.framework.resources import READ_WRITE_ONCE_POD, Claim, Storage, Volume
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.framework.storage import Storage
 from leadline_controller.framework.view import Bools, ClusterView, Ints
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 

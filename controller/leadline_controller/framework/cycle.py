@@ -16,7 +16,7 @@ import numpy as np
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 

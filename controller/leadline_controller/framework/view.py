@@ -19,7 +19,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
-from leadline_controller.framework.storage import Storage, VolumePlan
+from leadline_controller.framework.resources import Storage, VolumePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,9 +14,8 @@ from math import ceil
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import Claim, Volume
+from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.framework.selectors import selects
-from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView
 
 # Kubernetes derives the topology of these in-tree cloud volumes by rules of their providers.

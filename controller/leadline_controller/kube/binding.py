@@ -14,7 +14,7 @@ from leadline_controller.framework.ports import (
     NotFoundError,
     StorageChangedError,
 )
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ApiServer, Json, pod_path
 from leadline_controller.kubeobjects.resources import read_claim, read_volume
 from leadline_controller.parsing.fields import FieldError

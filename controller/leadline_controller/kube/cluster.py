@@ -9,7 +9,7 @@ from typing import Self
 
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import Cluster, ClusterChange, Fence, LeaseStore, PodEvent
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.binding import bind, prepare_volumes
 from leadline_controller.kube.client import ApiServer, ReachabilityLog
 from leadline_controller.kube.connection import Login

@@ -22,8 +22,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
     StorageChangedError,
 )
-from leadline_controller.framework.resources import Claim, Resource, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,14 @@ from leadline_controller.framework.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.resources import Claim, StorageClass, Unreadable, Volume
+from leadline_controller.framework.resources import (
+    Claim,
+    StorageClass,
+    Unreadable,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.scheduling.volumes import TIMEOUT_S
 
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod
