@@ -96,10 +96,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
         claim = None if use.ephemeral else view.storage.claims.get(pod.claim_key(use))
         volume = view.storage.volumes.get(claim.volume) if claim is not None else None
         if volume is not None:
-            constraints.extend(
-                (volume.name, requirement.key, _in_zone(view, requirement))
-                for requirement in _requirements(volume)
-            )
+            constraints.extend(_zones(view, volume))
     if not constraints:
         return FilterResult.all_pass(view)
     labelled = view.table.none()
@@ -116,18 +113,16 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
     return FilterResult(passes, reason, requeue_on=_IF_ZONES)
 
 
-def _requirements(volume: Volume) -> Iterator[Requirement]:
-    for key in _LABELS:
+def _zones(view: ClusterView, volume: Volume) -> Iterator[tuple[str, str, Bools]]:
+    """The volume's name, each of its labels, and the nodes that match it: by the label itself or,
+    without it, by the label that replaces it."""
+    for key, newer_key in _LABELS.items():
         zones = tuple(zone.strip() for zone in volume.labels.get(key, "").split("__"))
         if all(zones):  # Kubernetes ignores a malformed label
-            yield Requirement(key, "In", zones)
-
-
-def _in_zone(view: ClusterView, requirement: Requirement) -> Bools:
-    """The nodes that meet it, by the label itself or, without it, by the label that replaces it."""
-    own = view.table.topology(requirement.key)
-    newer = view.table.topology(_LABELS[requirement.key])
-    return own.where(requirement) | (~own.labelled & newer.where(requirement))
+            requirement = Requirement(key, "In", zones)
+            own, newer = view.table.topology(key), view.table.topology(newer_key)
+            in_zone = own.where(requirement) | (~own.labelled & newer.where(requirement))
+            yield volume.name, key, in_zone
 
 
 # The CSI drivers that handle in-tree volumes and provisioners.
@@ -155,19 +150,19 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     wanted = set(_driver_volumes(view.storage, pod))
     if wanted and view.storage.unknown:
         return FilterResult.none_pass(view, view.storage.unknown, _IF_STORAGE)
-    limited = [node for node in view.storage.csi_nodes.values() if node.limits]
-    if not wanted or not limited:
+    limits = {node.name: node.limits for node in view.storage.csi_nodes.values() if node.limits}
+    if not wanted or not limits:
         return FilterResult.all_pass(view)
     passes = view.table.all()
-    for node in limited:
-        at = view.table.index.get(node.name)
+    for name in limits:
+        at = view.table.index.get(name)
         if at is not None and _has_foreign_claim(view, at):
             passes[at] = False
     full: dict[int, str] = {}
     # Most nodes are far below their limits, and an exact count takes much longer.
     upper_bound = _mount_counts(view) + len(wanted)
     for driver in sorted({driver for driver, _ in wanted}):
-        column = _limits(view, driver)
+        column = np.array([limits.get(name, {}).get(driver, -1) for name in view.table.names])
         for i in np.flatnonzero((column >= 0) & (upper_bound > column)):
             if _count(view, int(i), driver, wanted) > column[i]:
                 full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"
@@ -177,15 +172,6 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
         resolvable_by_preemption=view.table.all(),
         requeue_on=_IF_BELOW_LIMITS,
-    )
-
-
-def _limits(view: ClusterView, driver: str) -> Ints:
-    """The limit in each node's CSINode, shape (n,), -1 if there is none."""
-    nodes = view.storage.csi_nodes
-    return np.array(
-        [nodes[n].limits.get(driver, -1) if n in nodes else -1 for n in view.table.names],
-        dtype=np.int64,
     )
 
 

@@ -98,9 +98,9 @@ class Interner(Generic[Value]):
     def where(self, key: Hashable, test: Callable[[Value], bool]) -> Bools:
         """Whether `test` holds for each value, by number. Cached under `key`, so that each value
         is tested once."""
-        return self._cached(key, test, self.values)
+        return self.cached(key, test, self.values)
 
-    def _cached(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
+    def cached(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
         """See `where`. each: the tested objects, by number."""
         found = self._found.get(key)
         if found is None:
@@ -182,25 +182,20 @@ ExistingAntiAffinity = tuple[AffinityTerm, ...]
 
 
 class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
-    """The required anti-affinity terms of assigned pods. topology_keys: of all terms."""
+    """The required anti-affinity terms of assigned pods. topology_keys: of all terms. by_topology:
+    topology key -> terms, by number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.topology_keys: set[str] = set()
-        self._by_topology: list[dict[str, list[AffinityTerm]]] = []
+        self.by_topology: list[dict[str, list[AffinityTerm]]] = []
 
     def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002
         terms: dict[str, list[AffinityTerm]] = {}
         for term in dict.fromkeys(value):
             terms.setdefault(term.topology_key, []).append(term)
-        self._by_topology.append(terms)
+        self.by_topology.append(terms)
         self.topology_keys.update(terms)
-
-    def having_term(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
-        """Whether `test` holds for a term with this topology key, by number. See `where`."""
-        return self._cached(
-            (label, key), lambda terms: any(map(test, terms.get(label, ()))), self._by_topology
-        )
 
 
 def kind_of(pod: Pod) -> PodKind:
@@ -243,8 +238,6 @@ class AssignedPods:
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
-        if not self.rows.shape[1]:
-            return np.zeros(0, dtype=np.bool_)
         return self.kinds.where(key, test)[self.kind]
 
     def having_anti_affinity(
@@ -252,9 +245,11 @@ class AssignedPods:
     ) -> Bools:
         """The pods with an anti-affinity term with this topology key that passes `test`, shape
         (pods,). See Interner.where."""
-        if not self.rows.shape[1]:
-            return np.zeros(0, dtype=np.bool_)
-        return self.anti_affinities.having_term(label, key, test)[self._column(2)]
+        terms = self.anti_affinities
+        having = terms.cached(
+            (label, key), lambda each: any(map(test, each.get(label, ()))), terms.by_topology
+        )
+        return having[self._column(2)]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""

@@ -67,12 +67,6 @@ class ImageTable:
         """The nodes that have the layer, shape (n,)."""
         return table.mask(("image layer", layer.digest), lambda n: layer.digest in n.image_layers)
 
-    def waiting(self, table: NodeTable, layer: Layer) -> Bools:
-        """The nodes with the layer in their download queue, shape (n,)."""
-        waiting = table.none()
-        waiting[list(self.queued.get(layer.digest, ()))] = True
-        return waiting
-
     def cached_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node has, shape (n,); NaN if none of its images is
         known."""
@@ -109,7 +103,9 @@ class ImageTable:
         return replace(self, queued=queued, queue_mb=queue_mb)
 
     def _missing(self, table: NodeTable, layer: Layer) -> Bools:
-        return ~(self.cached(table, layer) | self.waiting(table, layer))
+        missing = ~self.cached(table, layer)
+        missing[list(self.queued.get(layer.digest, ()))] = False
+        return missing
 
     def _sum_mb(
         self, table: NodeTable, pod: Pod, where: Callable[[NodeTable, Layer], Bools]

@@ -230,11 +230,6 @@ class NodeTable:
         return named if requirement.operator == "In" else ~named
 
     @cached_property
-    def classes(self) -> Topology:
-        """The nodes by node class."""
-        return self.topology(CLASS_LABEL)
-
-    @cached_property
     def bandwidth_mbps(self) -> Floats:
         """Stated capacity of each node's link, Mbit/s, shape (n,), NaN if unknown."""
         return _column(node.bandwidth_mbps for node in self.nodes)

@@ -161,15 +161,12 @@ class ClusterView:
         """Allocatable less requested base units of `resource` on each node, shape (n,)."""
         return self.table.allocatable(resource) - self.requested_of(resource)
 
-    def bandwidth_capacity_mbps(self) -> Floats:
-        """Capacity of each node's link, Mbit/s, shape (n,): stated, else measured, else NaN."""
-        stated = self.table.bandwidth_mbps
-        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
-
     def bandwidth_free_mbps(self) -> Floats:
-        """Capacity less requested capacity of each node's link, Mbit/s, shape (n,), NaN if
-        unknown."""
-        return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
+        """Capacity (stated, else measured) less requested capacity of each node's link, Mbit/s,
+        shape (n,), NaN if unknown."""
+        stated = self.table.bandwidth_mbps
+        capacity = np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+        return capacity - self.bandwidth_requested_mbps
 
     def registry_mbps(self) -> Floats:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
+import numpy as np
+
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.quantity import MAX_AMOUNT
 from leadline_controller.framework.resources import Claim, Volume, VolumePlan
@@ -85,11 +87,8 @@ class VolumeBinder:
             if volume.affinity is not None:
                 passes &= table.matching(volume.affinity)
         for claim in self._provisioning:
-            selected = table.index.get(claim.selected_node or "")
-            only = table.none()
-            if selected is not None:
-                only[selected] = self._provisionable[claim.key][selected]
-            passes &= only
+            selected = table.index.get(claim.selected_node or "", -1)
+            passes &= self._provisionable[claim.key] & (np.arange(len(table)) == selected)
         return self._with_delayed_claims(passes)
 
     def _with_delayed_claims(self, passes: Bools) -> Bools:

@@ -6,6 +6,7 @@ Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using t
 Aware Scheduling Algorithm", Section II-B.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from math import fsum
@@ -67,7 +68,10 @@ class ImageLocality(Strategy):
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and the MB of the layers that it has."""
         spread = least_requested(view, candidates)
-        locality = locality_points(self._sum_mb(view, pod), len(pod.images))[candidates]
+        sum_mb = np.zeros(len(view))
+        for size_mb, held in self._pieces(view, pod):
+            sum_mb += scaled_mb(size_mb, held)
+        locality = locality_points(sum_mb, len(pod.images))[candidates]
         total = spread + self.w / MAX_POINTS * locality
         cached_mb = view.images.cached_mb(view.table, pod)[candidates]
 
@@ -84,13 +88,12 @@ class ImageLocality(Strategy):
         parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
         return Scores(candidates, total, best(total, self.better), why, parts)
 
-    def _sum_mb(self, view: ClusterView, pod: Pod) -> Floats:
+    def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[tuple[float, Bools]]:
+        """What counts: the size of each image in MB, and the nodes that have it whole."""
         table, images = view.table, view.images
-        sum_mb = np.zeros(len(view))
         for image in images.images_of(table, pod):
             whole = reduce(np.logical_and, (images.cached(table, layer) for layer in image.layers))
-            sum_mb += scaled_mb(fsum(layer.size_mb for layer in image.layers), whole)
-        return sum_mb
+            yield fsum(layer.size_mb for layer in image.layers), whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +112,6 @@ class LayerLocality(ImageLocality):
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the layers against spreading")
 
-    def _sum_mb(self, view: ClusterView, pod: Pod) -> Floats:
-        table, images = view.table, view.images
-        sum_mb = np.zeros(len(view))
-        for layer in images.layers_of(table, pod):
-            sum_mb += scaled_mb(layer.size_mb, images.cached(table, layer))
-        return sum_mb
+    def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[tuple[float, Bools]]:
+        for layer in view.images.layers_of(view.table, pod):
+            yield layer.size_mb, view.images.cached(view.table, layer)

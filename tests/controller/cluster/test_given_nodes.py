@@ -38,7 +38,7 @@ def test_given_nodes_replace_known_ones_and_the_pods_stay() -> None:
     assert view.metrics.cpu_percent[2] == 12.5
     assert view.links.rtt_ms_from(2)[0] == 7.0
     assert view.placed_in_run.tolist() == [0, 0, 0]
-    assert np.isnan(view.bandwidth_capacity_mbps()[0])
+    assert np.isnan(view.bandwidth_free_mbps()[0])
 
 
 def test_the_original_view_is_not_changed() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.node_table import CLASS_LABEL
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints, LinkTable, NodeTable
 
@@ -47,7 +48,7 @@ def longest_where_unknown_ms(rtt_ms: Floats, links: LinkTable, unknown_rtt_ms: f
 def profiled_ms(table: NodeTable, profile_ms: Mapping[str, float]) -> Floats:
     """The processing time of a pod on each node as measured beforehand, ms, shape (n,): by the
     node's name, else by its node class, else NaN."""
-    found = table.classes.column(profile_ms)
+    found = table.topology(CLASS_LABEL).column(profile_ms)
     for name, ms in profile_ms.items():
         if (at := table.index.get(name)) is not None:
             found[at] = ms
