@@ -125,7 +125,7 @@ class KubeDsm(BatchStrategy):
         waiting = (*placed.to_cloud, *edge_view.in_cloud)
         state = replace(edge_view.state, pods=edge_view.on_edge)
         for pod, node in placed.placed:
-            state = state.with_pod(pod, node)
+            state = state.moved(pod, node)
         return edge_view.to_plan([placed, self._suggestion(state, waiting)])
 
     def _suggestion(self, state: EdgeState, waiting: Sequence[EdgePod]) -> AppliedDecision:

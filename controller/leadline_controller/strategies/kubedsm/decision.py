@@ -78,28 +78,18 @@ class EdgeState:
     on_edge: Ints
     pods: tuple[EdgePod, ...] = ()
 
-    def without(self, pod: EdgePod) -> "EdgeState":
-        """The state after a pod left the edge for the cloud."""
-        return EdgeState(
-            self.edge.without_pod(pod.requests, pod.node),
-            self.quality,
-            with_count(self.on_edge, pod, -1),
-            tuple(each for each in self.pods if each is not pod),
-        )
-
     def moved(self, pod: EdgePod, node: int) -> "EdgeState":
-        """The state after a pod moved to another edge node; it does not move again."""
-        edge = self.edge.without_pod(pod.requests, pod.node).with_pod(pod.requests, node)
-        return replace(self, edge=edge, pods=tuple(each for each in self.pods if each is not pod))
-
-    def with_pod(self, pod: EdgePod, node: int) -> "EdgeState":
-        """The state after a new pod or one from the cloud came to an edge node; it does not move
-        again."""
-        return replace(
-            self,
-            edge=self.edge.with_pod(pod.requests, node),
-            on_edge=with_count(self.on_edge, pod, 1),
-        )
+        """The state after a pod came to an edge node, from wherever it was, or left the edge for
+        the cloud (NO_NODE). It does not move again."""
+        edge, on_edge = self.edge, self.on_edge.copy()
+        if pod.node != NO_NODE:
+            edge = edge.without_pod(pod.requests, pod.node)
+            on_edge[pod.service] -= 1
+        if node != NO_NODE:
+            edge = edge.with_pod(pod.requests, node)
+            on_edge[pod.service] += 1
+        pods = tuple(each for each in self.pods if each is not pod)
+        return replace(self, edge=edge, on_edge=on_edge, pods=pods)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,13 +126,6 @@ def pod_size(requests: Ints, largest: Ints) -> float:
     largest capacity of an edge node, in the same order."""
     fractions = requests[:2] / np.maximum(largest[:2], 1)
     return max(float(np.sqrt(fractions.prod())), _MIN_SIZE)
-
-
-def with_count(on_edge: Ints, pod: EdgePod, step: int) -> Ints:
-    """Pods of each service on the edge after this one arrived (step 1) or left (step -1)."""
-    on_edge = on_edge.copy()
-    on_edge[pod.service] += step
-    return on_edge
 
 
 def total_requests(state: EdgeState, pods: Iterable[EdgePod]) -> Ints:
@@ -182,14 +165,14 @@ def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> l
     """
     candidates = [pod for pod in cloud if pod.feasible.any()]
     chosen: list[EdgePod] = []
-    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge
+    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge.copy()
     while candidates and len(chosen) < most:
         pod = _highest_gain(state.quality, on_edge, candidates, 1)
         candidates = [each for each in candidates if each is not pod]
         need = sum((each.requests for each in chosen), start=pod.requests)
         if fits_in(need, room):
             chosen.append(pod)
-            on_edge = with_count(on_edge, pod, 1)
+            on_edge[pod.service] += 1
     return chosen
 
 
@@ -318,7 +301,7 @@ def best_fit(
     if freed is None or quality_with(state, pods, freed) < least_quality:
         return None
     for pod in freed:
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
     movable = state.pods
     if not movable:
         return EdgeDecision(pods, freed)
@@ -343,7 +326,7 @@ def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | N
         if not candidates:
             return None
         pod = _highest_gain(state.quality, state.on_edge, candidates, -1)
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
         freed.append(pod)
     return tuple(freed)
 
@@ -354,7 +337,7 @@ def apply_decision(
     """Migrate, then match the chosen pods to edge nodes; new pods that are not chosen or not
     matched go to the cloud (Algorithm 7)."""
     for pod in choice.freed:
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
     for pod, node in choice.reordered:
         state = state.moved(pod, node)
     placed: list[tuple[EdgePod, int]] = []
@@ -367,7 +350,7 @@ def apply_decision(
         pairs = zip(choice.onto_edge, found.nodes, strict=True)
         placed = [(pod, node) for pod, node in pairs if node != NO_NODE]
     for pod, node in placed:
-        state = state.with_pod(pod, node)
+        state = state.moved(pod, node)
     on_edge = {pod.key for pod, _ in placed}
     to_cloud = tuple(pod for pod in new if pod.key not in on_edge)
     return AppliedDecision(tuple(placed), to_cloud, choice.freed, choice.reordered, state, exact)

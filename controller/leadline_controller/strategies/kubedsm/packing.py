@@ -119,7 +119,12 @@ def match(edge: Edge, requests: Ints, feasible: Bools) -> Matching:
         can_hold = _can_hold(edge, subsets, requests[first], feasible[first])
         if int(can_hold.sum()) * len(subsets) <= _MAX_EXACT_WORK:
             chosen = _dynamic_program(edge, subsets, subsets @ requests[first], can_hold)
-            return Matching(_assign_pods(groups, chosen, len(requests)), exact=True)
+            nodes = [NO_NODE] * len(requests)
+            for group, members in enumerate(groups):
+                per_node = np.repeat(np.arange(len(chosen)), [row[group] for row in chosen])
+                for pod, node in zip(members, per_node.tolist(), strict=False):
+                    nodes[pod] = node
+            return Matching(tuple(nodes), exact=True)
     return Matching(_beam_search(edge, requests, feasible), exact=False)
 
 
@@ -163,49 +168,31 @@ def _dynamic_program(edge: Edge, subsets: Ints, need: Ints, can_hold: Bools) -> 
     return chosen[::-1]
 
 
-def _assign_pods(
-    groups: Sequence[Sequence[int]], chosen: Sequence[Ints], pods: int
-) -> tuple[int, ...]:
-    """Each pod's node, from the number of pods of each group on each node."""
-    nodes = [NO_NODE] * pods
-    for group, members in enumerate(groups):
-        left = iter(members)
-        for node, row in enumerate(chosen):
-            for _ in range(int(row[group])):
-                nodes[next(left)] = node
-    return tuple(nodes)
-
-
 def _beam_search(edge: Edge, requests: Ints, feasible: Bools) -> tuple[int, ...]:
-    """The better of two beam searches: largest pods first, and smallest pods first."""
+    """The better of two beam searches, largest pods first and smallest pods first. Each adds pod
+    after pod and keeps the best _BEAM_WIDTH placements."""
     share = (requests / np.maximum(edge.capacity.max(axis=0), 1)).max(axis=1)
     order = np.argsort(share, kind="stable")
-    found = [_beam_search_in_order(edge, requests, feasible, each) for each in (order[::-1], order)]
+    found: list[tuple[int, float, tuple[int, ...]]] = []  # pods placed, value, node of each pod
+    for pods in (order[::-1].tolist(), order.tolist()):
+        used = edge.used[np.newaxis].copy()
+        value, nodes = np.zeros(1), np.full((1, len(requests)), NO_NODE)
+        for pod in pods:
+            can = fits_in(requests[pod], np.maximum(edge.capacity - used, 0)) & feasible[pod]
+            with_pod = used_product(edge.capacity, used + requests[pod])
+            gain = with_pod - used_product(edge.capacity, used)
+            # One more pod outweighs any gain in packing, which is at most 1 for each node.
+            grown = np.where(can, value[:, np.newaxis] + gain + len(edge.used) + 1, -np.inf)
+            ranked = np.concatenate((grown, value[:, np.newaxis]), axis=1)
+            keep = np.argsort(-ranked, axis=None, kind="stable")[:_BEAM_WIDTH]
+            keep = keep[np.isfinite(ranked.ravel()[keep])]
+            parent, node = np.divmod(keep, ranked.shape[1])
+            used, nodes, value = used[parent].copy(), nodes[parent].copy(), ranked.ravel()[keep]
+            placed = node < len(edge.used)
+            nodes[placed, pod] = node[placed]
+            used[placed, node[placed]] += requests[pod]
+        found.append((int((nodes[0] >= 0).sum()), float(value[0]), tuple(nodes[0].tolist())))
     return max(found, key=lambda it: it[:2])[2]
-
-
-def _beam_search_in_order(
-    edge: Edge, requests: Ints, feasible: Bools, order: Ints
-) -> tuple[int, float, tuple[int, ...]]:
-    """Adds pod after pod and keeps the best _BEAM_WIDTH placements. Returns the number of placed
-    pods, the value, and each pod's node."""
-    used = edge.used[np.newaxis].copy()
-    value, nodes = np.zeros(1), np.full((1, len(requests)), NO_NODE)
-    for pod in order.tolist():
-        room = np.maximum(edge.capacity - used, 0)
-        can = fits_in(requests[pod], room) & feasible[pod]
-        gain = used_product(edge.capacity, used + requests[pod]) - used_product(edge.capacity, used)
-        # One more pod outweighs any gain in packing, which is at most 1 for each node.
-        grown = np.where(can, value[:, np.newaxis] + gain + len(edge.used) + 1, -np.inf)
-        ranked = np.concatenate((grown, value[:, np.newaxis]), axis=1)
-        keep = np.argsort(-ranked, axis=None, kind="stable")[:_BEAM_WIDTH]
-        keep = keep[np.isfinite(ranked.ravel()[keep])]
-        parent, node = np.divmod(keep, ranked.shape[1])
-        used, nodes, value = used[parent].copy(), nodes[parent].copy(), ranked.ravel()[keep]
-        placed = node < len(edge.used)
-        nodes[placed, pod] = node[placed]
-        used[placed, node[placed]] += requests[pod]
-    return int((nodes[0] >= 0).sum()), float(value[0]), tuple(nodes[0].tolist())
 
 
 class Reordering(NamedTuple):
