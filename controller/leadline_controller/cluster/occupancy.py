@@ -3,9 +3,11 @@
 Removing a pod undoes exactly what adding it did. The caller remembers which pods are counted.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import AssignedPods, ExistingAntiAffinities, Kinds
+from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -31,10 +33,9 @@ class Occupancy:
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._rows: Ints = np.zeros((4, _MIN_ROWS), dtype=np.int64)
-        self._kinds = Kinds()
-        self._anti_affinities = ExistingAntiAffinities()
+        self._no_pods = AssignedPods()  # the kinds of pods, without rows
         if previous is not None and not previous.is_bloated():
-            self._kinds, self._anti_affinities = previous._kinds, previous._anti_affinities
+            self._no_pods = previous._no_pods
 
     def add(self, pod: Pod, node: str) -> None:
         """Count a pod that is not counted yet; an unknown node is ignored."""
@@ -48,9 +49,7 @@ class Occupancy:
             self.mounts[at] = (*self.mounts.get(at, ()), pod)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
-        counted = self._rows[:, : len(self._uids)]
-        pods = AssignedPods(self._kinds, self._anti_affinities, counted)
-        self._rows[:, len(self._uids)] = pods.row(pod, at)
+        self._rows[:, len(self._uids)] = self._no_pods.row(pod, at)
         self._row_of[pod.uid] = len(self._uids)
         self._uids.append(pod.uid)
 
@@ -79,7 +78,8 @@ class Occupancy:
 
     def is_bloated(self) -> bool:
         """Whether most of the remembered kinds belong to pods that are gone."""
-        return len(self._kinds) + len(self._anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
+        kinds, anti_affinities = self._no_pods.kinds, self._no_pods.anti_affinities
+        return len(kinds) + len(anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
 
     def bandwidth_requested_mbps(self) -> Floats:
         """Link capacity requested, Mbit/s, shape (n,); a copy."""
@@ -87,8 +87,7 @@ class Occupancy:
 
     def assigned_pods(self) -> AssignedPods:
         """The counted pods; a copy."""
-        rows = self._rows[:, : len(self._uids)].copy()
-        return AssignedPods(self._kinds, self._anti_affinities, rows)
+        return replace(self._no_pods, rows=self._rows[:, : len(self._uids)].copy())
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():

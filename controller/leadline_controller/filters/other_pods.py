@@ -4,6 +4,7 @@ A topology domain is the set of nodes with the same value of a topology key, a n
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -139,7 +140,7 @@ def _affinity(view: ClusterView, pod: Pod) -> Bools:
         matches_itself = all(
             selects(term.selector, kind.labels)
             if _selects_all_namespaces(term)
-            else _matches(view, term, kind, unknown=False)
+            else _matches(view, term, kind=kind, unknown=False)
             for term in pod.affinity
         )
         return labelled if matches_itself else view.table.none()
@@ -164,15 +165,12 @@ def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     kind = kind_of(pod)
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
-
-    def term_matches(term: AffinityTerm) -> bool:
-        return _matches(view, term, kind, unknown=True)
-
+    test = partial(_matches, view, kind=kind, unknown=True)
     for label in sorted(view.assigned_pods.anti_affinities.topology_keys):
         topology = view.table.topology(label)
         if not len(topology):
             continue
-        having_anti_affinity = view.assigned_pods.having_anti_affinity(label, key, term_matches)
+        having_anti_affinity = view.assigned_pods.having_anti_affinity(label, key, test)
         if having_anti_affinity.any():
             per_node = view.assigned_pods.per_node(having_anti_affinity, len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
@@ -208,7 +206,7 @@ def _selects_all_namespaces(term: AffinityTerm) -> bool:
     return term.namespace_selector is not None and selects(term.namespace_selector, {})
 
 
-def _matches(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+def _matches(view: ClusterView, term: AffinityTerm, *, kind: PodKind, unknown: bool) -> bool:
     """Whether the term matches pods of this kind. unknown: the answer if it depends on the labels
     of a namespace and they are unknown."""
     if kind.namespace not in term.namespaces:

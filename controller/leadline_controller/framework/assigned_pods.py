@@ -95,13 +95,9 @@ class Interner(Generic[Value]):
     def _added(self, value: Value, number: int) -> None:
         """Called for each new value."""
 
-    def where(self, key: Hashable, test: Callable[[Value], bool]) -> Bools:
-        """Whether `test` holds for each value, by number. Cached under `key`, so that each value
-        is tested once."""
-        return self.cached(key, test, self.values)
-
-    def cached(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
-        """See `where`. each: the tested objects, by number."""
+    def where(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
+        """Whether `test` holds for each of these, which have the numbers of the values. Cached
+        under `key`, so that each is tested once."""
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _MAX_CACHED:  # pods determine the keys
@@ -238,7 +234,7 @@ class AssignedPods:
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
-        return self.kinds.where(key, test)[self.kind]
+        return self.kinds.where(key, test, self.kinds.values)[self.kind]
 
     def having_anti_affinity(
         self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]
@@ -246,7 +242,7 @@ class AssignedPods:
         """The pods with an anti-affinity term with this topology key that passes `test`, shape
         (pods,). See Interner.where."""
         terms = self.anti_affinities
-        having = terms.cached(
+        having = terms.where(
             (label, key), lambda each: any(map(test, each.get(label, ()))), terms.by_topology
         )
         return having[self._column(2)]

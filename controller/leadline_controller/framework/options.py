@@ -36,7 +36,7 @@ class Option:
 def option(
     default: float,
     *,
-    unit: str,
+    unit: str = "",
     help: str,  # noqa: A002  # argparse and click call it so
     minimum: float = 0.0,
     maximum: float = math.inf,

@@ -78,10 +78,8 @@ class Dacs(Strategy):
     paper = "DACS, Algorithms 1-2"
     needs = ("rtt_ms", "bandwidth_mbps")
 
-    alpha: float = option(0.5, unit="", maximum=1.0, help="weight of processing over network delay")
-    phi: float = option(
-        0.5, unit="", minimum=1e-6, maximum=1.0, help="share of the residual a pod may get"
-    )
+    alpha: float = option(0.5, maximum=1.0, help="weight of processing over network delay")
+    phi: float = option(0.5, minimum=1e-6, maximum=1.0, help="share of the residual a pod may get")
     lambda_s: float = option(
         0.05, unit="s", maximum=_MAX_S, name="lambda", help="delays this close are equal"
     )

@@ -76,15 +76,13 @@ class KubeDsm(BatchStrategy):
     m_er: float = option(
         3, unit="pods", maximum=10, help="reordered within the edge in one suggestion, M_ER"
     )
-    a: float = option(1.0, unit="", maximum=1e6, help="penalty per share missing to the target")
-    b: float = option(0.1, unit="", maximum=1e6, help="reward per share beyond the target")
-    gamma: float = option(10.0, unit="", maximum=1e6, help="reward for reaching the target")
+    a: float = option(1.0, maximum=1e6, help="penalty per share missing to the target")
+    b: float = option(0.1, maximum=1e6, help="reward per share beyond the target")
+    gamma: float = option(10.0, maximum=1e6, help="reward for reaching the target")
     qos_target: float = option(
-        1.0, unit="", maximum=1.0, help="share of a service that should be on the edge, Q"
+        1.0, maximum=1.0, help="share of a service that should be on the edge, Q"
     )
-    suggest: float = option(
-        1, unit="", maximum=1, help="0: only place new pods, 1: suggest migrations too"
-    )
+    suggest: float = option(1, maximum=1, help="0: only place new pods, 1: suggest migrations too")
 
     def __post_init__(self) -> None:
         if not self.b < self.a < self.gamma:
