@@ -59,10 +59,7 @@ def volume_restrictions(view: ClusterView, pod: Pod) -> FilterResult:
             )
     why = "a pod there has a disk that the pod needs for itself"
     return FilterResult(
-        passes,
-        lambda _: why,
-        resolvable_by_preemption=view.table.all(),
-        requeue_on=_IF_UNMOUNTED,
+        passes, lambda _: why, resolvable_by_preemption=view.table.all(), requeue_on=_IF_UNMOUNTED
     )
 
 

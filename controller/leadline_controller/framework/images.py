@@ -4,7 +4,7 @@ The cost of a column over the nodes depends on the layers of the pod's images, n
 of known images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -43,12 +43,20 @@ class ImageTable:
     def with_running(self, table: NodeTable, pods: Iterable[tuple[Pod, int]]) -> "ImageTable":
         """The table with assigned pods, each with the index of its node. Their missing layers are
         in the node's download queue, and already included if the node states its queue's size."""
-        images = self
+        queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
+        queue_mb = dict(self.queue_mb)
         for pod, node in pods:
-            images = images.with_pull(table, pod, node)
+            added = self._to_pull(table, pod, node, queued)
+            for layer in added:
+                queued.setdefault(layer.digest, set()).add(node)
+            if added:
+                queue_mb[node] = queue_mb.get(node, 0.0) + fsum(layer.size_mb for layer in added)
         unstated = np.isnan(table.pulling_mb)
-        queue_mb = {node: mb for node, mb in images.queue_mb.items() if unstated[node]}
-        return replace(images, queue_mb=queue_mb)
+        return replace(
+            self,
+            queued={digest: frozenset(nodes) for digest, nodes in queued.items()},
+            queue_mb={node: mb for node, mb in queue_mb.items() if unstated[node]},
+        )
 
     def images_of(self, table: NodeTable, pod: Pod) -> tuple[Image, ...]:
         """The pod's images whose layers are known, without repeats."""
@@ -87,12 +95,7 @@ class ImageTable:
 
     def with_pull(self, table: NodeTable, pod: Pod, node: int) -> "ImageTable":
         """The table with the pod on the node with this index: missing layers are queued there."""
-        has = table.nodes[node].image_layers
-        added = [
-            layer
-            for layer in self.layers_of(table, pod)
-            if layer.digest not in has and node not in self.queued.get(layer.digest, ())
-        ]
+        added = self._to_pull(table, pod, node, self.queued)
         if not added:
             return self
         queued = dict(self.queued)
@@ -101,6 +104,16 @@ class ImageTable:
         added_mb = fsum(layer.size_mb for layer in added)
         queue_mb = {**self.queue_mb, node: self.queue_mb.get(node, 0.0) + added_mb}
         return replace(self, queued=queued, queue_mb=queue_mb)
+
+    def _to_pull(
+        self, table: NodeTable, pod: Pod, node: int, queued: Mapping[str, Set[int]]
+    ) -> list[Layer]:
+        has = table.nodes[node].image_layers
+        return [
+            layer
+            for layer in self.layers_of(table, pod)
+            if layer.digest not in has and node not in queued.get(layer.digest, ())
+        ]
 
     def _missing(self, table: NodeTable, layer: Layer) -> Bools:
         missing = ~self.cached(table, layer)

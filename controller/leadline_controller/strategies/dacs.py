@@ -111,22 +111,14 @@ class Dacs(Strategy):
             near = int(np.count_nonzero(omega_s <= omega_s.min() + self.lambda_s))
             return text if near == 1 else f"{text}, the roomiest of {near} near-best nodes"
 
-        parts = {
-            "processing_s": processing_s,
-            "network_s": network_s,
-            "contention_s": contention,
-        }
+        parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
         return Scores(candidates, omega_s, finalists, why, parts)
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""
         at = np.array([node])
-        return {
-            resource: int(self._granted(view, pod, resource, at)[0])
-            if resource in (CPU, MEMORY)
-            else amount
-            for resource, amount in {CPU: 0, MEMORY: 0, **pod.requests}.items()
-        }
+        charged = {name: int(self._granted(view, pod, name, at)[0]) for name in (CPU, MEMORY)}
+        return {**charged, **pod.requests, **charged}
 
     def _granted(self, view: ClusterView, pod: Pod, resource: str, nodes: Ints) -> Floats:
         request = float(pod.requests.get(resource, 0))

@@ -11,11 +11,7 @@ from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.capacity import (
-    free_share,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import free_share, least_requested, whole_points
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,7 @@ from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.capacity import (
-    MAX_POINTS,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import MAX_POINTS, least_requested, whole_points
 
 # kubernetes: pkg/scheduler/framework/plugins/imagelocality, minThreshold and
 # maxContainerThreshold.
