@@ -91,7 +91,7 @@ def _matching_pods(view: ClusterView, pod: Pod, constraint: SpreadConstraint) ->
     kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
     if not constraint.selector or not assigned_pods.rows.shape[1]:
         return np.zeros(len(view), dtype=np.int64)
-    counts = kinds.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
+    counts = kinds.by_label.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
     counts &= ~kinds.terminating()
     return assigned_pods.per_node(counts[assigned_pods.kind], len(view))
 
@@ -183,7 +183,7 @@ def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
     kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
     if term.selector is None or not assigned_pods.rows.shape[1]:
         return np.zeros(assigned_pods.node.size, dtype=np.bool_)
-    chosen = kinds.selected(term.selector)
+    chosen = kinds.by_label.selected(term.selector)
     if not _selects_all_namespaces(term):
         chosen &= kinds.in_namespaces(_namespaces(view, term, unknown=unknown))
     return chosen[assigned_pods.kind]
@@ -196,7 +196,9 @@ def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iter
         return term.namespaces
     found = term.namespaces.union(view.namespaces.selected(selector))
     if unknown or not selector:
-        return found.union(view.assigned_pods.kinds.namespaces - view.namespaces.labels.keys())
+        return found.union(
+            view.assigned_pods.kinds.by_namespace.keys() - view.namespaces.labels.keys()
+        )
     return found
 
 

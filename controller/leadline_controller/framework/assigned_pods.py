@@ -6,7 +6,7 @@ cost of a selector does not grow with the kinds that do not match.
 """
 
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -142,32 +142,23 @@ class PodKind:
 
 
 class Kinds(Interner[PodKind]):
-    """The kinds of pods, indexed by namespace and label."""
+    """The kinds of pods, by number. by_label, by_namespace: their indexes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_label = LabelIndex()
-        self._by_namespace: dict[str, array[int]] = {}
+        self.by_label = LabelIndex()
+        self.by_namespace: dict[str, array[int]] = {}
         self._terminating = array("q")
 
-    @property
-    def namespaces(self) -> Set[str]:
-        """The namespaces of all kinds."""
-        return self._by_namespace.keys()
-
     def _added(self, value: PodKind, number: int) -> None:
-        self._by_label.add(value.labels)
-        self._by_namespace.setdefault(value.namespace, array("q")).append(number)
+        self.by_label.add(value.labels)
+        self.by_namespace.setdefault(value.namespace, array("q")).append(number)
         if value.terminating:
             self._terminating.append(number)
 
-    def selected(self, selector: Selector) -> Bools:
-        """The kinds whose labels match, by number."""
-        return self._by_label.selected(selector)
-
     def in_namespaces(self, namespaces: Iterable[str]) -> Bools:
         """The kinds in these namespaces, by number."""
-        return mask_of(len(self), map(self._by_namespace.get, namespaces))
+        return mask_of(len(self), map(self.by_namespace.get, namespaces))
 
     def terminating(self) -> Bools:
         """The kinds whose pods are being deleted, by number."""

@@ -107,6 +107,14 @@ def plan_batch(
     """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
     decisions, each with the view after it."""
     wanted = list(pods)
+
+    def decisions(view: ClusterView, plan: BatchPlan) -> Iterator[tuple[Decision, ClusterView]]:
+        for pod in wanted:
+            planned = _planned_decision(view, pod, plan, filters, strategy)
+            decision = planned or decide(view, pod, filters, strategy, random)
+            view = assume(view, decision, strategy)
+            yield decision, view
+
     plan = strategy.plan(
         view,
         [pod for pod in wanted if pre_filter_failure(view, pod) is None],
@@ -118,11 +126,11 @@ def plan_batch(
         if dropped is None:
             random_state = random.getstate()
             if any(move.room_for for move in plan.moves):
-                trial = _decisions(moved, wanted, plan, filters, strategy, random)
-                dropped = _useless_move(plan, (decision for decision, _ in trial), view)
+                trial = (decision for decision, _ in decisions(moved, plan))
+                dropped = _useless_move(plan, trial, view)
             if dropped is None:
                 random.setstate(random_state)
-                return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random)
+                return plan, moved, decisions(moved, plan)
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
 
 
@@ -159,21 +167,6 @@ def _apply_moves(
             return view, move
         view = view.with_placement(move.pod, move.target)
     return view, None
-
-
-def _decisions(
-    view: ClusterView,
-    pods: Iterable[Pod],
-    plan: BatchPlan,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-) -> Iterator[tuple[Decision, ClusterView]]:
-    for pod in pods:
-        planned = _planned_decision(view, pod, plan, filters, strategy)
-        decision = planned or decide(view, pod, filters, strategy, random)
-        view = assume(view, decision, strategy)
-        yield decision, view
 
 
 def _planned_decision(
