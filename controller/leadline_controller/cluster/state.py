@@ -84,7 +84,14 @@ class ClusterState:
         """Apply one change. Returns the events that may make an unschedulable pod schedulable."""
         match change:
             case Relisted(nodes, pods, resources):
-                self._replace_all(nodes, pods)
+                self.listed = True
+                self._nodes = {node.name: node for node in nodes}
+                self._pods = {pod.uid: pod for pod in pods}
+                for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
+                    del self._assumed[uid]
+                self._stale = True
+                self._table = NodeTable(())  # so that `table` counts all pods again
+                self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
                 return ANY_EVENT
             case NodeChanged(node):
@@ -159,7 +166,7 @@ class ClusterState:
             host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
             mounts=dict(counted.mounts),
-            namespaces=self._resources.namespaces(),
+            namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
         )
 
@@ -191,16 +198,6 @@ class ClusterState:
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)
-
-    def _replace_all(self, nodes: tuple[Node, ...], pods: tuple[Pod, ...]) -> None:
-        self.listed = True
-        self._nodes = {node.name: node for node in nodes}
-        self._pods = {pod.uid: pod for pod in pods}
-        for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
-            del self._assumed[uid]
-        self._stale = True
-        self._table = NodeTable(())  # so that `table` counts all pods again
-        self._occupancy = Occupancy(self._table, self._occupancy)
 
     def _replace(self, uid: str, pod: Pod | None) -> None:
         before = self._pods.pop(uid, None)
