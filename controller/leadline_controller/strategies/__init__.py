@@ -1,5 +1,5 @@
-"""STRATEGIES: the papers' rules for choosing a node. A strategy is one file here and one line
-below; a class is imported when it is used. Other packages declare theirs as entry points in the
+"""STRATEGIES: the papers' rules for choosing a node. A strategy is one class here and one line
+below; it is imported when it is used. Other packages declare theirs as entry points in the
 group `leadline.strategies`, see docs/writing-a-strategy.md."""
 
 from leadline_controller.strategies.registry import StrategyRegistry
