@@ -2,11 +2,12 @@
 is namespace/name, that of any other resource its name.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from leadline_controller.framework.selectors import Selector, Terms
 
@@ -165,7 +166,6 @@ Resource = (
     | Attachment
     | Unreadable
 )
-R = TypeVar("R", bound=Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +205,18 @@ class Storage:
     @classmethod
     def of(cls, resources: Iterable[Resource]) -> "Storage":
         """Storage with these resources; namespaces are ignored."""
-        known = tuple(resources)
+        known: defaultdict[type, dict[str, Any]] = defaultdict(dict)
+        for resource in resources:
+            known[type(resource)][resource.key] = resource
         return cls(
-            claims=_by_key(Claim, known),
-            volumes=_by_key(Volume, known),
-            classes=_by_key(StorageClass, known),
-            csi_nodes=_by_key(CsiNode, known),
-            drivers=_by_key(CsiDriver, known),
-            capacities=tuple(_by_key(StorageCapacity, known).values()),
-            attachments=tuple(_by_key(Attachment, known).values()),
-            unreadable=tuple(_by_key(Unreadable, known).values()),
+            claims=known[Claim],
+            volumes=known[Volume],
+            classes=known[StorageClass],
+            csi_nodes=known[CsiNode],
+            drivers=known[CsiDriver],
+            capacities=tuple(known[StorageCapacity].values()),
+            attachments=tuple(known[Attachment].values()),
+            unreadable=tuple(known[Unreadable].values()),
         )
 
     @property
@@ -256,7 +258,3 @@ class Storage:
                 if volume is not None and claim is not None and volume.claim is None:
                     volumes[name] = replace(volume, claim=key, claim_uid=claim.uid)
         return replace(self, claims=claims, volumes=volumes)
-
-
-def _by_key(kind: type[R], resources: Iterable[Resource]) -> dict[str, R]:
-    return {resource.key: resource for resource in resources if isinstance(resource, kind)}
