@@ -1,5 +1,5 @@
-"""STRATEGIES: the papers' rules for choosing a node. A strategy is one class here and one line
-below; it is imported when it is used. Other packages declare theirs as entry points in the
+"""STRATEGIES: the papers' rules for choosing a node. A strategy is one file here and one line
+below; a class is imported when it is used. Other packages declare theirs as entry points in the
 group `leadline.strategies`, see docs/writing-a-strategy.md."""
 
 from leadline_controller.strategies.registry import StrategyRegistry
@@ -14,15 +14,15 @@ STRATEGIES = StrategyRegistry(
         "infrastructure-aware": "infrastructure_aware:InfrastructureAware",
         "response-time": "response_time:ResponseTime",
         "kube-default": "kube_default:KubeDefault",
-        "elasticfog": "dacs_baselines:ElasticFog",
-        "tsra": "dacs_baselines:Tsra",
-        "nas": "dacs_baselines:Nas",
-        "kcss": "dacs_baselines:Kcss",
+        "elasticfog": "elasticfog:ElasticFog",
+        "tsra": "tsra:Tsra",
+        "nas": "nas:Nas",
+        "kcss": "kcss:Kcss",
         "image-locality": "locality:ImageLocality",
         "layer-locality": "locality:LayerLocality",
-        "bef": "tiered:BiggestEdgeFirst",
-        "sef": "tiered:SmallestEdgeFirst",
-        "cloud-first": "tiered:CloudFirst",
+        "bef": "edge_first:BiggestEdgeFirst",
+        "sef": "edge_first:SmallestEdgeFirst",
+        "cloud-first": "cloud_first:CloudFirst",
         "random": "chance:Chance",
     },
 )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from leadline_controller.cluster.state import ClusterState
-from leadline_controller.filters.volumes import volume_binding
+from leadline_controller.filters.volume_binding import volume_binding
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.ports import (
     PodChanged,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.filters.other_pods import inter_pod_affinity
+from leadline_controller.filters.inter_pod_affinity import inter_pod_affinity
 from leadline_controller.framework.cycle import decide
 from leadline_controller.kubeobjects.demands import MAX_CONSTRAINTS, MAX_VALUES, MAX_VOLUMES
 from leadline_controller.kubeobjects.manifest import read_pod

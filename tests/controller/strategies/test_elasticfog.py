@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from leadline_controller.framework.model import Pod
-from leadline_controller.strategies.dacs_baselines import ElasticFog
+from leadline_controller.strategies.elasticfog import ElasticFog
 
 from tests.controller.builders import node, pod, view
 

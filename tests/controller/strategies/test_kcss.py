@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from leadline_controller.framework.model import CPU, MEMORY, PODS
-from leadline_controller.strategies.dacs_baselines import Kcss, nearness_to_ideal
+from leadline_controller.strategies.kcss import Kcss, nearness_to_ideal
 
 from tests.controller.builders import GIB, node, pod, view
 

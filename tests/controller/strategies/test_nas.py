@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from leadline_controller.framework.model import Link
 from leadline_controller.framework.options import build
-from leadline_controller.strategies.dacs_baselines import Nas
+from leadline_controller.strategies.nas import Nas
 
 from tests.controller.builders import node, pod, view
 

@@ -13,7 +13,7 @@ from leadline_controller.strategies.registry import StrategyRegistry
 
 from tests.support.distributions import install
 
-BUILT_IN = {"bef": "tiered:BiggestEdgeFirst", "random": "chance:Chance"}
+BUILT_IN = {"bef": "edge_first:BiggestEdgeFirst", "random": "chance:Chance"}
 FIRST = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -160,7 +160,7 @@ def test_a_plugin_does_not_take_the_name_of_a_built_in_strategy(
 ) -> None:
     installed({"bef": "impostor:First"}, impostor=FIRST)
     found = registry()
-    assert found["bef"].__module__ == "leadline_controller.strategies.tiered"
+    assert found["bef"].__module__ == "leadline_controller.strategies.edge_first"
     assert len(found) == len(BUILT_IN)
     assert "impostor" not in sys.modules
     (line,) = (record.getMessage() for record in caplog.records)

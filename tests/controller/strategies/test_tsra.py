@@ -7,7 +7,7 @@ import pytest
 from leadline_controller.framework.cycle import Scores
 from leadline_controller.framework.model import CPU
 from leadline_controller.framework.options import build
-from leadline_controller.strategies.dacs_baselines import Tsra
+from leadline_controller.strategies.tsra import Tsra
 
 from tests.controller.builders import node, pod, view
 

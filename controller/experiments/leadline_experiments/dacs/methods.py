@@ -9,8 +9,11 @@ from typing import NamedTuple
 from leadline_controller.framework.cycle import Strategy
 from leadline_controller.strategies.chance import Chance
 from leadline_controller.strategies.dacs import Dacs
-from leadline_controller.strategies.dacs_baselines import ElasticFog, Kcss, Nas, Tsra
+from leadline_controller.strategies.elasticfog import ElasticFog
+from leadline_controller.strategies.kcss import Kcss
 from leadline_controller.strategies.kube_default import KubeDefault
+from leadline_controller.strategies.nas import Nas
+from leadline_controller.strategies.tsra import Tsra
 
 from leadline_experiments.dacs.paper_values import ALPHAS
 from leadline_experiments.dacs.scenarios import WORKERS, Scenario

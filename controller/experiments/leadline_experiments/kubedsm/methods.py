@@ -8,10 +8,11 @@ import numpy as np
 from leadline_controller.framework.cycle import Better, Scores, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.cloud_first import CloudFirst
+from leadline_controller.strategies.edge_first import BiggestEdgeFirst, SmallestEdgeFirst
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
 from leadline_controller.strategies.shared.capacity import is_cloud
-from leadline_controller.strategies.tiered import BiggestEdgeFirst, CloudFirst, SmallestEdgeFirst
 
 from leadline_experiments.kubedsm.scenario_run import Method
 

@@ -1,6 +1,8 @@
-"""The other pods on the nodes: PodTopologySpread and InterPodAffinity.
+"""InterPodAffinity: required affinity and anti-affinity between pods, with the anti-affinity of
+the pods that are already assigned.
 
-A topology domain is the set of nodes with the same value of a topology key, a node label.
+A topology domain is the set of nodes with the same value of the term's topology key. A pod in a
+namespace whose labels are unknown matches anti-affinity terms, but not affinity terms.
 """
 
 from collections.abc import Iterable
@@ -10,96 +12,23 @@ import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind, kind_of
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.model import AffinityTerm, Pod, SpreadConstraint
+from leadline_controller.framework.model import AffinityTerm, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
-from leadline_controller.framework.view import Bools, ClusterView, Ints
+from leadline_controller.framework.view import Bools, ClusterView
 
-_IF_SPREAD = (
+_REQUEUE_ON = (
     ClusterEvent.ASSIGNED_PODS
+    | ClusterEvent.NAMESPACES
     | ClusterEvent.LABELS
     | ClusterEvent.NODES
     | ClusterEvent.NODE_DELETED
 )
-_IF_SPREAD_OR_TAINTS = _IF_SPREAD | ClusterEvent.TAINTED | ClusterEvent.UNTAINTED
-_IF_AFFINITY = _IF_SPREAD | ClusterEvent.NAMESPACES
-
-
-def pod_topology_spread(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes whose domain, with the pod, exceeds the global minimum by at most max_skew.
-    Only nodes with the topology keys of all constraints count."""
-    if not pod.spread:
-        return FilterResult.all_pass(view)
-    constraints = tuple(dict.fromkeys(pod.spread))
-    labelled = view.table.all()
-    for constraint in constraints:
-        labelled &= view.table.topology(constraint.topology_key).labelled
-    included = {
-        policies: labelled & _included(view, pod, *policies)
-        for policies in {(c.honor_affinity, c.honor_taints) for c in constraints}
-    }
-    skews = [
-        (c, _skew(view, pod, c, included[c.honor_affinity, c.honor_taints])) for c in constraints
-    ]
-    passes = labelled.copy()
-    for constraint, skew in skews:
-        passes &= skew <= constraint.max_skew
-    taints_matter = any(constraint.honor_taints for constraint in constraints)
-
-    def reason(i: int) -> str:
-        for constraint, skew in skews:
-            key, most = constraint.topology_key, constraint.max_skew
-            if key not in view.nodes[i].labels:
-                return f"topology spread: the node has no label {key}"
-            if skew[i] > most:
-                return f"topology spread over {key}: the skew would be {skew[i]}, at most {most}"
-        raise IndexError(i)
-
-    return FilterResult(
-        passes,
-        reason,
-        resolvable_by_preemption=labelled,
-        requeue_on=_IF_SPREAD_OR_TAINTS if taints_matter else _IF_SPREAD,
-    )
-
-
-def _skew(view: ClusterView, pod: Pod, constraint: SpreadConstraint, counted: Bools) -> Ints:
-    """The skew of each node's domain with the pod on that node, shape (n,). counted: the nodes
-    whose pods and domains count, shape (n,)."""
-    topology = view.table.topology(constraint.topology_key)
-    per_domain = topology.totals(np.where(counted, _matching_pods(view, pod, constraint), 0))
-    domains = topology.totals(counted) > 0
-    enough_domains = np.count_nonzero(domains) >= constraint.min_domains
-    global_minimum = int(per_domain[domains].min()) if enough_domains else 0
-    matches_itself = int(selects(constraint.selector, pod.labels))
-    return (per_domain + matches_itself - global_minimum)[topology.codes]
-
-
-def _included(view: ClusterView, pod: Pod, honor_affinity: bool, honor_taints: bool) -> Bools:
-    """The nodes that count under these node inclusion policies, shape (n,)."""
-    counted = view.table.all()
-    if honor_affinity:
-        counted &= view.table.matching_node_affinity(pod)
-    if honor_taints:
-        counted &= view.table.tolerated_by(pod.tolerations)
-    return counted
-
-
-def _matching_pods(view: ClusterView, pod: Pod, constraint: SpreadConstraint) -> Ints:
-    """How many pods of each node the constraint counts, shape (n,). As in Kubernetes, pods that
-    are being deleted do not count, and an empty selector counts none."""
-    kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
-    if not constraint.selector or not assigned_pods.rows.shape[1]:
-        return np.zeros(len(view), dtype=np.int64)
-    counts = kinds.by_label.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
-    counts &= ~kinds.terminating()
-    return assigned_pods.per_node(counts[assigned_pods.kind], len(view))
 
 
 def inter_pod_affinity(view: ClusterView, pod: Pod) -> FilterResult:
-    """Pass the nodes whose domains satisfy the pod's required affinity and anti-affinity, and the
-    anti-affinity of the pods there. A pod in a namespace whose labels are unknown matches
-    anti-affinity terms, but not affinity terms."""
+    """Pass the nodes whose domains satisfy the pod's affinity and anti-affinity, and the
+    anti-affinity of the pods there."""
     if not (pod.affinity or pod.anti_affinity or view.assigned_pods.anti_affinities.topology_keys):
         return FilterResult.all_pass(view)
     affinity, anti_affinity = _affinity(view, pod), _anti_affinity(view, pod)
@@ -116,7 +45,7 @@ def inter_pod_affinity(view: ClusterView, pod: Pod) -> FilterResult:
         affinity & anti_affinity & existing_anti_affinity,
         reason,
         resolvable_by_preemption=affinity,
-        requeue_on=_IF_AFFINITY,
+        requeue_on=_REQUEUE_ON,
     )
 
 
