@@ -5,61 +5,35 @@ with the attributes and methods of `Strategy`. It sees one `ClusterView`, and gi
 test reads its cluster with `leadline_controller.snapshot.snapshot.read_snapshot`.
 """
 
-from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Move, Running
-from leadline_controller.framework.cycle import (
-    Better,
-    Filter,
-    FilteringStrategy,
-    FilterResult,
-    Scores,
-    Strategy,
-    best,
-)
-from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod, PodAnnotations
-from leadline_controller.framework.options import build, choice, option
-from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.view import (
-    METRICS,
-    Bools,
-    ClusterView,
-    Floats,
-    Ints,
-    LinkTable,
-    NodeMetrics,
-    NodeTable,
-)
-
-__all__ = [
-    "ANY_EVENT",
-    "CPU",
-    "MEMORY",
-    "METRICS",
-    "NO_EVENT",
-    "PODS",
-    "Allowed",
-    "BatchPlan",
-    "BatchStrategy",
-    "Better",
-    "Bools",
-    "ClusterEvent",
-    "ClusterView",
-    "Filter",
-    "FilterResult",
-    "FilteringStrategy",
-    "Floats",
-    "Ints",
-    "LinkTable",
-    "Move",
-    "Node",
-    "NodeMetrics",
-    "NodeTable",
-    "Pod",
-    "PodAnnotations",
-    "Running",
-    "Scores",
-    "Strategy",
-    "best",
-    "build",
-    "choice",
-    "option",
-]
+from leadline_controller.framework.batch import Allowed as Allowed
+from leadline_controller.framework.batch import BatchPlan as BatchPlan
+from leadline_controller.framework.batch import BatchStrategy as BatchStrategy
+from leadline_controller.framework.batch import Move as Move
+from leadline_controller.framework.batch import Running as Running
+from leadline_controller.framework.cycle import Better as Better
+from leadline_controller.framework.cycle import Filter as Filter
+from leadline_controller.framework.cycle import FilteringStrategy as FilteringStrategy
+from leadline_controller.framework.cycle import FilterResult as FilterResult
+from leadline_controller.framework.cycle import Scores as Scores
+from leadline_controller.framework.cycle import Strategy as Strategy
+from leadline_controller.framework.cycle import best as best
+from leadline_controller.framework.model import CPU as CPU
+from leadline_controller.framework.model import MEMORY as MEMORY
+from leadline_controller.framework.model import PODS as PODS
+from leadline_controller.framework.model import Node as Node
+from leadline_controller.framework.model import Pod as Pod
+from leadline_controller.framework.model import PodAnnotations as PodAnnotations
+from leadline_controller.framework.options import build as build
+from leadline_controller.framework.options import choice as choice
+from leadline_controller.framework.options import option as option
+from leadline_controller.framework.queueing_hints import ANY_EVENT as ANY_EVENT
+from leadline_controller.framework.queueing_hints import NO_EVENT as NO_EVENT
+from leadline_controller.framework.queueing_hints import ClusterEvent as ClusterEvent
+from leadline_controller.framework.view import METRICS as METRICS
+from leadline_controller.framework.view import Bools as Bools
+from leadline_controller.framework.view import ClusterView as ClusterView
+from leadline_controller.framework.view import Floats as Floats
+from leadline_controller.framework.view import Ints as Ints
+from leadline_controller.framework.view import LinkTable as LinkTable
+from leadline_controller.framework.view import NodeMetrics as NodeMetrics
+from leadline_controller.framework.view import NodeTable as NodeTable

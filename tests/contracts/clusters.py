@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from leadline_controller.framework.demands import ClaimUse
 from leadline_controller.framework.images import ImageTable
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
     PODS,
+    ClaimUse,
     HostPort,
     Image,
     Layer,

@@ -25,8 +25,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
     StorageChangedError,
 )
-from leadline_controller.framework.resources import Claim, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 
 from tests.contracts.harnesses import (

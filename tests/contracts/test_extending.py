@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 import pytest
+from leadline_controller import filters
 from leadline_controller.cli.__main__ import run
 from leadline_controller.config import Settings
 from leadline_controller.filters import FILTERS
@@ -91,6 +93,17 @@ def test_a_filter_decides_in_leadline_score(
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert decision["node"] == "loud"
     assert decision["rejected"] == {"still": ["QuietNode: the node is quiet"]}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_each_filter_is_a_file_that_no_other_filter_imports(name: str) -> None:
+    room = filters.__name__
+    module = FILTERS[name].__module__
+    assert [each for each, known in FILTERS.items() if known.__module__ == module] == [name]
+    assert module == f"{room}.{FILTERS[name].__name__}"
+    values = vars(importlib.import_module(module)).values()
+    origins = {getattr(value, "__module__", None) or "" for value in values}
+    assert {origin for origin in origins if origin.startswith(room)} == {module}
 
 
 # What would be one file in strategies/.

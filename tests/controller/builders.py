@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from leadline_controller.framework.assigned_pods import AssignedPods, Namespaces
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Link, Node, Pod
-from leadline_controller.framework.resources import NamespaceLabels, Resource
-from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.resources import NamespaceLabels, Resource, Storage
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,

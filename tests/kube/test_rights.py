@@ -24,8 +24,7 @@ from leadline_controller.framework.ports import (
     Relisted,
     ResourceChanged,
 )
-from leadline_controller.framework.resources import NamespaceLabels
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import NamespaceLabels, VolumePlan
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kubeobjects.manifest import read_pod
 

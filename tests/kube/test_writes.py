@@ -18,7 +18,7 @@ from leadline_controller.framework.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ExpiredError
 from leadline_controller.kube.cluster import KubeCluster
 from leadline_controller.kube.events import EventSink

@@ -18,8 +18,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
     StorageChangedError,
 )
-from leadline_controller.framework.resources import Claim, Resource, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
 from leadline_controller.snapshot.demo_cluster import DemoCluster
 
 

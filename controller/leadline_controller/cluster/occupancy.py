@@ -3,9 +3,11 @@
 Removing a pod undoes exactly what adding it did. The caller remembers which pods are counted.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import AssignedPods, ExistingAntiAffinities, Kinds
+from leadline_controller.framework.assigned_pods import AssignedPods
 from leadline_controller.framework.model import HostPort, Pod
 from leadline_controller.framework.view import Floats, Ints, NodeTable
 
@@ -15,22 +17,25 @@ _MAX_UNOFFERED = 256
 
 
 class Occupancy:
-    """Counts over the nodes of one table. previous: its kinds of pods are used again."""
+    """Counts over the nodes of one table. previous: its kinds of pods are used again.
+
+    requested: base units, by resource. host_ports: node index -> host ports in use. mounts: node
+    index -> pods with claims or disks. They change; a view needs copies.
+    """
 
     def __init__(self, table: NodeTable, previous: "Occupancy | None" = None) -> None:
         self._index = table.index
         self._offered = table.resources
-        self._requested: dict[str, Ints] = {}
+        self.requested: dict[str, Ints] = {}
         self._bandwidth_bits_per_s: Floats = np.zeros(len(table))  # whole numbers: exact sums
-        self._ports: dict[int, tuple[HostPort, ...]] = {}
-        self._mounts: dict[int, tuple[Pod, ...]] = {}
+        self.host_ports: dict[int, tuple[HostPort, ...]] = {}
+        self.mounts: dict[int, tuple[Pod, ...]] = {}
         self._uids: list[str] = []
         self._row_of: dict[str, int] = {}
         self._rows: Ints = np.zeros((4, _MIN_ROWS), dtype=np.int64)
-        self._kinds = Kinds()
-        self._anti_affinities = ExistingAntiAffinities()
+        self._no_pods = AssignedPods()  # the kinds of pods, without rows
         if previous is not None and not previous.is_bloated():
-            self._kinds, self._anti_affinities = previous._kinds, previous._anti_affinities
+            self._no_pods = previous._no_pods
 
     def add(self, pod: Pod, node: str) -> None:
         """Count a pod that is not counted yet; an unknown node is ignored."""
@@ -39,14 +44,12 @@ class Occupancy:
             return
         self._charge(pod, at, +1)
         if pod.host_ports:
-            self._ports[at] = self._ports.get(at, ()) + pod.host_ports
+            self.host_ports[at] = self.host_ports.get(at, ()) + pod.host_ports
         if pod.claims or pod.disks:
-            self._mounts[at] = (*self._mounts.get(at, ()), pod)
+            self.mounts[at] = (*self.mounts.get(at, ()), pod)
         if len(self._uids) == self._rows.shape[1]:
             self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)), axis=1)
-        counted = self._rows[:, : len(self._uids)]
-        pods = AssignedPods(self._kinds, self._anti_affinities, counted)
-        self._rows[:, len(self._uids)] = pods.row(pod, at)
+        self._rows[:, len(self._uids)] = self._no_pods.row(pod, at)
         self._row_of[pod.uid] = len(self._uids)
         self._uids.append(pod.uid)
 
@@ -57,15 +60,15 @@ class Occupancy:
             return
         self._charge(pod, at, -1)
         if pod.host_ports:
-            held = list(self._ports.pop(at))
+            held = list(self.host_ports.pop(at))
             for port in pod.host_ports:
                 held.remove(port)
             if held:
-                self._ports[at] = tuple(held)
+                self.host_ports[at] = tuple(held)
         if pod.claims or pod.disks:
-            left = tuple(p for p in self._mounts.pop(at) if p.uid != pod.uid)
+            left = tuple(p for p in self.mounts.pop(at) if p.uid != pod.uid)
             if left:
-                self._mounts[at] = left
+                self.mounts[at] = left
         # The last row replaces the removed one.
         row, last = self._row_of.pop(pod.uid), self._uids.pop()
         if last != pod.uid:
@@ -75,36 +78,24 @@ class Occupancy:
 
     def is_bloated(self) -> bool:
         """Whether most of the remembered kinds belong to pods that are gone."""
-        return len(self._kinds) + len(self._anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
-
-    def requested(self) -> dict[str, Ints]:
-        """Base units requested, by resource; a copy."""
-        return {resource: column.copy() for resource, column in self._requested.items()}
+        kinds, anti_affinities = self._no_pods.kinds, self._no_pods.anti_affinities
+        return len(kinds) + len(anti_affinities) > 4 * len(self._uids) + _MIN_ROWS
 
     def bandwidth_requested_mbps(self) -> Floats:
         """Link capacity requested, Mbit/s, shape (n,); a copy."""
         return self._bandwidth_bits_per_s / 1e6
 
-    def host_ports(self) -> dict[int, tuple[HostPort, ...]]:
-        """Node index -> host ports in use; a copy."""
-        return dict(self._ports)
-
-    def mounts(self) -> dict[int, tuple[Pod, ...]]:
-        """Node index -> pods with claims or disks; a copy."""
-        return dict(self._mounts)
-
     def assigned_pods(self) -> AssignedPods:
         """The counted pods; a copy."""
-        rows = self._rows[:, : len(self._uids)].copy()
-        return AssignedPods(self._kinds, self._anti_affinities, rows)
+        return replace(self._no_pods, rows=self._rows[:, : len(self._uids)].copy())
 
     def _charge(self, pod: Pod, at: int, sign: int) -> None:
         for resource, amount in pod.requests.items():
-            column = self._requested.get(resource)
+            column = self.requested.get(resource)
             if column is None:
-                if resource not in self._offered and len(self._requested) >= _MAX_UNOFFERED:
+                if resource not in self._offered and len(self.requested) >= _MAX_UNOFFERED:
                     continue  # pods may name any resource, and no node has this one
-                column = self._requested[resource] = np.zeros(len(self._index), dtype=np.int64)
+                column = self.requested[resource] = np.zeros(len(self._index), dtype=np.int64)
             column[at] += sign * amount
         self._bandwidth_bits_per_s[at] += sign * round(
             (pod.annotations.bandwidth_mbps or 0.0) * 1e6

@@ -7,18 +7,24 @@ next pod could be promised the same volume. What the API server shows overrides 
 from collections.abc import Iterable
 
 from leadline_controller.framework.assigned_pods import Namespaces
-from leadline_controller.framework.resources import Claim, NamespaceLabels, Resource, Volume
-from leadline_controller.framework.storage import Storage, VolumePlan
+from leadline_controller.framework.resources import (
+    Claim,
+    NamespaceLabels,
+    Resource,
+    Storage,
+    Volume,
+    VolumePlan,
+)
 
 
 class ResourceState:
-    """The cluster's objects other than nodes and pods."""
+    """The cluster's objects other than nodes and pods. namespaces: the labels of all namespaces."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[type, str], Resource] = {}
         self._plans: dict[str, VolumePlan] = {}
         self._storage: Storage | None = None
-        self._namespaces = Namespaces()
+        self.namespaces = Namespaces()
 
     def replace_all(self, resources: Iterable[Resource]) -> None:
         """Replace all objects after a relist."""
@@ -69,16 +75,12 @@ class ResourceState:
             self._storage = known.assuming(*self._plans.values())
         return self._storage
 
-    def namespaces(self) -> Namespaces:
-        """The labels of all namespaces, for a decision."""
-        return self._namespaces
-
     def _invalidate(self, kind: type) -> None:
         if kind is not NamespaceLabels:
             self._storage = None
             return
         namespaces = (r for r in self._objects.values() if isinstance(r, NamespaceLabels))
-        self._namespaces = Namespaces({space.name: space.labels for space in namespaces})
+        self.namespaces = Namespaces({space.name: space.labels for space in namespaces})
 
     def _is_open(self, plan: VolumePlan) -> bool:
         """Whether the watch may still show a part of the plan that it has not shown."""

@@ -6,6 +6,7 @@ the watch shows the pod or the binding fails.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,8 +25,7 @@ from leadline_controller.framework.ports import (
     ResourceDeleted,
 )
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.resources import Claim, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.framework.view import ClusterView, NodeTable
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -84,7 +84,14 @@ class ClusterState:
         """Apply one change. Returns the events that may make an unschedulable pod schedulable."""
         match change:
             case Relisted(nodes, pods, resources):
-                self._replace_all(nodes, pods)
+                self.listed = True
+                self._nodes = {node.name: node for node in nodes}
+                self._pods = {pod.uid: pod for pod in pods}
+                for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
+                    del self._assumed[uid]
+                self._stale = True
+                self._table = NodeTable(())  # so that `table` counts all pods again
+                self._occupancy = Occupancy(self._table, self._occupancy)
                 self._resources.replace_all(resources)
                 return ANY_EVENT
             case NodeChanged(node):
@@ -151,15 +158,15 @@ class ClusterState:
         counted = self._occupancy
         return ClusterView(
             table=table,
-            requested=counted.requested(),
+            requested={name: column.copy() for name, column in counted.requested.items()},
             metrics=telemetry.metrics(table, now_s),
             links=telemetry.link_table(table, now_s),
             bandwidth_requested_mbps=counted.bandwidth_requested_mbps(),
             placed_in_run=self._placed_in_run.copy(),
-            host_ports=counted.host_ports(),
+            host_ports=dict(counted.host_ports),
             assigned_pods=counted.assigned_pods(),
-            mounts=counted.mounts(),
-            namespaces=self._resources.namespaces(),
+            mounts=dict(counted.mounts),
+            namespaces=self._resources.namespaces,
             storage=self._resources.storage(),
         )
 
@@ -191,16 +198,6 @@ class ClusterState:
 
     def _node_of(self, pod: Pod) -> str | None:
         return pod.node_name or self._assumed.get(pod.uid)
-
-    def _replace_all(self, nodes: tuple[Node, ...], pods: tuple[Pod, ...]) -> None:
-        self.listed = True
-        self._nodes = {node.name: node for node in nodes}
-        self._pods = {pod.uid: pod for pod in pods}
-        for uid in [uid for uid in self._assumed if not self._is_free(uid)]:
-            del self._assumed[uid]
-        self._stale = True
-        self._table = NodeTable(())  # so that `table` counts all pods again
-        self._occupancy = Occupancy(self._table, self._occupancy)
 
     def _replace(self, uid: str, pod: Pod | None) -> None:
         before = self._pods.pop(uid, None)
@@ -236,3 +233,29 @@ class ClusterState:
         node = self._node_of(pod)
         if node is not None and not pod.finished:
             self._occupancy.remove(pod, node)
+
+
+def with_given_nodes(
+    view: ClusterView, given: Mapping[str, Node], telemetry: TelemetryState, now_s: float
+) -> ClusterView:
+    """`view` with these nodes (by name) in place of its own. Unknown nodes come last and hold no
+    pods. The same object when the nodes are equal to the view's.
+
+    kube-scheduler may send its extender whole nodes, which are at least as new as those of our own
+    watch. The pods on them and the measurements stay ours.
+    """
+    index = view.table.index
+    if all(name in index and view.nodes[index[name]] == node for name, node in given.items()):
+        return view
+    new = [node for name, node in given.items() if name not in index]
+    table = NodeTable([*(given.get(node.name, node) for node in view.nodes), *new])
+    zeros = np.zeros(len(new), dtype=np.int64)
+    return replace(
+        view,
+        table=table,
+        requested={name: np.append(col, zeros) for name, col in view.requested.items()},
+        metrics=telemetry.metrics(table, now_s),
+        links=telemetry.link_table(table, now_s),
+        bandwidth_requested_mbps=np.append(view.bandwidth_requested_mbps, zeros),
+        placed_in_run=np.append(view.placed_in_run, zeros),
+    )

@@ -6,13 +6,13 @@ namespace whose labels are unknown matches anti-affinity terms, but not affinity
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from leadline_controller.framework.assigned_pods import PodKind, kind_of
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import AffinityTerm, Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView
@@ -69,7 +69,7 @@ def _affinity(view: ClusterView, pod: Pod) -> Bools:
         matches_itself = all(
             selects(term.selector, kind.labels)
             if _selects_all_namespaces(term)
-            else _matches(view, term, kind, unknown=False)
+            else _matches(view, term, kind=kind, unknown=False)
             for term in pod.affinity
         )
         return labelled if matches_itself else view.table.none()
@@ -94,15 +94,12 @@ def _existing_anti_affinity(view: ClusterView, pod: Pod) -> Bools:
     kind = kind_of(pod)
     labels = view.namespaces.labels.get(pod.namespace)
     key = kind, None if labels is None else frozenset(labels.items())
-
-    def term_matches(term: AffinityTerm) -> bool:
-        return _matches(view, term, kind, unknown=True)
-
+    test = partial(_matches, view, kind=kind, unknown=True)
     for label in sorted(view.assigned_pods.anti_affinities.topology_keys):
         topology = view.table.topology(label)
         if not len(topology):
             continue
-        having_anti_affinity = view.assigned_pods.having_anti_affinity(label, key, term_matches)
+        having_anti_affinity = view.assigned_pods.having_anti_affinity(label, key, test)
         if having_anti_affinity.any():
             per_node = view.assigned_pods.per_node(having_anti_affinity, len(view))
             passes &= topology.totals(per_node)[topology.codes] == 0
@@ -115,7 +112,7 @@ def _matching(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Bools:
     kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
     if term.selector is None or not assigned_pods.rows.shape[1]:
         return np.zeros(assigned_pods.node.size, dtype=np.bool_)
-    chosen = kinds.selected(term.selector)
+    chosen = kinds.by_label.selected(term.selector)
     if not _selects_all_namespaces(term):
         chosen &= kinds.in_namespaces(_namespaces(view, term, unknown=unknown))
     return chosen[assigned_pods.kind]
@@ -128,7 +125,9 @@ def _namespaces(view: ClusterView, term: AffinityTerm, *, unknown: bool) -> Iter
         return term.namespaces
     found = term.namespaces.union(view.namespaces.selected(selector))
     if unknown or not selector:
-        return found.union(view.assigned_pods.kinds.namespaces - view.namespaces.labels.keys())
+        return found.union(
+            view.assigned_pods.kinds.by_namespace.keys() - view.namespaces.labels.keys()
+        )
     return found
 
 
@@ -138,7 +137,7 @@ def _selects_all_namespaces(term: AffinityTerm) -> bool:
     return term.namespace_selector is not None and selects(term.namespace_selector, {})
 
 
-def _matches(view: ClusterView, term: AffinityTerm, kind: PodKind, *, unknown: bool) -> bool:
+def _matches(view: ClusterView, term: AffinityTerm, *, kind: PodKind, unknown: bool) -> bool:
     """Whether the term matches pods of this kind. unknown: the answer if it depends on the labels
     of a namespace and they are unknown."""
     if kind.namespace not in term.namespaces:

@@ -7,8 +7,7 @@ import numpy as np
 from leadline_controller.framework.cycle import FilterResult
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.resources import Claim
-from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.resources import Claim, Storage
 from leadline_controller.framework.view import ClusterView, Ints
 
 # The CSI drivers that handle in-tree volumes and provisioners.
@@ -40,19 +39,19 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
     wanted = set(_driver_volumes(view.storage, pod))
     if wanted and view.storage.unknown:
         return FilterResult.none_pass(view, view.storage.unknown, _REQUEUE_ON_STORAGE)
-    limited = [node for node in view.storage.csi_nodes.values() if node.limits]
-    if not wanted or not limited:
+    limits = {node.name: node.limits for node in view.storage.csi_nodes.values() if node.limits}
+    if not wanted or not limits:
         return FilterResult.all_pass(view)
     passes = view.table.all()
-    for node in limited:
-        at = view.table.index.get(node.name)
+    for name in limits:
+        at = view.table.index.get(name)
         if at is not None and _has_foreign_claim(view, at):
             passes[at] = False
     full: dict[int, str] = {}
     # Most nodes are far below their limits, and an exact count takes much longer.
     upper_bound = _mount_counts(view) + len(wanted)
     for driver in sorted({driver for driver, _ in wanted}):
-        column = _limits(view, driver)
+        column = np.array([limits.get(name, {}).get(driver, -1) for name in view.table.names])
         for i in np.flatnonzero((column >= 0) & (upper_bound > column)):
             if _count(view, int(i), driver, wanted) > column[i]:
                 full[int(i)] = f"the node holds no more volumes of {driver}, {column[i]} at most"
@@ -62,15 +61,6 @@ def node_volume_limits(view: ClusterView, pod: Pod) -> FilterResult:
         lambda i: full.get(i, "a pod there mounts another pod's claim"),
         resolvable_by_preemption=view.table.all(),
         requeue_on=_REQUEUE_ON,
-    )
-
-
-def _limits(view: ClusterView, driver: str) -> Ints:
-    """The limit in each node's CSINode, shape (n,), -1 if there is none."""
-    nodes = view.storage.csi_nodes
-    return np.array(
-        [nodes[n].limits.get(driver, -1) if n in nodes else -1 for n in view.table.names],
-        dtype=np.int64,
     )
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from leadline_controller.framework.cycle import FilterResult
-from leadline_controller.framework.demands import SpreadConstraint
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Pod, SpreadConstraint
 from leadline_controller.framework.queueing_hints import ClusterEvent
 from leadline_controller.framework.selectors import selects
 from leadline_controller.framework.view import Bools, ClusterView, Ints
@@ -84,6 +83,6 @@ def _matching_pods(view: ClusterView, pod: Pod, constraint: SpreadConstraint) ->
     kinds, assigned_pods = view.assigned_pods.kinds, view.assigned_pods
     if not constraint.selector or not assigned_pods.rows.shape[1]:
         return np.zeros(len(view), dtype=np.int64)
-    counts = kinds.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
+    counts = kinds.by_label.selected(constraint.selector) & kinds.in_namespaces([pod.namespace])
     counts &= ~kinds.terminating()
     return assigned_pods.per_node(counts[assigned_pods.kind], len(view))

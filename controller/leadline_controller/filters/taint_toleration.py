@@ -12,8 +12,11 @@ def taint_toleration(view: ClusterView, pod: Pod) -> FilterResult:
     """Pass the nodes whose hard taints the pod tolerates."""
 
     def reason(i: int) -> str:
-        taint = view.nodes[i].untolerated(pod.tolerations)
-        assert taint is not None  # noqa: S101  # called only for nodes that do not pass
+        taint = next(
+            taint
+            for taint in view.nodes[i].taints
+            if taint.is_hard and not any(each.tolerates(taint) for each in pod.tolerations)
+        )
         shown = f"{taint.key}={taint.value}" if taint.value else taint.key
         return f"untolerated taint {shown}:{taint.effect}"
 

@@ -16,7 +16,6 @@ _LABELS = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-
 _REQUEUE_ON = ClusterEvent.CLAIMS | ClusterEvent.VOLUMES | ClusterEvent.LABELS | ClusterEvent.NODES
 
 
@@ -30,10 +29,7 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
         claim = None if use.ephemeral else view.storage.claims.get(pod.claim_key(use))
         volume = view.storage.volumes.get(claim.volume) if claim is not None else None
         if volume is not None:
-            constraints.extend(
-                (volume.name, requirement.key, _in_zone(view, requirement))
-                for requirement in _requirements(volume)
-            )
+            constraints.extend(_zones(view, volume))
     if not constraints:
         return FilterResult.all_pass(view)
     labelled = view.table.none()
@@ -50,15 +46,13 @@ def volume_zone(view: ClusterView, pod: Pod) -> FilterResult:
     return FilterResult(passes, reason, requeue_on=_REQUEUE_ON)
 
 
-def _requirements(volume: Volume) -> Iterator[Requirement]:
-    for key in _LABELS:
+def _zones(view: ClusterView, volume: Volume) -> Iterator[tuple[str, str, Bools]]:
+    """The volume's name, each of its labels, and the nodes that match it: by the label itself or,
+    without it, by the label that replaces it."""
+    for key, newer_key in _LABELS.items():
         zones = tuple(zone.strip() for zone in volume.labels.get(key, "").split("__"))
         if all(zones):  # Kubernetes ignores a malformed label
-            yield Requirement(key, "In", zones)
-
-
-def _in_zone(view: ClusterView, requirement: Requirement) -> Bools:
-    """The nodes that meet it, by the label itself or, without it, by the label that replaces it."""
-    own = view.table.topology(requirement.key)
-    newer = view.table.topology(_LABELS[requirement.key])
-    return own.where(requirement) | (~own.labelled & newer.where(requirement))
+            requirement = Requirement(key, "In", zones)
+            own, newer = view.table.topology(key), view.table.topology(newer_key)
+            in_zone = own.where(requirement) | (~own.labelled & newer.where(requirement))
+            yield volume.name, key, in_zone

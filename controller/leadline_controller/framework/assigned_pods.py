@@ -5,22 +5,71 @@ Pods with the same namespace and labels are one kind. The kinds are indexed by l
 cost of a selector does not grow with the kinds that do not match.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.labels import GrowingColumn, LabelIndex, mask_of
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import AffinityTerm, Pod
 from leadline_controller.framework.node_table import Bools, Ints
-from leadline_controller.framework.selectors import Selector
+from leadline_controller.framework.selectors import Requirement, Selector
 
 Value = TypeVar("Value", bound=Hashable)
 R = TypeVar("R")
 _MAX_CACHED = 1024
+
+
+def mask_of(size: int, columns: Iterable["array[int] | None"]) -> Bools:
+    """Which of the numbers below `size` are in one of the columns, shape (size,). A column is an
+    array("q"): it grows, and numpy reads it without a copy."""
+    mask = np.zeros(size, dtype=np.bool_)
+    for numbers in columns:
+        if numbers is not None:
+            mask[np.frombuffer(numbers, dtype=np.int64)] = True
+    return mask
+
+
+class LabelIndex:
+    """Sets of labels, numbered in the order of `add`, so that a selector need not test each."""
+
+    def __init__(self, labels: Iterable[Mapping[str, str]] = ()) -> None:
+        self._size = 0
+        self._with_key: dict[str, array[int]] = {}
+        self._with_value: dict[tuple[str, str], array[int]] = {}
+        for each in labels:
+            self.add(each)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, labels: Mapping[str, str]) -> None:
+        """Add a set of labels."""
+        for pair in labels.items():
+            self._with_key.setdefault(pair[0], array("q")).append(self._size)
+            self._with_value.setdefault(pair, array("q")).append(self._size)
+        self._size += 1
+
+    def selected(self, selector: Selector) -> Bools:
+        """Which sets match the selector, shape (len(self),)."""
+        passes = np.ones(self._size, dtype=np.bool_)
+        for requirement in dict.fromkeys(selector):
+            passes &= self._where(requirement)
+        return passes
+
+    def _where(self, requirement: Requirement) -> Bools:
+        key = requirement.key
+        match requirement.operator:
+            case "In" | "NotIn":
+                pairs = ((key, value) for value in requirement.values)
+                found = mask_of(self._size, map(self._with_value.get, pairs))
+            case "Exists" | "DoesNotExist":
+                found = mask_of(self._size, [self._with_key.get(key)])
+            case _:  # Gt and Lt exist only in node selectors
+                found = mask_of(self._size, [])
+        return ~found if requirement.operator in ("NotIn", "DoesNotExist") else found
 
 
 class Interner(Generic[Value]):
@@ -36,18 +85,19 @@ class Interner(Generic[Value]):
 
     def number(self, value: Value) -> int:
         """The number of this value; a new value gets the next one."""
-        number = self._index.setdefault(value, len(self.values))
-        if number == len(self.values):
+        number = self._index.get(value)
+        if number is None:
+            number = self._index[value] = len(self.values)
             self.values.append(value)
+            self._added(value, number)
         return number
 
-    def where(self, key: Hashable, test: Callable[[Value], bool]) -> Bools:
-        """Whether `test` holds for each value, by number. Cached under `key`, so that each value
-        is tested once."""
-        return self._cached(key, test, self.values)
+    def _added(self, value: Value, number: int) -> None:
+        """Called for each new value."""
 
-    def _cached(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
-        """See `where`. each: the tested objects, by number."""
+    def where(self, key: Hashable, test: Callable[[R], bool], each: Sequence[R]) -> Bools:
+        """Whether `test` holds for each of these, which have the numbers of the values. Cached
+        under `key`, so that each is tested once."""
         found = self._found.get(key)
         if found is None:
             if len(self._found) >= _MAX_CACHED:  # pods determine the keys
@@ -92,36 +142,23 @@ class PodKind:
 
 
 class Kinds(Interner[PodKind]):
-    """The kinds of pods, indexed by namespace and label."""
+    """The kinds of pods, by number. by_label, by_namespace: their indexes."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_label = LabelIndex()
-        self._by_namespace: dict[str, GrowingColumn] = {}
-        self._terminating = GrowingColumn()
+        self.by_label = LabelIndex()
+        self.by_namespace: dict[str, array[int]] = {}
+        self._terminating = array("q")
 
-    @property
-    def namespaces(self) -> Set[str]:
-        """The namespaces of all kinds."""
-        return self._by_namespace.keys()
-
-    def number(self, value: PodKind) -> int:
-        """See Interner."""
-        number = super().number(value)
-        if number == len(self._by_label):
-            self._by_label.add(value.labels)
-            self._by_namespace.setdefault(value.namespace, GrowingColumn()).append(number)
-            if value.terminating:
-                self._terminating.append(number)
-        return number
-
-    def selected(self, selector: Selector) -> Bools:
-        """The kinds whose labels match, by number."""
-        return self._by_label.selected(selector)
+    def _added(self, value: PodKind, number: int) -> None:
+        self.by_label.add(value.labels)
+        self.by_namespace.setdefault(value.namespace, array("q")).append(number)
+        if value.terminating:
+            self._terminating.append(number)
 
     def in_namespaces(self, namespaces: Iterable[str]) -> Bools:
         """The kinds in these namespaces, by number."""
-        return mask_of(len(self), map(self._by_namespace.get, namespaces))
+        return mask_of(len(self), map(self.by_namespace.get, namespaces))
 
     def terminating(self) -> Bools:
         """The kinds whose pods are being deleted, by number."""
@@ -132,29 +169,20 @@ ExistingAntiAffinity = tuple[AffinityTerm, ...]
 
 
 class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
-    """The required anti-affinity terms of assigned pods. topology_keys: of all terms."""
+    """The required anti-affinity terms of assigned pods. topology_keys: of all terms. by_topology:
+    topology key -> terms, by number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.topology_keys: set[str] = set()
-        self._by_topology: list[dict[str, list[AffinityTerm]]] = []
+        self.by_topology: list[dict[str, list[AffinityTerm]]] = []
 
-    def number(self, value: ExistingAntiAffinity) -> int:
-        """See Interner."""
-        number = super().number(value)
-        if number == len(self._by_topology):
-            terms: dict[str, list[AffinityTerm]] = {}
-            for term in dict.fromkeys(value):
-                terms.setdefault(term.topology_key, []).append(term)
-            self._by_topology.append(terms)
-            self.topology_keys.update(terms)
-        return number
-
-    def having_term(self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]) -> Bools:
-        """Whether `test` holds for a term with this topology key, by number. See `where`."""
-        return self._cached(
-            (label, key), lambda terms: any(map(test, terms.get(label, ()))), self._by_topology
-        )
+    def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002
+        terms: dict[str, list[AffinityTerm]] = {}
+        for term in dict.fromkeys(value):
+            terms.setdefault(term.topology_key, []).append(term)
+        self.by_topology.append(terms)
+        self.topology_keys.update(terms)
 
 
 def kind_of(pod: Pod) -> PodKind:
@@ -164,7 +192,8 @@ def kind_of(pod: Pod) -> PodKind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignedPods:
-    """The assigned pods of known nodes. rows: shape (4, pods), one property in each row."""
+    """The assigned pods of known nodes. rows: shape (4, pods): index of the node, number
+    of the kind, number of the anti-affinity terms, priority."""
 
     kinds: Kinds = field(default_factory=Kinds)
     anti_affinities: ExistingAntiAffinities = field(default_factory=ExistingAntiAffinities)
@@ -179,11 +208,6 @@ class AssignedPods:
     def kind(self) -> Ints:
         """Number of each pod's kind."""
         return self._column(1)
-
-    @property
-    def anti_affinity_id(self) -> Ints:
-        """Number of each pod's anti-affinity terms."""
-        return self._column(2)
 
     @property
     def priority(self) -> Ints:
@@ -201,18 +225,18 @@ class AssignedPods:
 
     def of_kind(self, key: Hashable, test: Callable[[PodKind], bool]) -> Bools:
         """The pods whose kind passes `test`, shape (pods,). See Interner.where."""
-        if not self.rows.shape[1]:
-            return np.zeros(0, dtype=np.bool_)
-        return self.kinds.where(key, test)[self.kind]
+        return self.kinds.where(key, test, self.kinds.values)[self.kind]
 
     def having_anti_affinity(
         self, label: str, key: Hashable, test: Callable[[AffinityTerm], bool]
     ) -> Bools:
         """The pods with an anti-affinity term with this topology key that passes `test`, shape
         (pods,). See Interner.where."""
-        if not self.rows.shape[1]:
-            return np.zeros(0, dtype=np.bool_)
-        return self.anti_affinities.having_term(label, key, test)[self.anti_affinity_id]
+        terms = self.anti_affinities
+        having = terms.where(
+            (label, key), lambda each: any(map(test, each.get(label, ()))), terms.by_topology
+        )
+        return having[self._column(2)]
 
     def per_node(self, chosen: Bools, nodes: int) -> Ints:
         """The number of chosen pods on each of the nodes, shape (nodes,)."""

@@ -58,6 +58,8 @@ class BatchPlan:
 class BatchStrategy(Strategy, Protocol):
     """A strategy that plans several pods at once."""
 
+    __slots__ = ()
+
     def plan(
         self,
         view: ClusterView,
@@ -89,9 +91,8 @@ def decide_batch(
     """
     plan, end, placed = plan_batch(view, pods, running, filters, strategy, random)
     decisions = []
-    for decision, view_after in placed:
+    for decision, end in placed:  # noqa: B007  # the last one counts
         decisions.append(decision)
-        end = view_after
     return decisions, plan, end
 
 
@@ -106,6 +107,14 @@ def plan_batch(
     """Like decide_batch, with lazy decisions. Returns the plan, the view after its moves, and the
     decisions, each with the view after it."""
     wanted = list(pods)
+
+    def decisions(view: ClusterView, plan: BatchPlan) -> Iterator[tuple[Decision, ClusterView]]:
+        for pod in wanted:
+            planned = _planned_decision(view, pod, plan, filters, strategy)
+            decision = planned or decide(view, pod, filters, strategy, random)
+            view = assume(view, decision, strategy)
+            yield decision, view
+
     plan = strategy.plan(
         view,
         [pod for pod in wanted if pre_filter_failure(view, pod) is None],
@@ -117,11 +126,11 @@ def plan_batch(
         if dropped is None:
             random_state = random.getstate()
             if any(move.room_for for move in plan.moves):
-                trial = _decisions(moved, wanted, plan, filters, strategy, random)
-                dropped = _useless_move(plan, (decision for decision, _ in trial), view)
+                trial = (decision for decision, _ in decisions(moved, plan))
+                dropped = _useless_move(plan, trial, view)
             if dropped is None:
                 random.setstate(random_state)
-                return plan, moved, _decisions(moved, wanted, plan, filters, strategy, random)
+                return plan, moved, decisions(moved, plan)
         plan = replace(plan, moves=tuple(move for move in plan.moves if move is not dropped))
 
 
@@ -131,20 +140,16 @@ def _allowed(
     node_of = {pod.key: node for pod, node in running}
     cached: dict[str, Bools] = {}
 
-    def find(pod: Pod) -> Bools:
+    def allowed(pod: Pod) -> Bools:
         # A running pod that is being deleted, or could not be scheduled again, must not move.
         if pod.terminating or pre_filter_failure(view, pod) is not None:
             return view.table.none()
-        node = node_of.get(pod.key)
-        without_pod = view if node is None else view.without_placement(pod, node)
-        nodes = view.table.all()
-        for run in filters.values():
-            nodes &= run(without_pod, pod).passes_with_preemption
-        return nodes
-
-    def allowed(pod: Pod) -> Bools:
         if pod.key not in cached:
-            cached[pod.key] = find(pod)
+            node = node_of.get(pod.key)
+            without_pod = view if node is None else view.without_placement(pod, node)
+            nodes = cached[pod.key] = view.table.all()
+            for run in filters.values():
+                nodes &= run(without_pod, pod).passes_with_preemption
         return cached[pod.key]
 
     return allowed
@@ -162,22 +167,6 @@ def _apply_moves(
             return view, move
         view = view.with_placement(move.pod, move.target)
     return view, None
-
-
-def _decisions(
-    view: ClusterView,
-    pods: Iterable[Pod],
-    plan: BatchPlan,
-    filters: Mapping[str, Filter],
-    strategy: Strategy,
-    random: Random,
-) -> Iterator[tuple[Decision, ClusterView]]:
-    for pod in pods:
-        decision = _planned_decision(view, pod, plan, filters, strategy)
-        if decision is None:
-            decision = decide(view, pod, filters, strategy, random)
-        view = assume(view, decision, strategy)
-        yield decision, view
 
 
 def _planned_decision(
@@ -207,12 +196,11 @@ def _planned_decision(
 
 def _useless_move(plan: BatchPlan, decisions: Iterable[Decision], view: ClusterView) -> Move | None:
     """The first move that makes room for pods none of which arrives."""
+    names = view.table.names
     arrived = {move.pod.key for move in plan.moves}
     for decision in decisions:
         planned = plan.placed.get(decision.pod.key)
-        if planned is not None and decision.node == view.table.names[planned]:
+        if planned is not None and decision.node == names[planned]:
             arrived.add(decision.pod.key)
-    for move in plan.moves:
-        if move.room_for and arrived.isdisjoint(move.room_for):
-            return move
-    return None
+    useless = (m for m in plan.moves if m.room_for and arrived.isdisjoint(m.room_for))
+    return next(useless, None)

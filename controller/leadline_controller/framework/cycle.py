@@ -15,13 +15,14 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.normalize import priorities
 from leadline_controller.framework.queueing_hints import ANY_EVENT, NO_EVENT, ClusterEvent
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
 from leadline_controller.framework.volume_binding import UnresolvableClaimError, VolumeBinder
 
 Better = Literal["lower", "higher"]
+# k8s.io/kube-scheduler/extender/v1: MinExtenderPriority, MaxExtenderPriority.
+LOWEST, HIGHEST = 0, 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +44,8 @@ class FilterResult:
     @property
     def passes_with_preemption(self) -> Bools:
         """The nodes that pass, or might pass after preemption, shape (n,)."""
-        return (
-            self.passes
-            if self.resolvable_by_preemption is None
-            else self.passes | self.resolvable_by_preemption
-        )
+        more = self.resolvable_by_preemption
+        return self.passes if more is None else self.passes | more
 
     @classmethod
     def all_pass(cls, view: ClusterView) -> "FilterResult":
@@ -197,7 +195,7 @@ class Decision:
         }
 
     def priorities(self) -> dict[str, int]:
-        """Candidate's name -> 0 to 10, and 10 for the finalists; see framework/normalize.py."""
+        """Candidate's name -> 0 to 10, and 10 for the finalists; see the function `priorities`."""
         if self._view is None or self._scores is None:
             return {}
         names, scores = self._view.table.names, self._scores
@@ -206,6 +204,28 @@ class Decision:
             names[node]: rank
             for node, rank in zip(scores.candidates.tolist(), ranks.tolist(), strict=True)
         }
+
+
+def priorities(total: Floats, finalists: Ints, *, lower_is_better: bool) -> Ints:
+    """Totals as the integers of kube-scheduler's extender protocol, shape (n,): 10 for the
+    finalists, 0 for the worst total. Rounding loses most of the differences, so the strategy's
+    choice gets a number of its own.
+
+    total: shape (n,), finite or NaN. finalists: positions that tie for the first place. The
+    others get a share in proportion to their total, rounded down, and 9 at most, so that only
+    finalists have 10; DACS' finalists need not have the best total. An unknown total gets 0.
+    """
+    ranks = np.full(total.size, LOWEST, dtype=np.int64)
+    known = ~np.isnan(total)
+    if known.any():
+        goodness = -total[known] if lower_is_better else total[known]
+        # Halved, because the difference of two large finite numbers may overflow.
+        from_worst = goodness / 2 - goodness.min() / 2
+        spread = from_worst.max()
+        share = from_worst / spread if spread > 0 else np.ones(goodness.size)
+        ranks[known] = np.minimum(np.floor(share * HIGHEST), HIGHEST - 1)
+    ranks[finalists] = HIGHEST
+    return ranks
 
 
 def decide(

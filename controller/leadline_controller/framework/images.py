@@ -4,7 +4,7 @@ The cost of a column over the nodes depends on the layers of the pod's images, n
 of known images.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -46,17 +46,11 @@ class ImageTable:
         queued = {digest: set(nodes) for digest, nodes in self.queued.items()}
         queue_mb = dict(self.queue_mb)
         for pod, node in pods:
-            has = table.nodes[node].image_layers
-            added = [
-                layer
-                for layer in self.layers_of(table, pod)
-                if layer.digest not in has and node not in queued.get(layer.digest, ())
-            ]
+            added = self._to_pull(table, pod, node, queued)
             for layer in added:
                 queued.setdefault(layer.digest, set()).add(node)
             if added:
-                added_mb = fsum(layer.size_mb for layer in added)
-                queue_mb[node] = queue_mb.get(node, 0.0) + added_mb
+                queue_mb[node] = queue_mb.get(node, 0.0) + fsum(layer.size_mb for layer in added)
         unstated = np.isnan(table.pulling_mb)
         return replace(
             self,
@@ -81,12 +75,6 @@ class ImageTable:
         """The nodes that have the layer, shape (n,)."""
         return table.mask(("image layer", layer.digest), lambda n: layer.digest in n.image_layers)
 
-    def waiting(self, table: NodeTable, layer: Layer) -> Bools:
-        """The nodes with the layer in their download queue, shape (n,)."""
-        waiting = table.none()
-        waiting[list(self.queued.get(layer.digest, ()))] = True
-        return waiting
-
     def cached_mb(self, table: NodeTable, pod: Pod) -> Floats:
         """MB of the pod's layers that each node has, shape (n,); NaN if none of its images is
         known."""
@@ -107,7 +95,7 @@ class ImageTable:
 
     def with_pull(self, table: NodeTable, pod: Pod, node: int) -> "ImageTable":
         """The table with the pod on the node with this index: missing layers are queued there."""
-        added = [layer for layer in self.layers_of(table, pod) if self._missing(table, layer)[node]]
+        added = self._to_pull(table, pod, node, self.queued)
         if not added:
             return self
         queued = dict(self.queued)
@@ -117,8 +105,20 @@ class ImageTable:
         queue_mb = {**self.queue_mb, node: self.queue_mb.get(node, 0.0) + added_mb}
         return replace(self, queued=queued, queue_mb=queue_mb)
 
+    def _to_pull(
+        self, table: NodeTable, pod: Pod, node: int, queued: Mapping[str, Set[int]]
+    ) -> list[Layer]:
+        has = table.nodes[node].image_layers
+        return [
+            layer
+            for layer in self.layers_of(table, pod)
+            if layer.digest not in has and node not in queued.get(layer.digest, ())
+        ]
+
     def _missing(self, table: NodeTable, layer: Layer) -> Bools:
-        return ~(self.cached(table, layer) | self.waiting(table, layer))
+        missing = ~self.cached(table, layer)
+        missing[list(self.queued.get(layer.digest, ()))] = False
+        return missing
 
     def _sum_mb(
         self, table: NodeTable, pod: Pod, where: Callable[[NodeTable, Layer], Bools]

@@ -70,18 +70,14 @@ class Topology:
                 return self.labelled
             case "DoesNotExist":
                 return ~self.labelled
-            case _:
-                return self._compare(requirement)
-
-    def _compare(self, requirement: Requirement) -> Bools:
-        """Gt and Lt compare integers; anything else does not match."""
-        values = requirement.values
-        bound = integer_of(values[0]) if len(values) == 1 else None
-        number, is_integer = self._integers
-        if bound is None:
-            return np.zeros(self.codes.size, dtype=np.bool_)
-        beyond = number > bound if requirement.operator == "Gt" else number < bound
-        return (is_integer & beyond)[self.codes]
+            case _:  # Gt and Lt compare integers; anything else does not match
+                values = requirement.values
+                bound = integer_of(values[0]) if len(values) == 1 else None
+                number, is_integer = self._integers
+                if bound is None:
+                    return np.zeros(self.codes.size, dtype=np.bool_)
+                beyond = number > bound if requirement.operator == "Gt" else number < bound
+                return (is_integer & beyond)[self.codes]
 
     @cached_property
     def _integers(self) -> tuple[Ints, Bools]:
@@ -232,11 +228,6 @@ class NodeTable:
         named = self.none()
         named[[self.index[name] for name in requirement.values if name in self.index]] = True
         return named if requirement.operator == "In" else ~named
-
-    @cached_property
-    def classes(self) -> Topology:
-        """The nodes by node class."""
-        return self.topology(CLASS_LABEL)
 
     @cached_property
     def bandwidth_mbps(self) -> Floats:

@@ -6,7 +6,7 @@ range and help, which the CLI and the settings read from the class.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from leadline_controller.parsing.fields import quoted
@@ -36,7 +36,7 @@ class Option:
 def option(
     default: float,
     *,
-    unit: str,
+    unit: str = "",
     help: str,  # noqa: A002  # argparse and click call it so
     minimum: float = 0.0,
     maximum: float = math.inf,
@@ -45,7 +45,7 @@ def option(
     """Declare a field as a number option. name: the option's, if it differs from the field's."""
     return field(
         default=default,
-        metadata={"option": (name, float(default), unit, minimum, maximum, help)},
+        metadata={"option": Option(name or "", "", float(default), unit, minimum, maximum, help)},
     )
 
 
@@ -55,20 +55,17 @@ def choice(
     help: str,  # noqa: A002  # argparse and click call it so
 ) -> Any:
     """Declare a field as an option that is one of these words, of which `default` is the first."""
-    words = (default, *choices)
-    return field(
-        default=default, metadata={"option": (None, default, "", 0.0, math.inf, help, words)}
-    )
+    declared = Option("", "", default, "", 0.0, math.inf, help, (default, *choices))
+    return field(default=default, metadata={"option": declared})
 
 
 def options_of(strategy: type) -> tuple[Option, ...]:
     """The options of a strategy's class, in the order of their declaration."""
-    found = []
-    for each in fields(strategy):
-        if "option" in each.metadata:
-            name, *declared = each.metadata["option"]
-            found.append(Option(name or each.name, each.name, *declared))
-    return tuple(found)
+    return tuple(
+        replace(declared, name=declared.name or each.name, attribute=each.name)
+        for each in fields(strategy)
+        if (declared := each.metadata.get("option"))
+    )
 
 
 def build(strategy: type, given: Mapping[str, object]) -> Any:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.resources import Resource
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Resource, VolumePlan
 
 
 class Clock(Protocol):

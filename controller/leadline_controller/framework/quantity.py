@@ -41,19 +41,14 @@ def exact_quantity(text: str) -> Fraction:
         raise QuantityError(
             f"{text[:_MAX_TEXT]!r} is no quantity: expected a number like 500m, 4Gi or 2"
         )
-    number = Fraction(int(whole + decimals), 10 ** len(decimals)) * _scale(text, suffix)
-    return -number if sign == "-" else number
-
-
-def _scale(text: str, suffix: str) -> Fraction:
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
-    try:
-        return Fraction(10) ** int(suffix[1:]) if suffix[0] in "eE" else _SUFFIXES[suffix]
-    except (KeyError, ValueError):
+    try:  # only an exponent is a number after its first letter
+        scale = _SUFFIXES.get(suffix) or Fraction(10) ** int(suffix[1:])
+    except ValueError:
         raise QuantityError(
             f"{text!r} is no quantity: {suffix!r} is no unit that Kubernetes has"
         ) from None
+    number = Fraction(int(whole + decimals), 10 ** len(decimals)) * scale
+    return -number if sign == "-" else number
 
 
 def format_quantity(resource: str, value: int) -> str:

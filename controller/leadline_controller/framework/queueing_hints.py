@@ -4,7 +4,10 @@ can make it schedulable.
 A filter names these events in its result; see cycle.FilterResult.requeue_on.
 """
 
+from collections.abc import Mapping
 from enum import Flag, auto
+from functools import reduce
+from operator import or_
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.resources import (
@@ -69,24 +72,17 @@ def node_changed(before: Node | None, node: Node) -> ClusterEvent:
     """The events of a node that was added (before is None) or changed."""
     if before is None:
         return ClusterEvent.NODES
-    events = NO_EVENT
-    if node.ready and not before.ready:
-        events |= ClusterEvent.READY
-    if before.unschedulable and not node.unschedulable:
-        events |= ClusterEvent.UNCORDONED
-    if set(before.taints) - set(node.taints):
-        events |= ClusterEvent.UNTAINTED
-    if set(node.taints) - set(before.taints):
-        events |= ClusterEvent.TAINTED
-    if node.labels != before.labels:
-        events |= ClusterEvent.LABELS
-    if node.features - before.features:
-        events |= ClusterEvent.FEATURES
-    if any(amount > before.allocatable.get(name, 0) for name, amount in node.allocatable.items()):
-        events |= ClusterEvent.RESOURCES_FREED
-    if node.bandwidth_mbps != before.bandwidth_mbps:
-        events |= ClusterEvent.BANDWIDTH
-    return events
+    changes: tuple[tuple[ClusterEvent, object], ...] = (
+        (ClusterEvent.READY, node.ready and not before.ready),
+        (ClusterEvent.UNCORDONED, before.unschedulable and not node.unschedulable),
+        (ClusterEvent.UNTAINTED, set(before.taints) - set(node.taints)),
+        (ClusterEvent.TAINTED, set(node.taints) - set(before.taints)),
+        (ClusterEvent.LABELS, node.labels != before.labels),
+        (ClusterEvent.FEATURES, node.features - before.features),
+        (ClusterEvent.RESOURCES_FREED, _has_less(before.allocatable, node.allocatable)),
+        (ClusterEvent.BANDWIDTH, node.bandwidth_mbps != before.bandwidth_mbps),
+    )
+    return reduce(or_, (event for event, happened in changes if happened), NO_EVENT)
 
 
 def pod_assigned(pod: Pod) -> ClusterEvent:
@@ -109,13 +105,17 @@ def pod_changed(before: Pod, pod: Pod) -> ClusterEvent:
     if _immutable(pod) != _immutable(before):  # cannot happen in Kubernetes
         return pod_removed(before) | pod_assigned(pod)
     events = NO_EVENT
-    if any(pod.requests.get(name, 0) < amount for name, amount in before.requests.items()):
+    if _has_less(pod.requests, before.requests):
         events |= ClusterEvent.RESOURCES_FREED
     if (pod.annotations.bandwidth_mbps or 0.0) < (before.annotations.bandwidth_mbps or 0.0):
         events |= ClusterEvent.BANDWIDTH
     if (pod.labels, pod.terminating) != (before.labels, before.terminating):
         events |= ClusterEvent.ASSIGNED_PODS
     return events
+
+
+def _has_less(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return any(one.get(name, 0) < amount for name, amount in other.items())
 
 
 def _immutable(pod: Pod) -> tuple[object, ...]:

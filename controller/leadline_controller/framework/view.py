@@ -19,7 +19,7 @@ from leadline_controller.framework.node_table import Bools as Bools
 from leadline_controller.framework.node_table import Floats as Floats
 from leadline_controller.framework.node_table import Ints as Ints
 from leadline_controller.framework.node_table import NodeTable as NodeTable
-from leadline_controller.framework.storage import Storage, VolumePlan
+from leadline_controller.framework.resources import Storage, VolumePlan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,15 +172,12 @@ class ClusterView:
         """Allocatable less requested base units of `resource` on each node, shape (n,)."""
         return self.table.allocatable(resource) - self.requested_of(resource)
 
-    def bandwidth_capacity_mbps(self) -> Floats:
-        """Capacity of each node's link, Mbit/s, shape (n,): stated, else measured, else NaN."""
-        stated = self.table.bandwidth_mbps
-        return np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
-
     def bandwidth_free_mbps(self) -> Floats:
-        """Capacity less requested capacity of each node's link, Mbit/s, shape (n,), NaN if
-        unknown."""
-        return self.bandwidth_capacity_mbps() - self.bandwidth_requested_mbps
+        """Capacity (stated, else measured) less requested capacity of each node's link, Mbit/s,
+        shape (n,), NaN if unknown."""
+        stated = self.table.bandwidth_mbps
+        capacity = np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
+        return capacity - self.bandwidth_requested_mbps
 
     def registry_mbps(self) -> Floats:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured
@@ -197,12 +194,6 @@ class ClusterView:
     ) -> "ClusterView":
         """The view with `pod` on the node with index `node`. charge: what the pod takes from the
         node, by default its requests. volumes: the plan for its claims."""
-        requested = dict(self.requested)
-        for resource, amount in (pod.requests if charge is None else charge).items():
-            if amount:  # pods can request any name; each would need a column
-                column = self.requested_of(resource).copy()
-                column[node] += amount
-                requested[resource] = column
         bandwidth = self.bandwidth_requested_mbps
         if pod.annotations.bandwidth_mbps:
             bandwidth = bandwidth.copy()
@@ -217,7 +208,7 @@ class ClusterView:
             mounts = {**mounts, node: (*mounts.get(node, ()), pod)}
         return replace(
             self,
-            requested=requested,
+            requested=self._requested_with(node, pod.requests if charge is None else charge),
             bandwidth_requested_mbps=bandwidth,
             placed_in_run=placed,
             host_ports=ports,
@@ -227,14 +218,18 @@ class ClusterView:
             images=self.images.with_pull(self.table, pod, node),
         )
 
+    def _requested_with(self, node: int, charge: Mapping[str, int]) -> dict[str, Ints]:
+        requested = dict(self.requested)
+        for resource, amount in charge.items():
+            if amount:  # pods can request any name; each would need a column
+                requested[resource] = self.requested_of(resource).copy()
+                requested[resource][node] += amount
+        return requested
+
     def without_placement(self, pod: Pod, node: int) -> "ClusterView":
         """The view without `pod` on the node with index `node`, which gets the pod's requests
         back. `placed_in_run` stays."""
-        requested = dict(self.requested)
-        for resource, amount in pod.requests.items():
-            column = self.requested_of(resource).copy()
-            column[node] -= amount
-            requested[resource] = column
+        given_back = {resource: -amount for resource, amount in pod.requests.items()}
         bandwidth = self.bandwidth_requested_mbps
         if pod.annotations.bandwidth_mbps:
             bandwidth = bandwidth.copy()
@@ -252,7 +247,7 @@ class ClusterView:
             mounts = {**mounts, node: kept}
         return replace(
             self,
-            requested=requested,
+            requested=self._requested_with(node, given_back),
             bandwidth_requested_mbps=bandwidth,
             host_ports=ports,
             assigned_pods=self.assigned_pods.without(pod, node),

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
+import numpy as np
+
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import Claim, Volume
+from leadline_controller.framework.resources import Claim, Volume, VolumePlan
 from leadline_controller.framework.selectors import selects
-from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import Bools, ClusterView
 
 # Kubernetes derives the topology of these in-tree cloud volumes by rules of their providers.
@@ -60,7 +61,13 @@ class VolumeBinder:
         delayed: list[Claim] = []
         for claim in _claims(view, pod):
             if claim.bound:
-                self._bound.append(self._volume_of(claim))
+                volume = self._storage.volumes.get(claim.volume)
+                if volume is None:
+                    raise UnresolvableClaimError(
+                        f'persistentvolumeclaim "{claim.name}" is bound to volume'
+                        f' "{claim.volume}", which does not exist'
+                    )
+                self._bound.append(_modelled(volume))
             elif claim.selected_node is not None:
                 self._provisioning.append(claim)
             else:
@@ -80,11 +87,8 @@ class VolumeBinder:
             if volume.affinity is not None:
                 passes &= table.matching(volume.affinity)
         for claim in self._provisioning:
-            selected = table.index.get(claim.selected_node or "")
-            only = table.none()
-            if selected is not None:
-                only[selected] = self._provisionable[claim.key][selected]
-            passes &= only
+            selected = table.index.get(claim.selected_node or "", -1)
+            passes &= self._provisionable[claim.key] & (np.arange(len(table)) == selected)
         return self._with_delayed_claims(passes)
 
     def _with_delayed_claims(self, passes: Bools) -> Bools:
@@ -141,22 +145,14 @@ class VolumeBinder:
                 return f"the volume of claim {claim.name} is to be on {claim.selected_node}"
         return _NONE_FREE
 
-    def _volume_of(self, claim: Claim) -> Volume:
-        volume = self._storage.volumes.get(claim.volume)
-        if volume is None:
-            raise UnresolvableClaimError(
-                f'persistentvolumeclaim "{claim.name}" is bound to volume "{claim.volume}",'
-                " which does not exist"
-            )
-        return _modelled(volume)
-
     def _candidates_of(self, claim: Claim, needed: int) -> _Candidates:
         """Searched once for all claims that differ only in their names."""
         spec = (
             *(claim.class_name, claim.size_bytes, claim.mode, claim.attributes_class),
             *(claim.selector, claim.access_modes),
         )
-        reserved = (v.is_reserved_for(claim) for v in self._storage.volumes_of(claim.class_name))
+        volumes = self._storage.volumes_by_class.get(claim.class_name, ())
+        reserved = (volume.is_reserved_for(claim) for volume in volumes)
         key = (*spec, claim.key if any(reserved) else None)
         found = self._cached.get(key)
         if found is None:
@@ -185,7 +181,14 @@ class VolumeBinder:
     def _matching_volumes(self, claim: Claim) -> Iterator[Volume]:
         """The available volumes that match the claim, the smallest first; if one is reserved for
         the claim, only that one."""
-        fitting = [v for v in self._storage.volumes_of(claim.class_name) if _fits(claim, v)]
+        fitting = [
+            volume
+            for volume in self._storage.volumes_by_class.get(claim.class_name, ())
+            if volume.size_bytes >= (claim.size_bytes or 0)
+            and volume.mode == claim.mode
+            and volume.attributes_class == claim.attributes_class
+            and not volume.terminating
+        ]
         reserved = [v for v in fitting if v.is_reserved_for(claim)]
         if reserved:
             yield reserved[0]
@@ -255,12 +258,3 @@ def _modelled(volume: Volume) -> Volume:
             " model"
         )
     return volume
-
-
-def _fits(claim: Claim, volume: Volume) -> bool:
-    return (
-        volume.size_bytes >= (claim.size_bytes or 0)
-        and volume.mode == claim.mode
-        and volume.attributes_class == claim.attributes_class
-        and not volume.terminating
-    )

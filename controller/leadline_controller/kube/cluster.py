@@ -20,7 +20,7 @@ from leadline_controller.framework.ports import (
     PodEvent,
     StorageChangedError,
 )
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.kube.client import ApiServer, Json, ReachabilityLog, pod_path
 from leadline_controller.kube.connection import Login
 from leadline_controller.kube.events import EventSink

@@ -6,7 +6,7 @@ them, and each attempt to schedule the pod evaluates them all.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
+from leadline_controller.framework.model import AffinityTerm, ClaimUse, Disk, SpreadConstraint
 from leadline_controller.framework.selectors import Requirement
 from leadline_controller.kubeobjects.selectors import read_selector
 from leadline_controller.parsing.fields import Fields

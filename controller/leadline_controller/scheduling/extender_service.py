@@ -15,8 +15,7 @@ from itertools import islice
 
 import numpy as np
 
-from leadline_controller.cluster.given_nodes import with_given_nodes
-from leadline_controller.cluster.state import ClusterState
+from leadline_controller.cluster.state import ClusterState, with_given_nodes
 from leadline_controller.decisions.log import BOUND, DecisionLog
 from leadline_controller.framework.cycle import Decision, Filter, FilterResult, pre_filter_failure
 from leadline_controller.framework.model import Node, Pod

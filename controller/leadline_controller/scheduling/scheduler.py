@@ -31,7 +31,7 @@ from leadline_controller.framework.ports import (
     Relisted,
 )
 from leadline_controller.framework.queueing_hints import ClusterEvent
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.scheduling.decision_step import DecisionProfile, DecisionStep
 from leadline_controller.scheduling.event_recorder import EventRecorder

@@ -21,8 +21,7 @@ from leadline_controller.framework.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.resources import Claim, Resource, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
 
 TIMEOUT_S = 600.0  # kube-scheduler's figure
 

@@ -7,7 +7,7 @@ from itertools import count
 
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.ports import ClusterChange, PodChanged, PodEvent, Relisted
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 
 
 class DemoCluster:

@@ -17,8 +17,7 @@ from leadline_controller.framework.batch import Running
 from leadline_controller.framework.images import ImageTable, full_name
 from leadline_controller.framework.model import PODS, HostPort, Image, Layer, Link, Node, Pod, Taint
 from leadline_controller.framework.quantity import MAX_AMOUNT
-from leadline_controller.framework.resources import NamespaceLabels, Resource
-from leadline_controller.framework.storage import Storage
+from leadline_controller.framework.resources import NamespaceLabels, Resource, Storage
 from leadline_controller.framework.view import (
     METRICS,
     ClusterView,

@@ -1,11 +1,10 @@
 """random: a random node, the baseline of all other strategies."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy
+from leadline_controller.framework.cycle import Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
 
@@ -15,10 +14,10 @@ class Chance(Strategy):
     """All candidates tie, so the choice is random. Needs nothing measured; unknown values do not
     matter."""
 
-    name: ClassVar[str] = "random"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "none: the floor that any rule has to beat"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "random"
+    better = "higher"
+    paper = "none: the floor that any rule has to beat"
+    needs = ()
 
     def score(self, _: ClusterView, __: Pod, candidates: Ints) -> Scores:
         """0 for every candidate."""

@@ -12,7 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.tiers import free_share, is_cloud
+from leadline_controller.strategies.shared.capacity import is_cloud, scarcer_free_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,17 @@ class CloudFirst(Strategy):
     measured. A node of unknown capacity is chosen only if no capacity is known.
     """
 
-    name: ClassVar[str] = "cloud-first"
+    name = "cloud-first"
     better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "KubeDSM, Section 6 (baseline CF)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    paper = "KubeDSM, Section 6 (baseline CF)"
+    needs = ()
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """1 for a cloud node, and the node's free share, 0 to 1."""
         cloud = is_cloud(view)[candidates]
-        share = free_share(view, candidates)
-        total = np.where(cloud, 1.0, 0.0) + share
+        share = scarcer_free_share(view, candidates)
+        in_cloud = np.where(cloud, 1.0, 0.0)
+        total = in_cloud + share
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
@@ -42,5 +43,5 @@ class CloudFirst(Strategy):
             tier = "in the cloud" if cloud[at] else "on the edge, as no cloud node fits"
             return f"{tier}, {share[at]:.0%} of it free"
 
-        parts = {"cloud": np.where(cloud, 1.0, 0.0), "free_share": share}
+        parts = {"cloud": in_cloud, "free_share": share}
         return Scores(candidates, total, best(total, self.better), why, parts)

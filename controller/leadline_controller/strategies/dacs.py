@@ -5,17 +5,20 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Algorithms 1 a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores
+from leadline_controller.framework.cycle import Scores, Strategy
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.contention import contention_s
-from leadline_controller.strategies.shared.profile import slowest_where_unknown_ms
-from leadline_controller.strategies.shared.transfer import transfer_s
+from leadline_controller.strategies.shared.delays import (
+    contention_s,
+    longest_where_unknown_ms,
+    slowest_where_unknown_ms,
+    transfer_s,
+    unknown_rtt_option,
+)
 
 _GIB = 1024**3
 _MASTER_TAINTS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -48,7 +51,7 @@ def widest_of_near_best(omega_s: Floats, cores: Floats, gib: Floats, lambda_s: f
 
 
 @dataclass(frozen=True, slots=True)
-class Dacs:
+class Dacs(Strategy):
     """Rank by Omega, then take the near-best node with the largest residual (Algorithm 2).
 
     Omega is in seconds. The residual is min{r^CPU, r^MEM} with CPU in cores and memory in GiB,
@@ -70,15 +73,13 @@ class Dacs:
     one; if none is known the transfer time is left out for all nodes.
     """
 
-    name: ClassVar[str] = "dacs"
-    better: ClassVar[Better] = "lower"
-    paper: ClassVar[str] = "DACS, Algorithms 1-2"
-    needs: ClassVar[tuple[str, ...]] = ("rtt_ms", "bandwidth_mbps")
+    name = "dacs"
+    better = "lower"
+    paper = "DACS, Algorithms 1-2"
+    needs = ("rtt_ms", "bandwidth_mbps")
 
-    alpha: float = option(0.5, unit="", maximum=1.0, help="weight of processing over network delay")
-    phi: float = option(
-        0.5, unit="", minimum=1e-6, maximum=1.0, help="share of the residual a pod may get"
-    )
+    alpha: float = option(0.5, maximum=1.0, help="weight of processing over network delay")
+    phi: float = option(0.5, minimum=1e-6, maximum=1.0, help="share of the residual a pod may get")
     lambda_s: float = option(
         0.05, unit="s", maximum=_MAX_S, name="lambda", help="delays this close are equal"
     )
@@ -89,18 +90,14 @@ class Dacs:
     )
     image_s: float = option(0.0, unit="s", maximum=_MAX_S, help="time to download the image, t^IM")
     data_mb: float = option(1.0, unit="MB", maximum=1e12, help="data of a pod without data-mb")
-    unknown_rtt_ms: float = option(
-        100.0,
-        unit="ms",
-        maximum=1e9,
-        name="unknown_rtt",
-        help="round trip when none was ever measured",
-    )
+    unknown_rtt_ms: float = unknown_rtt_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Omega and its parts for every candidate, in seconds."""
         processing_s = self._processing_s(view, pod, candidates)
-        network_s = self._network_s(view, pod, candidates)
+        # D_n: Eq. 10 for a local pod, Eq. 11 for a remote one.
+        sending_s = transfer_s(view, pod, self._volume_mb(pod), candidates)
+        network_s = self.image_s + sending_s + self._latency_s(view, pod, candidates)
         contention = contention_s(view.placed_in_run[candidates], self.beta_cs, self.beta_rc)
         omega_s = average_delay_s(processing_s, network_s, contention, self.alpha)
         cores, gib = view.free(CPU)[candidates] / 1000, view.free(MEMORY)[candidates] / _GIB
@@ -114,22 +111,14 @@ class Dacs:
             near = int(np.count_nonzero(omega_s <= omega_s.min() + self.lambda_s))
             return text if near == 1 else f"{text}, the roomiest of {near} near-best nodes"
 
-        parts = {
-            "processing_s": processing_s,
-            "network_s": network_s,
-            "contention_s": contention,
-        }
+        parts = {"processing_s": processing_s, "network_s": network_s, "contention_s": contention}
         return Scores(candidates, omega_s, finalists, why, parts)
 
     def charge(self, view: ClusterView, pod: Pod, node: int) -> Mapping[str, int]:
         """A(c, l, r) of CPU and memory (Eq. 14-15), requests of everything else."""
         at = np.array([node])
-        return {
-            resource: int(self._granted(view, pod, resource, at)[0])
-            if resource in (CPU, MEMORY)
-            else amount
-            for resource, amount in {CPU: 0, MEMORY: 0, **pod.requests}.items()
-        }
+        charged = {name: int(self._granted(view, pod, name, at)[0]) for name in (CPU, MEMORY)}
+        return {**charged, **pod.requests, **charged}
 
     def _granted(self, view: ClusterView, pod: Pod, resource: str, nodes: Ints) -> Floats:
         request = float(pod.requests.get(resource, 0))
@@ -143,20 +132,13 @@ class Dacs:
         cores = np.maximum(self._granted(view, pod, CPU, nodes) / 1000, _MIN_CORES)
         return self._volume_mb(pod) / (cores * self.rate)
 
-    def _network_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
-        """D_n: Eq. 10 for a local pod, Eq. 11 for a remote one."""
-        sending_s = transfer_s(view, pod, self._volume_mb(pod), nodes)
-        return self.image_s + sending_s + self._latency_s(view, pod, nodes)
-
     def _latency_s(self, view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
         """(tau + sigma) / 2 in seconds; 0 on the user's own node."""
         links, user_node = view.links, pod.annotations.user_node
         mean_ms, sigma_ms = links.rtt_mean_and_deviation_ms(_workers(view))
         tau_ms = mean_ms if user_node is None else links.rtt_ms_from(view.table.index[user_node])
-        worst_ms = links.worst_rtt_ms
-        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
-        tau_ms = np.where(np.isnan(tau_ms), unknown_ms, tau_ms)
-        sigma_ms = np.where(np.isnan(sigma_ms), unknown_ms, sigma_ms)
+        tau_ms = longest_where_unknown_ms(tau_ms, links, self.unknown_rtt_ms)
+        sigma_ms = longest_where_unknown_ms(sigma_ms, links, self.unknown_rtt_ms)
         latency_s = (tau_ms + sigma_ms) / 2 / 1000
         if user_node is not None:
             latency_s[view.table.index[user_node]] = 0.0

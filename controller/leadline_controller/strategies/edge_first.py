@@ -12,7 +12,7 @@ import numpy as np
 from leadline_controller.framework.cycle import Better, Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.tiers import is_cloud, relative_size
+from leadline_controller.strategies.shared.capacity import is_cloud, relative_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class BiggestEdgeFirst(Strategy):
     chosen only if no capacity is known.
     """
 
-    name: ClassVar[str] = "bef"
+    name = "bef"
     better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "KubeDSM, Section 6 (baseline BEF)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    paper = "KubeDSM, Section 6 (baseline BEF)"
+    needs = ()
 
     def score(self, view: ClusterView, _: Pod, candidates: Ints) -> Scores:
         """The node's size, 0 to 1, plus 1 for an edge node if higher totals win, or plus 1 for a
@@ -54,6 +54,6 @@ class SmallestEdgeFirst(BiggestEdgeFirst):
     """The smallest edge node that fits, or the smallest cloud node if no edge node fits. For the
     rest, unknown capacities included, see BiggestEdgeFirst."""
 
-    name: ClassVar[str] = "sef"
+    name = "sef"
     better: ClassVar[Better] = "lower"
-    paper: ClassVar[str] = "KubeDSM, Section 6 (baseline SEF)"
+    paper = "KubeDSM, Section 6 (baseline SEF)"

@@ -6,14 +6,13 @@ Sections 3.2 and 7.2.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy
+from leadline_controller.framework.cycle import Scores, Strategy
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.services import service, service_of
+from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,17 @@ class ElasticFog(Strategy):
     or there is no traffic, all shares are equal.
     """
 
-    name: ClassVar[str] = "elasticfog"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "DACS, Sections 3.2 and 7.2 (ElasticFog)"
-    needs: ClassVar[tuple[str, ...]] = ("packets_received_per_s", "packets_sent_per_s")
+    name = "elasticfog"
+    better = "higher"
+    paper = "DACS, Sections 3.2 and 7.2 (ElasticFog)"
+    needs = ("packets_received_per_s", "packets_sent_per_s")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The number of replicas that each candidate lacks."""
         share = _traffic_share(view, candidates)
-        replicas = _replicas(view, pod)[candidates]
+        replicas = view.placed_in_run[candidates]
+        if wanted := service_of(pod):
+            replicas = replicas_per_node(view, wanted, terminating=True)[candidates]
         due = share * (replicas.sum() + 1)
         total = due - replicas
 
@@ -64,13 +65,3 @@ def _traffic_share(view: ClusterView, candidates: Ints) -> Floats:
             shares: Floats = traffic / traffic.sum()
             return shares
     return np.full(candidates.size, 1 / candidates.size)
-
-
-def _replicas(view: ClusterView, pod: Pod) -> Ints:
-    wanted = service_of(pod)
-    if wanted is None:
-        return view.placed_in_run
-    of_service = view.assigned_pods.of_kind(
-        ("service", wanted), lambda kind: service(kind.namespace, kind.pairs) == wanted
-    )
-    return view.assigned_pods.per_node(of_service, len(view))

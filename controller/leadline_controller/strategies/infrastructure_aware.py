@@ -5,15 +5,14 @@ Infrastructure Aware Scheduling Algorithm", Algorithm 1.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import choice, option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.spreading import least_requested
+from leadline_controller.strategies.shared.capacity import least_requested
 
 _MIN_MBPS = 0.001  # of a link that is down, so that all times are finite
 
@@ -57,10 +56,10 @@ class InfrastructureAware(Strategy):
     chosen only if no node has one.
     """
 
-    name: ClassVar[str] = "infrastructure-aware"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "Infrastructure Aware, Algorithm 1"
-    needs: ClassVar[tuple[str, ...]] = ("bandwidth_mbps",)
+    name = "infrastructure-aware"
+    better = "higher"
+    paper = "Infrastructure Aware, Algorithm 1"
+    needs = ("bandwidth_mbps",)
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the time against spreading")
     queue: str = choice("wait", "literal", help="whether a node's download queue adds to the time")

@@ -5,11 +5,10 @@ Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Sections 3.2 and 7.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Pod
 from leadline_controller.framework.view import ClusterView, Floats, Ints
 
@@ -29,10 +28,10 @@ class Kcss(Strategy):
     only if all scores are.
     """
 
-    name: ClassVar[str] = "kcss"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "DACS, Sections 3.2 and 7.2 (KCSS)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "kcss"
+    better = "higher"
+    paper = "DACS, Sections 3.2 and 7.2 (KCSS)"
+    needs = ()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """TOPSIS over the three criteria for every candidate."""

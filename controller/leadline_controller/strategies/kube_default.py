@@ -4,19 +4,14 @@ Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kubernetes", Section 2.2, E
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import choice
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.spreading import (
-    free_share,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import free_share, least_requested, whole_points
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +27,10 @@ class KubeDefault(Strategy):
     almost equally empty tie; Eq. 1 does not round.
     """
 
-    name: ClassVar[str] = "kube-default"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "DACS, Eq. 1-2 (kube-scheduler)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "kube-default"
+    better = "higher"
+    paper = "DACS, Eq. 1-2 (kube-scheduler)"
+    needs = ()
 
     rounding: str = choice("exact", "whole", help="points as they are, or rounded down")
 

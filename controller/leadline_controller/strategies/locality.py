@@ -6,22 +6,18 @@ Knob, Kayser, Ferreto, "Improving Container Deployment in Edge Computing Using t
 Aware Scheduling Algorithm", Section II-B.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from math import fsum
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import Bools, ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.spreading import (
-    MAX_POINTS,
-    least_requested,
-    whole_points,
-)
+from leadline_controller.strategies.shared.capacity import MAX_POINTS, least_requested, whole_points
 
 # kubernetes: pkg/scheduler/framework/plugins/imagelocality, minThreshold and
 # maxContainerThreshold.
@@ -58,17 +54,20 @@ class ImageLocality(Strategy):
     nodes. A node without CPU or memory has no total and is chosen only when none has.
     """
 
-    name: ClassVar[str] = "image-locality"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "Infrastructure Aware, Section II-B (image-match)"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "image-locality"
+    better = "higher"
+    paper = "Infrastructure Aware, Section II-B (image-match)"
+    needs = ()
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the images against spreading")
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Both priorities of every candidate, and the MB of the layers that it has."""
         spread = least_requested(view, candidates)
-        locality = locality_points(self._sum_mb(view, pod), len(pod.images))[candidates]
+        sum_mb = np.zeros(len(view))
+        for size_mb, held in self._pieces(view, pod):
+            sum_mb += scaled_mb(size_mb, held)
+        locality = locality_points(sum_mb, len(pod.images))[candidates]
         total = spread + self.w / MAX_POINTS * locality
         cached_mb = view.images.cached_mb(view.table, pod)[candidates]
 
@@ -85,13 +84,12 @@ class ImageLocality(Strategy):
         parts = {"spread": spread, "locality": locality, "cached_mb": cached_mb}
         return Scores(candidates, total, best(total, self.better), why, parts)
 
-    def _sum_mb(self, view: ClusterView, pod: Pod) -> Floats:
+    def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[tuple[float, Bools]]:
+        """What counts: the size of each image in MB, and the nodes that have it whole."""
         table, images = view.table, view.images
-        sum_mb = np.zeros(len(view))
         for image in images.images_of(table, pod):
             whole = reduce(np.logical_and, (images.cached(table, layer) for layer in image.layers))
-            sum_mb += scaled_mb(fsum(layer.size_mb for layer in image.layers), whole)
-        return sum_mb
+            yield fsum(layer.size_mb for layer in image.layers), whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +103,11 @@ class LayerLocality(ImageLocality):
     ImageLocality.
     """
 
-    name: ClassVar[str] = "layer-locality"
-    paper: ClassVar[str] = "Infrastructure Aware, Section II-B (layer-match)"
+    name = "layer-locality"
+    paper = "Infrastructure Aware, Section II-B (layer-match)"
 
     w: float = option(10, unit="points", maximum=1e6, help="weight of the layers against spreading")
 
-    def _sum_mb(self, view: ClusterView, pod: Pod) -> Floats:
-        table, images = view.table, view.images
-        sum_mb = np.zeros(len(view))
-        for layer in images.layers_of(table, pod):
-            sum_mb += scaled_mb(layer.size_mb, images.cached(table, layer))
-        return sum_mb
+    def _pieces(self, view: ClusterView, pod: Pod) -> Iterator[tuple[float, Bools]]:
+        for layer in view.images.layers_of(view.table, pod):
+            yield layer.size_mb, view.images.cached(view.table, layer)

@@ -6,14 +6,16 @@ paper describes it: Lai, Wang, Wei, "Delay-Aware Container Scheduling in Kuberne
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import Pod
-from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.shared.delays import (
+    longest_where_unknown_ms,
+    unknown_rtt_option,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,12 @@ class Nas(Strategy):
     the cluster, or as `unknown_rtt` if there is none.
     """
 
-    name: ClassVar[str] = "nas"
-    better: ClassVar[Better] = "lower"
-    paper: ClassVar[str] = "DACS, Sections 3.3 and 7.2 (NAS)"
-    needs: ClassVar[tuple[str, ...]] = ("rtt_ms",)
+    name = "nas"
+    better = "lower"
+    paper = "DACS, Sections 3.3 and 7.2 (NAS)"
+    needs = ("rtt_ms",)
 
-    unknown_rtt_ms: float = option(
-        100.0,
-        unit="ms",
-        maximum=1e9,
-        name="unknown_rtt",
-        help="round trip when none was ever measured",
-    )
+    unknown_rtt_ms: float = unknown_rtt_option()
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """Round trip to the preferred node for every candidate, ms."""
@@ -47,12 +43,9 @@ class Nas(Strategy):
         if preferred is None:
             total = np.full(candidates.size, np.nan)
         else:
-            worst_ms = view.links.worst_rtt_ms
-            unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
             rtt_ms = view.links.rtt_ms_from(view.table.index[preferred])
-            rtt_ms = np.where(np.isnan(rtt_ms), unknown_ms, rtt_ms)
             rtt_ms[view.table.index[preferred]] = 0.0
-            total = rtt_ms[candidates]
+            total = longest_where_unknown_ms(rtt_ms, view.links, self.unknown_rtt_ms)[candidates]
 
         def why(at: int) -> str:
             if preferred is None:

@@ -5,7 +5,7 @@ edge/fog/cloud distributed environment", Algorithm 1.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,10 +46,10 @@ class NetSched(Strategy):
     and is chosen only if no node has one.
     """
 
-    name: ClassVar[str] = "netsched"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "NetSched, Algorithm 1"
-    needs: ClassVar[tuple[str, ...]] = tuple(metric.column for metric in _METRICS)
+    name = "netsched"
+    better = "higher"
+    paper = "NetSched, Algorithm 1"
+    needs = tuple(metric.column for metric in _METRICS)
 
     cpu: float = option(3, unit="points", maximum=1e6, help="least CPU in use")
     memory: float = option(2, unit="points", maximum=1e6, help="least memory in use")

@@ -42,12 +42,18 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
     def _plugins(self) -> Mapping[str, EntryPoint]:
         found: dict[str, EntryPoint] = {}
         for each in declared(GROUP):
-            if each.name in self.built_in:
-                _ignore(each, "Leadline has a strategy of this name")
-            elif each.name in found:
-                _ignore(each, f"{origin(found[each.name])} has a strategy of this name")
-            else:
+            holder = "Leadline" if each.name in self.built_in else None
+            if holder is None and each.name in found:
+                holder = origin(found[each.name])
+            if holder is None:
                 found[each.name] = each
+                continue
+            log.warning(
+                "%s: ignored, because %s has a strategy of this name; rename the entry point or "
+                "uninstall the package",
+                described(each),
+                holder,
+            )
         return found
 
     def __getitem__(self, name: str) -> "type[Strategy]":
@@ -55,7 +61,11 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
             if name in self.built_in:
                 self._loaded[name] = EntryPoint(name, self.built_in[name], GROUP).load()
             else:
-                self._loaded[name] = _load(self._plugins[name])
+                plugin = self._plugins[name]
+                made = load(plugin)
+                if problem := defect(made, name):
+                    raise PluginError(plugin, f"is not a strategy: {problem}", "correct the class")
+                self._loaded[name] = made
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
@@ -86,22 +96,6 @@ class StrategyRegistry(Mapping[str, "type[Strategy]"]):
                     log.error("%s", error)
                 self._reported.add(name)
         return usable
-
-
-def _ignore(plugin: EntryPoint, why: str) -> None:
-    log.warning(
-        "%s: ignored, because %s; rename the entry point or uninstall the package",
-        described(plugin),
-        why,
-    )
-
-
-def _load(plugin: EntryPoint) -> "type[Strategy]":
-    made = load(plugin)
-    if problem := defect(made, plugin.name):
-        raise PluginError(plugin, f"is not a strategy: {problem}", "correct the class")
-    strategy: type[Strategy] = made
-    return strategy
 
 
 def defect(made: Any, name: str) -> str | None:

@@ -6,17 +6,19 @@ Algorithm 1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.assigned_pods import PodKind
-from leadline_controller.framework.cycle import Better, Filter, FilterResult, Scores, Strategy, best
+from leadline_controller.framework.cycle import Filter, FilterResult, Scores, Strategy, best
 from leadline_controller.framework.model import Node, Pod
-from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.shared.profile import profiled_ms, slowest_where_unknown_ms
-from leadline_controller.strategies.shared.services import service, service_of
+from leadline_controller.strategies.shared.delays import (
+    longest_where_unknown_ms,
+    profiled_ms,
+    slowest_where_unknown_ms,
+    unknown_rtt_option,
+)
+from leadline_controller.strategies.shared.services import replicas_per_node, service_of
 
 THRESHOLD = "ResponseTime"
 _MASTER = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -60,18 +62,12 @@ class ResponseTime(Strategy):
     unknown value does not pass.
     """
 
-    name: ClassVar[str] = "response-time"
-    better: ClassVar[Better] = "lower"
-    paper: ClassVar[str] = "Response time, Algorithm 1"
-    needs: ClassVar[tuple[str, ...]] = ("rtt_ms",)
+    name = "response-time"
+    better = "lower"
+    paper = "Response time, Algorithm 1"
+    needs = ("rtt_ms",)
 
-    unknown_rtt_ms: float = option(
-        100.0,
-        unit="ms",
-        maximum=1e9,
-        name="unknown_rtt",
-        help="round trip when none was ever measured",
-    )
+    unknown_rtt_ms: float = unknown_rtt_option()
 
     def filters(self) -> Mapping[str, Filter]:
         """The threshold (lines 4-6)."""
@@ -79,16 +75,15 @@ class ResponseTime(Strategy):
 
     def score(self, view: ClusterView, pod: Pod, candidates: Ints) -> Scores:
         """The prediction for every candidate, in ms, and its parts."""
-        worst_ms = view.links.worst_rtt_ms
-        unknown_ms = self.unknown_rtt_ms if np.isnan(worst_ms) else worst_ms
         ping_ms = _ping_ms(view, pod)[candidates]
-        ping_ms = np.where(np.isnan(ping_ms), unknown_ms, ping_ms)
-        parts = {"ping_ms": ping_ms}
+        parts = {"ping_ms": longest_where_unknown_ms(ping_ms, view.links, self.unknown_rtt_ms)}
         if pod.annotations.profile_ms:
             profiling_ms = slowest_where_unknown_ms(view.table, pod.annotations.profile_ms)
             parts["profiling_ms"] = profiling_ms[candidates]
         prediction_ms: Floats = sum(parts.values(), np.zeros(candidates.size))
-        replicas = _replicas(view, pod)[candidates]
+        replicas = np.zeros(candidates.size, dtype=np.int64)
+        if wanted := service_of(pod):
+            replicas = replicas_per_node(view, wanted, terminating=False)[candidates]
 
         def why(at: int) -> str:
             terms = ", ".join(f"{part[:-3]} {column[at]:.1f}" for part, column in parts.items())
@@ -147,16 +142,3 @@ def _ping_ms(view: ClusterView, pod: Pod) -> Floats:
 
 def _is_master(node: Node) -> bool:
     return any(key in node.labels or any(t.key == key for t in node.taints) for key in _MASTER)
-
-
-def _replicas(view: ClusterView, pod: Pod) -> Ints:
-    """Replicas of the pod's service on each node, without those that are being deleted."""
-    wanted = service_of(pod)
-    if wanted is None:
-        return np.zeros(len(view), dtype=np.int64)
-
-    def is_replica(kind: PodKind) -> bool:
-        return not kind.terminating and service(kind.namespace, kind.pairs) == wanted
-
-    chosen = view.assigned_pods.of_kind(("replica", wanted), is_replica)
-    return view.assigned_pods.per_node(chosen, len(view))

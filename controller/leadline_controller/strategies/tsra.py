@@ -6,17 +6,16 @@ Scheduling in Kubernetes", Sections 3.3 and 7.2.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.cycle import Scores, Strategy, best
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.options import option
 from leadline_controller.framework.view import ClusterView, Ints
-from leadline_controller.strategies.shared.transfer import transfer_s
+from leadline_controller.strategies.shared.delays import transfer_s
 
-_MIN_CORES = 0.001
+_MIN_CORES = 0.001  # on a full node, so that times are finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,10 @@ class Tsra(Strategy):
     node every node waits for the data; without a deadline every node is in time.
     """
 
-    name: ClassVar[str] = "tsra"
-    better: ClassVar[Better] = "lower"
-    paper: ClassVar[str] = "DACS, Sections 3.3 and 7.2 (TSRA)"
-    needs: ClassVar[tuple[str, ...]] = ("bandwidth_mbps",)
+    name = "tsra"
+    better = "lower"
+    paper = "DACS, Sections 3.3 and 7.2 (TSRA)"
+    needs = ("bandwidth_mbps",)
 
     rate: float = option(
         1.0, unit="MB/s", minimum=1e-9, maximum=1e9, help="data one core handles a second"

@@ -1,8 +1,7 @@
 """A cluster view with the nodes that kube-scheduler sent."""
 
 import numpy as np
-from leadline_controller.cluster.given_nodes import with_given_nodes
-from leadline_controller.cluster.state import ClusterState
+from leadline_controller.cluster.state import ClusterState, with_given_nodes
 from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.ports import Relisted
 from leadline_controller.framework.view import ClusterView
@@ -39,7 +38,7 @@ def test_given_nodes_replace_known_ones_and_the_pods_stay() -> None:
     assert view.metrics.cpu_percent[2] == 12.5
     assert view.links.rtt_ms_from(2)[0] == 7.0
     assert view.placed_in_run.tolist() == [0, 0, 0]
-    assert np.isnan(view.bandwidth_capacity_mbps()[0])
+    assert np.isnan(view.bandwidth_free_mbps()[0])
 
 
 def test_the_original_view_is_not_changed() -> None:

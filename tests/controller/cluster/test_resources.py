@@ -23,9 +23,9 @@ from leadline_controller.framework.resources import (
     StorageCapacity,
     StorageClass,
     Unreadable,
+    VolumePlan,
 )
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 

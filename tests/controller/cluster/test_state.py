@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from leadline_controller.cluster.state import ClusterState
 from leadline_controller.framework.assigned_pods import kind_of
-from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk
 from leadline_controller.framework.model import (
     CPU,
     PODS,
+    AffinityTerm,
+    ClaimUse,
+    Disk,
     HostPort,
     Node,
     Pod,

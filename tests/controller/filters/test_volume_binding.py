@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.framework.model import Node
-from leadline_controller.framework.resources import Claim, Resource, Volume
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import Claim, Resource, Volume, VolumePlan
 from leadline_controller.framework.volume_binding import VolumeBinder
 from leadline_controller.kubeobjects.resources import read_csi_driver, read_storage_capacity
 

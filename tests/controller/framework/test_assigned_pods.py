@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from leadline_controller.framework.assigned_pods import AssignedPods, Interner, kind_of
-from leadline_controller.framework.demands import AffinityTerm
-from leadline_controller.framework.model import Requirement
+from leadline_controller.framework.model import AffinityTerm, Requirement
 from leadline_controller.framework.node_table import NodeTable
 from leadline_controller.framework.selectors import selects
 
@@ -29,9 +28,9 @@ def test_each_value_is_tested_once() -> None:
 
     numbers: Interner[int] = Interner()
     assert [numbers.number(value) for value in (4, 7, 4)] == [0, 1, 0]
-    assert numbers.where("even", is_even).tolist() == [True, False]
+    assert numbers.where("even", is_even, numbers.values).tolist() == [True, False]
     numbers.number(8)
-    assert numbers.where("even", is_even).tolist() == [True, False, True]
+    assert numbers.where("even", is_even, numbers.values).tolist() == [True, False, True]
     assert asked == [4, 7, 8]
 
 
@@ -39,7 +38,7 @@ def test_the_cache_is_bounded() -> None:
     numbers: Interner[int] = Interner()
     numbers.number(1)
     for i in range(5000):
-        numbers.where(i, lambda _: True)
+        numbers.where(i, lambda _: True, numbers.values)
     assert len(numbers._found) <= 1024
 
 

@@ -19,7 +19,7 @@ from leadline_controller.framework.cycle import (
 )
 from leadline_controller.framework.model import CPU, PODS, Pod
 from leadline_controller.framework.queueing_hints import ANY_EVENT, ClusterEvent
-from leadline_controller.framework.storage import VolumePlan
+from leadline_controller.framework.resources import VolumePlan
 from leadline_controller.framework.view import ClusterView, Ints
 
 from tests.controller.builders import node, pod, view

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.framework.labels import LabelIndex
+from leadline_controller.framework.assigned_pods import LabelIndex
 from leadline_controller.framework.node_table import NodeTable, Topology
 from leadline_controller.framework.selectors import Requirement, selects
 

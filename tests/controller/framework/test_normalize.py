@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from leadline_controller.framework.cycle import best
-from leadline_controller.framework.normalize import priorities
+from leadline_controller.framework.cycle import best, priorities
 
 NAN = float("nan")
 

@@ -1,14 +1,17 @@
 from typing import Any
 
 import pytest
-from leadline_controller.framework.demands import AffinityTerm, ClaimUse, Disk, SpreadConstraint
 from leadline_controller.framework.model import (
     CPU,
     MEMORY,
     PODS,
+    AffinityTerm,
+    ClaimUse,
+    Disk,
     HostPort,
     Node,
     Requirement,
+    SpreadConstraint,
     Taint,
     Toleration,
 )

@@ -5,8 +5,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from leadline_controller.framework.demands import AffinityTerm, Disk, SpreadConstraint
-from leadline_controller.framework.model import HostPort, Node, Taint
+from leadline_controller.framework.model import (
+    AffinityTerm,
+    Disk,
+    HostPort,
+    Node,
+    SpreadConstraint,
+    Taint,
+)
 from leadline_controller.framework.resources import (
     Claim,
     Resource,

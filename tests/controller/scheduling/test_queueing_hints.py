@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import CPU, PodAnnotations
+from leadline_controller.framework.model import CPU, ClaimUse, PodAnnotations
 from leadline_controller.framework.resources import (
     Attachment,
     Claim,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import Node, Pod, PodAnnotations, Taint
+from leadline_controller.framework.model import ClaimUse, Node, Pod, PodAnnotations, Taint
 from leadline_controller.framework.ports import ClusterError, NotFoundError, UnavailableError
 from leadline_controller.framework.resources import (
     READ_WRITE_ONCE_POD,

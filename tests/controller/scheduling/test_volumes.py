@@ -6,8 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from leadline_controller.framework.demands import ClaimUse
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import ClaimUse, Pod
 from leadline_controller.framework.ports import (
     ClusterError,
     ConflictError,
@@ -16,9 +15,14 @@ from leadline_controller.framework.ports import (
     StorageChangedError,
     UnavailableError,
 )
-from leadline_controller.framework.resources import Claim, StorageClass, Unreadable, Volume
+from leadline_controller.framework.resources import (
+    Claim,
+    StorageClass,
+    Unreadable,
+    Volume,
+    VolumePlan,
+)
 from leadline_controller.framework.selectors import Requirement
-from leadline_controller.framework.storage import VolumePlan
 from leadline_controller.scheduling.volumes import TIMEOUT_S
 
 from tests.controller.scheduling.harness import CountingCluster, SchedulerHarness, node, pod

@@ -16,8 +16,7 @@ from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.framework.options import OptionError, build
 from leadline_controller.framework.view import Bools, ClusterView, NodeTable
-from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_controller.strategies.kubedsm.cluster import BOUNDED, EXACT
+from leadline_controller.strategies.kubedsm import BOUNDED, EXACT, KubeDsm
 
 from tests.contracts.clusters import Case, cases, fingerprint
 from tests.controller.builders import node, pod, view

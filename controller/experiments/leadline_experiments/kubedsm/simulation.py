@@ -22,7 +22,7 @@ from leadline_controller.framework.view import ClusterView, Floats, Ints
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.strategies.kube_default import KubeDefault
 from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_controller.strategies.shared.tiers import is_cloud
+from leadline_controller.strategies.shared.capacity import is_cloud
 
 from leadline_experiments.models.cluster import view_of
 from leadline_experiments.optimum import kubedsm as programme

@@ -10,7 +10,7 @@ from math import inf, isfinite
 
 import numpy as np
 import simpy
-from leadline_controller.strategies.shared.contention import contention_s
+from leadline_controller.strategies.shared.delays import contention_s
 
 _SAME_MOMENT_S = 1e-9
 

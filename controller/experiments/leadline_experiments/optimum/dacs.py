@@ -35,7 +35,7 @@ from leadline_controller.framework.model import CPU, Pod
 from leadline_controller.framework.node_table import Bools, Floats, Ints
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.dacs import Dacs
-from leadline_controller.strategies.shared.contention import contention_s
+from leadline_controller.strategies.shared.delays import contention_s
 
 from leadline_experiments.optimum.programme import (
     TIME_LIMIT_S,

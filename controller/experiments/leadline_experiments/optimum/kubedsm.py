@@ -28,9 +28,9 @@ from leadline_controller.framework.model import Pod
 from leadline_controller.framework.node_table import Bools, Ints
 from leadline_controller.framework.view import ClusterView
 from leadline_controller.strategies.kubedsm import KubeDsm
-from leadline_controller.strategies.kubedsm.edge_state import Quality
+from leadline_controller.strategies.kubedsm.decision import Quality
+from leadline_controller.strategies.shared.capacity import is_cloud
 from leadline_controller.strategies.shared.services import service_of
-from leadline_controller.strategies.shared.tiers import is_cloud
 
 from leadline_experiments.optimum.programme import (
     Optimum,

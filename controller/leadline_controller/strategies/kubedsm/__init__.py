@@ -2,37 +2,45 @@
 
 "KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
 Clusters". Its algorithms are in this package: in decision.py 1 immediateSchedule, 2 suggest,
-3 makeDecision (without migration in subset.py), 4 bestFit, 5 freeEdgeAsNeeded and
-7 applyDecision; in reorder.py 6 reorderEdge; in match.py 8 match.
+3 makeDecision, 4 bestFit, 5 freeEdgeAsNeeded and 7 applyDecision; in packing.py 6 reorderEdge and
+8 match.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leadline_controller.framework.batch import Allowed, BatchPlan, Running
-from leadline_controller.framework.cycle import Better, Scores, Strategy, best
+from leadline_controller.framework.batch import Allowed, BatchPlan, BatchStrategy, Move, Running
+from leadline_controller.framework.cycle import Scores, best
 from leadline_controller.framework.model import CPU, MEMORY, Pod
 from leadline_controller.framework.options import OptionError, option
-from leadline_controller.framework.view import ClusterView, Floats, Ints
-from leadline_controller.strategies.kubedsm.cluster import EdgeView, QosGoals
-from leadline_controller.strategies.kubedsm.decision import immediate_schedule, suggest
-from leadline_controller.strategies.kubedsm.edge_state import (
+from leadline_controller.framework.view import ClusterView, Ints
+from leadline_controller.strategies.kubedsm.decision import (
     AppliedDecision,
     EdgePod,
     EdgeState,
-    MigrationLimits,
+    Quality,
+    immediate_schedule,
+    pod_size,
+    suggest,
 )
-from leadline_controller.strategies.kubedsm.packing import used_product
-from leadline_controller.strategies.shared.tiers import free_share, is_cloud
+from leadline_controller.strategies.kubedsm.packing import (
+    NO_NODE,
+    TOLERANCE,
+    Edge,
+    fits_in,
+    used_product,
+)
+from leadline_controller.strategies.shared.capacity import is_cloud, scarcer_free_share
+from leadline_controller.strategies.shared.services import service_of
 
-_TOLERANCE = 1e-9
+EXACT = "every possibility was weighed"
+BOUNDED = "bounded search, too many possibilities to weigh them all"
 
 
 @dataclass(frozen=True, slots=True)
-class KubeDsm(Strategy):
+class KubeDsm(BatchStrategy):
     """A batch is planned in two steps. First, immediateSchedule places the pending pods without
     migration (Algorithm 1). Then, unless `suggest` is 0, one suggestion may move pods from the
     cloud to the edge, including pods that the first step sent to the cloud, and may migrate
@@ -57,10 +65,10 @@ class KubeDsm(Strategy):
     no node has one.
     """
 
-    name: ClassVar[str] = "kubedsm"
-    better: ClassVar[Better] = "higher"
-    paper: ClassVar[str] = "KubeDSM, Algorithms 1-8"
-    needs: ClassVar[tuple[str, ...]] = ()
+    name = "kubedsm"
+    better = "higher"
+    paper = "KubeDSM, Algorithms 1-8"
+    needs = ()
 
     m_c2e: float = option(
         5, unit="pods", maximum=10, help="moved from cloud to edge in one suggestion, M_C2E"
@@ -68,15 +76,13 @@ class KubeDsm(Strategy):
     m_er: float = option(
         3, unit="pods", maximum=10, help="reordered within the edge in one suggestion, M_ER"
     )
-    a: float = option(1.0, unit="", maximum=1e6, help="penalty per share missing to the target")
-    b: float = option(0.1, unit="", maximum=1e6, help="reward per share beyond the target")
-    gamma: float = option(10.0, unit="", maximum=1e6, help="reward for reaching the target")
+    a: float = option(1.0, maximum=1e6, help="penalty per share missing to the target")
+    b: float = option(0.1, maximum=1e6, help="reward per share beyond the target")
+    gamma: float = option(10.0, maximum=1e6, help="reward for reaching the target")
     qos_target: float = option(
-        1.0, unit="", maximum=1.0, help="share of a service that should be on the edge, Q"
+        1.0, maximum=1.0, help="share of a service that should be on the edge, Q"
     )
-    suggest: float = option(
-        1, unit="", maximum=1, help="0: only place new pods, 1: suggest migrations too"
-    )
+    suggest: float = option(1, maximum=1, help="0: only place new pods, 1: suggest migrations too")
 
     def __post_init__(self) -> None:
         if not self.b < self.a < self.gamma:
@@ -86,8 +92,11 @@ class KubeDsm(Strategy):
         """A single pod, without migration: for an edge node 1 plus the growth of its product of
         used fractions, for a cloud node its free share."""
         cloud = is_cloud(view)[candidates]
-        growth = _used_product_growth(view, pod, candidates)
-        total = np.where(cloud, free_share(view, candidates), 1 + growth)
+        capacity, used = _columns(view, (CPU, MEMORY), candidates)
+        requests = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
+        growth = used_product(capacity, used + requests) - used_product(capacity, used)
+        growth = np.where((capacity > 0).all(axis=1), growth, np.nan)
+        total = np.where(cloud, scarcer_free_share(view, candidates), 1 + growth)
 
         def why(at: int) -> str:
             if np.isnan(total[at]):
@@ -107,32 +116,154 @@ class KubeDsm(Strategy):
         allowed: Allowed,
     ) -> BatchPlan:
         """Immediate scheduling of the pending pods, then one suggestion."""
-        goals = QosGoals(self.a, self.b, self.gamma, self.qos_target)
-        edge_view = EdgeView(view, pending, running, allowed, goals, migrate=bool(self.suggest))
-        placed = immediate_schedule(edge_view.state(movable=False), edge_view.new)
+        edge_view = _EdgeView(self, view, pending, running, allowed)
+        placed = immediate_schedule(edge_view.state, edge_view.new)
         if not self.suggest:
-            return edge_view.to_plan(placed, None)
+            return edge_view.to_plan([placed])
         waiting = (*placed.to_cloud, *edge_view.in_cloud)
-        state = edge_view.state(movable=True)
+        state = replace(edge_view.state, pods=edge_view.on_edge)
         for pod, node in placed.placed:
-            state = state.with_pod(pod, node)
-        return edge_view.to_plan(placed, self._suggestion(state, waiting))
+            state = state.moved(pod, node)
+        return edge_view.to_plan([placed, self._suggestion(state, waiting)])
 
     def _suggestion(self, state: EdgeState, waiting: Sequence[EdgePod]) -> AppliedDecision:
         """The suggestion for the most pods that does not lower QoS."""
         before = float(state.quality.of(state.on_edge))
         for most in range(int(self.m_c2e), 0, -1):
-            outcome = suggest(state, waiting, MigrationLimits(most, int(self.m_er)))
-            if float(state.quality.of(outcome.state.on_edge)) >= before - _TOLERANCE:
+            outcome = suggest(state, waiting, most, int(self.m_er))
+            if float(state.quality.of(outcome.state.on_edge)) >= before - TOLERANCE:
                 return outcome
-        return suggest(state, waiting, MigrationLimits(0, int(self.m_er)))
+        return suggest(state, waiting, 0, int(self.m_er))
 
 
-def _used_product_growth(view: ClusterView, pod: Pod, nodes: Ints) -> Floats:
-    """Growth of the product of used fractions with the pod, shape (len(nodes),); NaN for a node
-    without CPU or memory."""
-    capacity = np.array([view.table.allocatable(name)[nodes] for name in (CPU, MEMORY)]).T
-    used = np.array([view.requested_of(name)[nodes] for name in (CPU, MEMORY)]).T
-    requests = np.array([pod.requests.get(name, 0) for name in (CPU, MEMORY)])
-    growth = used_product(capacity, used + requests) - used_product(capacity, used)
-    return np.where((capacity > 0).all(axis=1), growth, np.nan)
+class _EdgeView:
+    """A cluster view as the state of the edge, before any pod may be moved, and edge pods: the
+    pending ones (new), and the running ones that may be moved, on the edge and in the cloud."""
+
+    def __init__(
+        self,
+        strategy: KubeDsm,
+        view: ClusterView,
+        pending: Sequence[Pod],
+        running: Sequence[Running],
+        allowed: Allowed,
+    ) -> None:
+        self._view, self._allowed = view, allowed
+        self._pods = {pod.key: pod for pod in (*pending, *(pod for pod, _ in running))}
+        self._node_of = {pod.key: node for pod, node in running}
+        self._cloud = is_cloud(view)
+        requested = {name for pod in self._pods.values() for name in pod.requests}
+        self._resources = [CPU, MEMORY, *sorted(requested - {CPU, MEMORY})]
+        services: dict[Hashable, int] = {}
+        self._service = {
+            key: services.setdefault(service_of(pod) or key, len(services))
+            for key, pod in self._pods.items()
+        }
+        may_move = [pod for pod, _ in running] if strategy.suggest else []
+        masks = [allowed(pod) for pod in (*pending, *may_move)]
+        allowed_for_any = np.any(masks, axis=0) if masks else view.table.none()
+        self._nodes = np.flatnonzero(allowed_for_any & ~self._cloud)
+        edge = Edge(*_columns(view, self._resources, self._nodes))
+        self._largest = edge.capacity.max(axis=0, initial=0)
+        self.state = EdgeState(edge, *self._count_services(strategy, len(services)))
+        self.new = [self._edge_pod(pod) for pod in pending]
+        movable = [self._edge_pod(pod) for pod in may_move]
+        self.on_edge = tuple(pod for pod in movable if pod.node != NO_NODE)
+        self.in_cloud = [pod for pod in movable if self._cloud[self._node_of[pod.key]]]
+
+    def _count_services(self, strategy: KubeDsm, count: int) -> tuple[Quality, Ints]:
+        """The QoS of the services, and the number of pods of each on the edge."""
+        total, on_edge = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        stated = np.full(count, np.nan)
+        for key, pod in self._pods.items():
+            number = self._service[key]
+            total[number] += 1
+            if key in self._node_of and not self._cloud[self._node_of[key]]:
+                on_edge[number] += 1
+            if pod.annotations.qos_edge_ratio is not None:
+                stated[number] = np.fmax(stated[number], pod.annotations.qos_edge_ratio)
+        target = np.where(np.isnan(stated), strategy.qos_target, stated)
+        return Quality(total, target, strategy.a, strategy.b, strategy.gamma), on_edge
+
+    def _edge_pod(self, pod: Pod) -> EdgePod:
+        amounts = [pod.requests.get(name, 0) for name in self._resources]
+        requests = np.array(amounts, dtype=np.int64)
+        allowed, node = self._allowed(pod), self._node_of.get(pod.key)
+        index = np.flatnonzero(self._nodes == node) if node is not None else self._nodes[:0]
+        return EdgePod(
+            pod.key,
+            self._service[pod.key],
+            requests,
+            allowed[self._nodes],
+            pod_size(requests, self._largest),
+            cloud_feasible=bool((allowed & self._cloud).any()),
+            node=int(index[0]) if index.size else NO_NODE,
+        )
+
+    def to_plan(self, steps: Sequence[AppliedDecision]) -> BatchPlan:
+        """Immediate scheduling, and the suggestion if there is one, as one plan; a pod that is
+        placed and then moved is only placed."""
+        method = EXACT if all(step.exact for step in steps) else BOUNDED
+        to_edge = {pod.key: int(self._nodes[n]) for step in steps for pod, n in step.placed}
+        capacity, used = _columns(self._view, self._resources, np.arange(len(self._view)))
+        for pod, _ in steps[-1].placed:
+            if pod.key in self._node_of:
+                used[self._node_of[pod.key]] -= pod.requests
+
+        def assign_to_cloud(pod: EdgePod) -> int | None:
+            """Charge the pod to the allowed cloud node with the largest free share on which it
+            fits; None if it fits on none."""
+            free = capacity - used
+            allowed = self._allowed(self._pods[pod.key]) & self._cloud
+            feasible = allowed & fits_in(pod.requests, np.maximum(free, 0))
+            if not feasible.any():
+                return None
+            share = (free[:, :2] / np.maximum(capacity[:, :2], 1)).min(axis=1)
+            node = int(np.argmax(np.where(feasible, share, -np.inf)))
+            used[node] += pod.requests
+            return node
+
+        moves = self._moves(steps[1], assign_to_cloud) if len(steps) > 1 else ()
+        nodes = {pod.key: to_edge.get(pod.key) for pod in self.new}
+        for pod in self.new:
+            if nodes[pod.key] is None:
+                nodes[pod.key] = assign_to_cloud(pod)
+        found = {key: node for key, node in nodes.items() if node is not None}
+        counts = steps[-1].state.on_edge
+        why = {key: self._why(key, node, counts, method) for key, node in found.items()}
+        return BatchPlan(found, moves, why, method)
+
+    def _why(self, key: str, node: int, on_edge: Ints, method: str) -> str:
+        service = self._service[key]
+        share = f"{on_edge[service]} of {self.state.quality.total[service]} pods of its service"
+        if self._cloud[node]:
+            return f"to the cloud, with {share} on the edge; {method}"
+        return f"on the edge, with {share}; {method}"
+
+    def _moves(
+        self, suggested: AppliedDecision, assign_to_cloud: Callable[[EdgePod], int | None]
+    ) -> tuple[Move, ...]:
+        """The suggestion's migrations: to the cloud, within the edge, to the edge."""
+        room_for = tuple(pod.key for pod, _ in suggested.placed)
+        more = f" and {len(room_for) - 3} more" if len(room_for) > 3 else ""
+        why = f"makes room on the edge for {', '.join(room_for[:3])}{more}"
+        moves = []
+        for pod in suggested.freed:
+            target = assign_to_cloud(pod)
+            if target is None:  # the target will not pass the filters, and the move is dropped
+                target = int(np.flatnonzero(self._allowed(self._pods[pod.key]) & self._cloud)[0])
+            moves.append(Move(self._pods[pod.key], self._node_of[pod.key], target, why, room_for))
+        less, room = "less fragmentation on the edge", "room for it on the edge"
+        to_edge = [(pod, node, less) for pod, node in suggested.reordered]
+        to_edge += [(p, node, room) for p, node in suggested.placed if p.key in self._node_of]
+        for pod, node, why in to_edge:
+            source, target = self._node_of[pod.key], int(self._nodes[node])
+            moves.append(Move(self._pods[pod.key], source, target, why))
+        return tuple(moves)
+
+
+def _columns(view: ClusterView, resources: Sequence[str], nodes: Ints) -> tuple[Ints, Ints]:
+    """Capacity and use of these nodes, shape (nodes, resources)."""
+    capacity = [view.table.allocatable(resource)[nodes] for resource in resources]
+    used = [view.requested_of(resource)[nodes] for resource in resources]
+    return np.array(capacity).T, np.array(used).T

@@ -1,36 +1,146 @@
 """KubeDSM's decisions: which pods belong on the edge. Pure.
 
-"KubeDSM: A Kubernetes-based Dynamic Scheduling and Migration Framework for Cloud-Assisted Edge
-Clusters", Eq. 10 and 12, Algorithms 1-5 and 7. The functions have the paper's names.
+Eq. 1-6 and 10-12, Algorithms 1-5 and 7. The functions have the paper's names.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from leadline_controller.framework.view import Ints
-from leadline_controller.strategies.kubedsm.edge_state import (
-    AppliedDecision,
-    EdgeDecision,
-    EdgePod,
-    EdgeState,
-    MigrationLimits,
-    Quality,
-    quality_with,
-    total_requests,
-    with_count,
-)
-from leadline_controller.strategies.kubedsm.match import match
+from leadline_controller.framework.view import Bools, Floats, Ints
 from leadline_controller.strategies.kubedsm.packing import (
     MAX_EXACT_SUBSETS,
     NO_NODE,
+    TOLERANCE,
+    Edge,
     all_subsets,
     fits_in,
     group_equal,
+    match,
+    reorder_edge,
     subset_count,
 )
-from leadline_controller.strategies.kubedsm.reorder import reorder_edge
-from leadline_controller.strategies.kubedsm.subset import best_subset, best_within_bounds
+
+_MIN_SIZE = 1e-9  # of a pod that asks for nothing, so that a gain per size stays finite
+_MAX_FRONT = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quality:
+    """QoS(u) (Eq. 1-5). total: pods of each service. target: Q of each service, the share that
+    should be on the edge. a, b, gamma: slopes below and above the target, and the reward for
+    reaching it, 0 <= b < a << gamma. Columns have shape (services,)."""
+
+    total: Ints
+    target: Floats
+    a: float
+    b: float
+    gamma: float
+
+    def of(self, on_edge: Ints) -> Floats:
+        """QoS for these numbers of pods on the edge, shape (..., services) to (...)."""
+        quality: Floats = self.each(on_edge).sum(axis=-1)
+        return quality
+
+    def each(self, on_edge: Ints) -> Floats:
+        """F(Delta) of every service (Eq. 2-4), of the same shape."""
+        delta = on_edge / np.maximum(self.total, 1) - self.target
+        # Rounding can put a share that equals its target slightly below it.
+        return np.where(delta < -TOLERANCE, self.a * delta, self.b * delta + self.gamma)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgePod:
+    """A pod as the algorithms see it.
+
+    service: its index. requests: shape (resources,). feasible: the edge nodes that pass the
+    filters, shape (nodes,). size: Eq. 11. cloud_feasible: whether a cloud node passes them. node:
+    its edge node, or NO_NODE for a new pod and one in the cloud.
+    """
+
+    key: str
+    service: int
+    requests: Ints
+    feasible: Bools
+    size: float
+    cloud_feasible: bool = True
+    node: int = NO_NODE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeState:
+    """The state of the edge, immutable. on_edge: pods of each service on the edge, shape
+    (services,). pods: the pods on the edge that may be moved."""
+
+    edge: Edge
+    quality: Quality
+    on_edge: Ints
+    pods: tuple[EdgePod, ...] = ()
+
+    def moved(self, pod: EdgePod, node: int) -> "EdgeState":
+        """The state after a pod came to an edge node, from wherever it was, or left the edge for
+        the cloud (NO_NODE). It does not move again."""
+        edge, on_edge = self.edge, self.on_edge.copy()
+        if pod.node != NO_NODE:
+            edge = edge.without_pod(pod.requests, pod.node)
+            on_edge[pod.service] -= 1
+        if node != NO_NODE:
+            edge = edge.with_pod(pod.requests, node)
+            on_edge[pod.service] += 1
+        pods = tuple(each for each in self.pods if each is not pod)
+        return replace(self, edge=edge, on_edge=on_edge, pods=pods)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeDecision:
+    """The result of makeDecision: pods for the edge, pods that leave it for the cloud, and pods
+    that move within it. exact: the search was exhaustive."""
+
+    onto_edge: tuple[EdgePod, ...] = ()
+    freed: tuple[EdgePod, ...] = ()
+    reordered: tuple[tuple[EdgePod, int], ...] = ()
+    exact: bool = True
+
+    @property
+    def migrations(self) -> int:
+        """Eq. 6 for the running pods: each counts once."""
+        return len(self.freed) + len(self.reordered)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppliedDecision:
+    """The result of applyDecision: new pods with their edge nodes, new pods for the cloud, and the
+    decision's migrations. state: the state after it. exact: the search was exhaustive."""
+
+    placed: tuple[tuple[EdgePod, int], ...]
+    to_cloud: tuple[EdgePod, ...]
+    freed: tuple[EdgePod, ...]
+    reordered: tuple[tuple[EdgePod, int], ...]
+    state: EdgeState
+    exact: bool
+
+
+def pod_size(requests: Ints, largest: Ints) -> float:
+    """sqrt(cpu / M_CPU * mem / M_MEM) (Eq. 11). requests: CPU and memory first. largest: the
+    largest capacity of an edge node, in the same order."""
+    fractions = requests[:2] / np.maximum(largest[:2], 1)
+    return max(float(np.sqrt(fractions.prod())), _MIN_SIZE)
+
+
+def total_requests(state: EdgeState, pods: Iterable[EdgePod]) -> Ints:
+    """Sum of the pods' requests, shape (resources,)."""
+    none = np.zeros(state.edge.capacity.shape[1], dtype=np.int64)
+    return sum((pod.requests for pod in pods), start=none)
+
+
+def quality_with(state: EdgeState, onto: Iterable[EdgePod], freed: Iterable[EdgePod]) -> float:
+    """QoS with some more pods on the edge and without others, rounded so that ties are ties."""
+    on_edge = state.on_edge.copy()
+    for step, pods in ((1, onto), (-1, freed)):
+        for pod in pods:
+            on_edge[pod.service] += step
+    return round(float(state.quality.of(on_edge)), 9)
 
 
 def immediate_schedule(state: EdgeState, new: Sequence[EdgePod]) -> AppliedDecision:
@@ -38,10 +148,13 @@ def immediate_schedule(state: EdgeState, new: Sequence[EdgePod]) -> AppliedDecis
     return apply_decision(state, new, make_decision(state, new))
 
 
-def suggest(state: EdgeState, cloud: Sequence[EdgePod], limits: MigrationLimits) -> AppliedDecision:
-    """Move pods from the cloud to the edge, and reorder the edge (Algorithm 2)."""
-    chosen = _select_for_edge(state, cloud, limits.cloud_to_edge)
-    return apply_decision(state, chosen, make_decision(state, chosen, limits))
+def suggest(
+    state: EdgeState, cloud: Sequence[EdgePod], cloud_to_edge: int, edge_reorder: int
+) -> AppliedDecision:
+    """Move up to `cloud_to_edge` pods (M_C2E) from the cloud to the edge, and up to `edge_reorder`
+    (M_ER) within the edge (Algorithm 2)."""
+    chosen = _select_for_edge(state, cloud, cloud_to_edge)
+    return apply_decision(state, chosen, make_decision(state, chosen, edge_reorder))
 
 
 def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> list[EdgePod]:
@@ -52,14 +165,14 @@ def _select_for_edge(state: EdgeState, cloud: Sequence[EdgePod], most: int) -> l
     """
     candidates = [pod for pod in cloud if pod.feasible.any()]
     chosen: list[EdgePod] = []
-    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge
+    room, on_edge = state.edge.capacity.sum(axis=0), state.on_edge.copy()
     while candidates and len(chosen) < most:
         pod = _highest_gain(state.quality, on_edge, candidates, 1)
         candidates = [each for each in candidates if each is not pod]
         need = sum((each.requests for each in chosen), start=pod.requests)
         if fits_in(need, room):
             chosen.append(pod)
-            on_edge = with_count(on_edge, pod, 1)
+            on_edge[pod.service] += 1
     return chosen
 
 
@@ -71,10 +184,10 @@ def _highest_gain(quality: Quality, on_edge: Ints, pods: Iterable[EdgePod], step
 
 
 def make_decision(
-    state: EdgeState, new: Sequence[EdgePod], limits: MigrationLimits | None = None
+    state: EdgeState, new: Sequence[EdgePod], edge_reorder: int | None = None
 ) -> EdgeDecision:
-    """The subset of the new pods for the edge with the highest QoS (Algorithm 3). limits: of the
-    migrations, or None for no migration.
+    """The subset of the new pods for the edge with the highest QoS (Algorithm 3). edge_reorder: as
+    for suggest, or None for no migration.
 
     Ties go to fewer migrations, then to the smaller subset, by size. Without migration only the
     sum of the free resources is checked, as in the paper; match then finds out what fits. With
@@ -85,16 +198,16 @@ def make_decision(
         [(pod.service, pod.requests.tobytes(), pod.feasible.tobytes()) for pod in feasible]
     )
     counts = [len(members) for members in groups]
-    if limits is None:
+    if edge_reorder is None:
         if subset_count(counts) > MAX_EXACT_SUBSETS:
-            return best_within_bounds(state, feasible)
-        return best_subset(state, feasible, groups)
+            return _best_within_bounds(state, feasible)
+        return _best_subset(state, feasible, groups)
     best, rank = EdgeDecision(), (-np.inf, 0, 0.0)
     for row in all_subsets(counts) if groups else np.zeros((1, 0), dtype=np.int64):
         pods = tuple(
             feasible[at] for group, members in enumerate(groups) for at in members[: row[group]]
         )
-        choice = best_fit(state, pods, limits.edge_reorder, rank[0])
+        choice = best_fit(state, pods, edge_reorder, rank[0])
         if choice is None:
             continue
         size = round(sum(pod.size for pod in pods), 9)
@@ -103,6 +216,79 @@ def make_decision(
         if found > rank:
             best, rank = choice, found
     return best
+
+
+def _best_subset(
+    state: EdgeState, pods: Sequence[EdgePod], groups: Sequence[Sequence[int]]
+) -> EdgeDecision:
+    """Without migration, the best of all subsets whose requests fit into the sum of the edge's free
+    resources."""
+    if not groups:
+        return EdgeDecision()
+    subsets = all_subsets([len(members) for members in groups])
+    first = [pods[members[0]] for members in groups]
+    need = subsets @ np.array([pod.requests for pod in first])
+    services = sorted({pod.service for pod in first})  # QoS over these services is enough
+    one_of = np.array([[pod.service == each for each in services] for pod in first])
+    part = replace(
+        state.quality, total=state.quality.total[services], target=state.quality.target[services]
+    )
+    qualities = np.round(part.of(state.on_edge[services] + subsets @ one_of.astype(np.int64)), 9)
+    quality = np.where(fits_in(need, _free(state, pods)), qualities, -np.inf)
+    size = np.round(subsets @ np.array([pod.size for pod in first]), 9)
+    row = subsets[np.lexsort((size, -quality))[0]]
+    return EdgeDecision(
+        tuple(pods[at] for group, held in enumerate(groups) for at in held[: row[group]])
+    )
+
+
+def _free(state: EdgeState, pods: Sequence[EdgePod]) -> Ints:
+    """Sum of the free resources of the nodes that are feasible for any of these pods."""
+    nodes = np.any([pod.feasible for pod in pods], axis=0)
+    free: Ints = state.edge.free[nodes].sum(axis=0)
+    return free
+
+
+def _best_within_bounds(state: EdgeState, pods: Sequence[EdgePod]) -> EdgeDecision:
+    """Without migration, for batches with too many subsets: adds service after service and keeps
+    the subsets that no other dominates in QoS and in all requests. This is exact unless more than
+    _MAX_FRONT are left, of which an even sample is kept, or unless the pods of a service differ in
+    their requests, of which only the smallest of each number are tried."""
+    free, exact = _free(state, pods), True
+    need = np.zeros((1, free.size), dtype=np.int64)
+    quality, picks = np.zeros(1), [()]  # type: tuple[Floats, list[tuple[EdgePod, ...]]]
+    before = float(state.quality.of(state.on_edge))
+    for members in group_equal([pod.service for pod in pods]):
+        # If the pods of a service have equal requests, no other subsets can be better.
+        whole = len({pods[at].requests.tobytes() for at in members}) == 1
+        smallest = sorted((pods[at] for at in members), key=lambda pod: (pod.size, pod.key))
+        options = [tuple(smallest[:count]) for count in range(len(smallest) + 1)]
+        requests = np.array([total_requests(state, option) for option in options])
+        gain = np.array([round(quality_with(state, option, ()) - before, 9) for option in options])
+        all_need = (need[:, np.newaxis] + requests).reshape(-1, free.size)
+        all_quality = (quality[:, np.newaxis] + gain).ravel()
+        kept, cut = _pareto_front(all_need, all_quality, free)
+        exact = exact and whole and not cut
+        picks = [picks[at // len(options)] + options[at % len(options)] for at in kept.tolist()]
+        need, quality = all_need[kept], all_quality[kept]
+    return EdgeDecision(picks[0], exact=exact)
+
+
+def _pareto_front(need: Ints, quality: Floats, free: Ints) -> tuple[Ints, bool]:
+    """Positions of the subsets that fit and that no other dominates, best QoS first, and whether
+    the list was sampled."""
+    order = np.lexsort((need.sum(axis=1), -quality))
+    order = order[fits_in(need[order], free)]
+    kept: list[int] = []
+    front = np.empty((0, need.shape[1]), dtype=np.int64)
+    for at in order.tolist():
+        if not (front <= need[at]).all(axis=1).any():
+            kept.append(at)
+            front = need[kept]
+    if len(kept) <= _MAX_FRONT:
+        return np.array(kept, dtype=np.int64), False
+    sample = np.linspace(0, len(kept) - 1, _MAX_FRONT).astype(np.int64)
+    return np.array(kept, dtype=np.int64)[sample], True
 
 
 def best_fit(
@@ -115,7 +301,7 @@ def best_fit(
     if freed is None or quality_with(state, pods, freed) < least_quality:
         return None
     for pod in freed:
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
     movable = state.pods
     if not movable:
         return EdgeDecision(pods, freed)
@@ -140,7 +326,7 @@ def free_edge_as_needed(state: EdgeState, need: Ints) -> tuple[EdgePod, ...] | N
         if not candidates:
             return None
         pod = _highest_gain(state.quality, state.on_edge, candidates, -1)
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
         freed.append(pod)
     return tuple(freed)
 
@@ -151,7 +337,7 @@ def apply_decision(
     """Migrate, then match the chosen pods to edge nodes; new pods that are not chosen or not
     matched go to the cloud (Algorithm 7)."""
     for pod in choice.freed:
-        state = state.without(pod)
+        state = state.moved(pod, NO_NODE)
     for pod, node in choice.reordered:
         state = state.moved(pod, node)
     placed: list[tuple[EdgePod, int]] = []
@@ -164,7 +350,7 @@ def apply_decision(
         pairs = zip(choice.onto_edge, found.nodes, strict=True)
         placed = [(pod, node) for pod, node in pairs if node != NO_NODE]
     for pod, node in placed:
-        state = state.with_pod(pod, node)
+        state = state.moved(pod, node)
     on_edge = {pod.key for pod, _ in placed}
     to_cloud = tuple(pod for pod in new if pod.key not in on_edge)
     return AppliedDecision(tuple(placed), to_cloud, choice.freed, choice.reordered, state, exact)

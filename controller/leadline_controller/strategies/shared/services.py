@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from leadline_controller.framework.assigned_pods import PodKind
 from leadline_controller.framework.model import Pod
+from leadline_controller.framework.view import ClusterView, Ints
 
 # Labels by which Kubernetes' controllers tell replicas, or their revisions, apart.
 _PER_REPLICA_LABELS = frozenset(
@@ -29,3 +31,15 @@ def service(namespace: str, labels: Iterable[tuple[str, str]]) -> Service | None
 def service_of(pod: Pod) -> Service | None:
     """The service that a pod is a replica of. See `service`."""
     return service(pod.namespace, pod.labels.items())
+
+
+def replicas_per_node(view: ClusterView, wanted: Service, *, terminating: bool) -> Ints:
+    """Replicas of the service on each node, shape (n,). terminating: whether those that are being
+    deleted count."""
+
+    def is_replica(kind: PodKind) -> bool:
+        counts = terminating or not kind.terminating
+        return counts and service(kind.namespace, kind.pairs) == wanted
+
+    chosen = view.assigned_pods.of_kind((wanted, terminating), is_replica)
+    return view.assigned_pods.per_node(chosen, len(view))

@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 from leadline_controller.strategies.kubedsm import decision
 from leadline_controller.strategies.kubedsm.decision import (
+    EdgeDecision,
+    EdgePod,
+    EdgeState,
+    Quality,
     apply_decision,
     best_fit,
     free_edge_as_needed,
     immediate_schedule,
     make_decision,
-    suggest,
-)
-from leadline_controller.strategies.kubedsm.edge_state import (
-    EdgeDecision,
-    EdgePod,
-    EdgeState,
-    MigrationLimits,
-    Quality,
     pod_size,
+    suggest,
 )
 from leadline_controller.strategies.kubedsm.packing import NO_NODE, Edge, fits_in
 
@@ -165,7 +162,7 @@ def test_best_fit_frees_and_then_reorders() -> None:
 def test_a_suggestion_brings_a_pod_back_when_there_is_room() -> None:
     cloud = [edge_pod("a2", A, 1, 1)]
     state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 1, node=0)])
-    outcome = suggest(state, cloud, MigrationLimits())
+    outcome = suggest(state, cloud, 5, 3)
     assert [(pod.key, node) for pod, node in outcome.placed] == [("a2", 0)]
     assert (outcome.freed, outcome.reordered, outcome.exact) == ((), (), True)
     assert outcome.state.on_edge.tolist() == [2]
@@ -175,7 +172,7 @@ def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> Non
     # b meets its target without its pod here (target 0): it loses 0.1, a gains 1 + 10.
     there = [edge_pod("b1", B, 1, 4, node=0)]
     state = edge_state([(4, 4)], quality((1, 1.0), (1, 0.0)), there)
-    outcome = suggest(state, [edge_pod("a1", A, 1, 2)], MigrationLimits())
+    outcome = suggest(state, [edge_pod("a1", A, 1, 2)], 5, 3)
     assert keys(outcome.freed) == ["b1"]
     assert keys([pod for pod, _ in outcome.placed]) == ["a1"]
 
@@ -183,7 +180,7 @@ def test_a_suggestion_pushes_a_pod_to_the_cloud_for_one_that_gains_more() -> Non
 def test_a_suggestion_without_gain_changes_nothing() -> None:
     # An exchange of like for like: the QoS is the same, and no migration is fewer.
     state = edge_state([(4, 4)], quality((2, 1.0)), [edge_pod("a1", A, 1, 4, node=0)])
-    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], MigrationLimits())
+    outcome = suggest(state, [edge_pod("a2", A, 1, 4)], 5, 3)
     assert (outcome.placed, outcome.freed, keys(outcome.to_cloud)) == ((), (), ["a2"])
 
 
@@ -192,16 +189,16 @@ def test_a_suggestion_takes_the_most_qos_per_size_and_no_more_than_its_limit() -
     # one is worth 11 at twice the size: 11 / 0.5 = 22 comes before 0.25 / 0.25 = 1.
     cloud = [*(edge_pod(f"a{i}", A, 1, 1) for i in (2, 3, 4)), edge_pod("b1", B, 2, 2)]
     state = edge_state([(4, 4)], quality((4, 1.0), (1, 1.0)), [edge_pod("a1", A, 1, 1, node=0)])
-    outcome = suggest(state, cloud, MigrationLimits(cloud_to_edge=2))
+    outcome = suggest(state, cloud, 2, 3)
     assert sorted(keys([pod for pod, _ in outcome.placed])) == ["a2", "b1"]
-    assert suggest(state, cloud, MigrationLimits(cloud_to_edge=0)).placed == ()
+    assert suggest(state, cloud, 0, 3).placed == ()
 
 
 def test_a_suggestion_without_new_pods_still_reorders() -> None:
     there = [edge_pod("a1", A, 1, 1, node=0, nodes=2), edge_pod("a2", A, 1, 1, node=1, nodes=2)]
     state = edge_state([(4, 4), (4, 4)], quality((2, 1.0)), there)
-    assert len(suggest(state, [], MigrationLimits(0, 3)).reordered) == 1
-    assert suggest(state, [], MigrationLimits(0, 0)).reordered == ()
+    assert len(suggest(state, [], 0, 3).reordered) == 1
+    assert suggest(state, [], 0, 0).reordered == ()
 
 
 def test_applying_a_decision_matches_after_the_migrations() -> None:

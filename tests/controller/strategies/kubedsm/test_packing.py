@@ -6,9 +6,13 @@ from random import Random
 import numpy as np
 import pytest
 from leadline_controller.framework.view import Bools, Ints
-from leadline_controller.strategies.kubedsm.match import match
-from leadline_controller.strategies.kubedsm.packing import NO_NODE, Edge, fragmentation
-from leadline_controller.strategies.kubedsm.reorder import reorder_edge
+from leadline_controller.strategies.kubedsm.packing import (
+    NO_NODE,
+    Edge,
+    fragmentation,
+    match,
+    reorder_edge,
+)
 
 
 def edge(*nodes: tuple[int, int, int, int]) -> Edge:
@@ -135,7 +139,7 @@ def test_match_is_as_good_as_trying_everything(seed: int) -> None:
 def test_the_bounded_match_is_valid_and_near(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     start, requests, feasible = edge_view(seed, nodes=3, count=7)
     exact = match(start, requests, feasible)
-    monkeypatch.setattr("leadline_controller.strategies.kubedsm.match.MAX_EXACT_SUBSETS", 1)
+    monkeypatch.setattr("leadline_controller.strategies.kubedsm.packing.MAX_EXACT_SUBSETS", 1)
     found = match(start, requests, feasible)
     assert not found.exact
     there = after(start, requests, found.nodes)
@@ -190,7 +194,7 @@ def test_reorder_is_as_good_as_match_over_every_subset(
     start, requests, feasible, at = full(seed)
     goal = least(start, requests, feasible, at, 3)
     if bounded:
-        monkeypatch.setattr("leadline_controller.strategies.kubedsm.reorder.MAX_EXACT_SUBSETS", 0)
+        monkeypatch.setattr("leadline_controller.strategies.kubedsm.packing.MAX_EXACT_SUBSETS", 0)
     found = reorder_edge(start, requests, feasible, at, 3)
     assert found.exact is not bounded
     assert len(found.moves) <= 3

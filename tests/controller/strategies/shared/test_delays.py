@@ -1,9 +1,17 @@
+"""Profiles by node and class, and contention (Eq. 18 of the DACS paper)."""
+
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from leadline_controller.framework.node_table import CLASS_LABEL, NodeTable
-from leadline_controller.strategies.shared.profile import profiled_ms, slowest_where_unknown_ms
+from leadline_controller.strategies.shared.delays import (
+    contention_s,
+    profiled_ms,
+    slowest_where_unknown_ms,
+)
 
 from tests.controller.builders import node
 
@@ -42,7 +50,7 @@ def test_a_profile_applies_by_name_else_by_class(
 def test_nodes_without_classes_are_known_by_name() -> None:
     table = NodeTable([node("n1"), node("pi4")])
     np.testing.assert_array_equal(profiled_ms(table, {"pi4": 5}), [NAN, 5])
-    assert table.classes is table.classes
+    assert table.topology(CLASS_LABEL) is table.topology(CLASS_LABEL)
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -64,3 +72,11 @@ def test_the_columns_equal_the_values_of_each_node(
         for name, class_ in classes.items()
     ]
     np.testing.assert_array_equal(profiled_ms(NodeTable(nodes), profile_ms), one_by_one)
+
+
+def test_eq_18_contention() -> None:
+    placed = np.array([0, 1, 2, 5, 10**6])
+    gamma = contention_s(placed, beta_cs=0.1, beta_rc=0.01)
+    assert gamma[:4].tolist() == pytest.approx([0.0, 0.11, 0.12, 0.26])
+    assert math.isfinite(gamma[4])
+    assert contention_s(placed, 0.1, 0.0).tolist() == [0.0, 0.1, 0.1, 0.1, 0.1]
