@@ -42,7 +42,8 @@ def sounding(path: Path, minutes: float, seed: int, output: Format) -> None:
     The planner and the estimates are the controller's own. Shows what they believe beside the
     truth, and what the measurements cost.
     """
-    from leadline_controller.probing.sounding import Sounding, read_truth
+    from leadline_controller.probing.sounding import Sounding
+    from leadline_controller.probing.truth import read_truth
 
     try:
         truth = read_truth(read_document(path))

@@ -27,7 +27,7 @@ Ints = NDArray[np.int64]
 Source = Literal["triangulated", "estimated"]
 SOURCES: tuple[Source, Source] = ("triangulated", "estimated")
 
-DIMENSIONS = 5  # of positions; 2 to 8 differ by less than the noise, and each costs time
+DIMENSIONS = 3  # of positions; with 10 measurements of a node, more dimensions fit their noise
 _HUBER = 0.15  # relative errors beyond it count linearly
 _COLD_STEPS, _WARM_STEPS = 300, 60
 _COLD_RATE, _WARM_RATE = 0.15, 0.06
@@ -42,7 +42,7 @@ _NEIGHBOURS = 16
 _MAX_ROWS_CACHED = 64
 # The share of estimates whose true value is to be within the reported error.
 _COVERAGE = 0.9
-_MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 24
+_MIN_TRIALS, _MAX_TRIALS, _TRIALS_PER_FIT = 20, 512, 48
 _UNTRIED_ERROR = 1.0
 _AGREEING_DEVIATIONS = 3.0
 

@@ -1,6 +1,7 @@
 import io
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from leadline_controller.api.nodes import NodeReader
@@ -130,6 +131,28 @@ def test_a_round_trip_through_the_broker_is_an_upper_bound() -> None:
     link = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_age_s=1, rtt_method="mqtt")
     on.print(links.matrix_of(pb.GetMatrixResponse(nodes=["a", "b"], links=[link]), "rtt"))
     assert rows(text(on))["a"] == ["·", "<= 12"]
+
+
+@pytest.mark.parametrize(
+    ("link", "shown", "wide"),
+    [
+        ({"rtt_source": "measured", "rtt_method": "icmp", "rtt_age_s": 9}, "12", "12 (icmp 9s)"),
+        (
+            {"rtt_source": "stale", "rtt_method": "icmp", "rtt_age_s": 400},
+            "?12",
+            "?12 (icmp ±1.5 6m)",
+        ),
+        ({"rtt_source": "estimated"}, "~12", "~12 (estimated ±1.5)"),
+        ({"rtt_source": "triangulated"}, "~12", "~12 (triangulated ±1.5)"),
+    ],
+)
+def test_a_round_trip_shows_its_source(link: dict[str, Any], shown: str, wide: str) -> None:
+    status = pb.LinkStatus(a="a", b="b", rtt_ms=12.0, rtt_error_ms=1.5, **link)
+    response = pb.GetMatrixResponse(nodes=["a", "b"], links=[status])
+    for is_wide, expected in ((False, shown), (True, wide)):
+        on = console()
+        on.print(links.matrix_of(response, "rtt", wide=is_wide))
+        assert expected in text(on)
 
 
 def test_a_matrix_that_does_not_fit_is_a_list_of_pairs() -> None:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from leadline_controller.framework.view import Floats
 from leadline_controller.parsing.fields import FieldError
-from leadline_controller.probing.sounding import Change, Sounding, Truth, read_truth
+from leadline_controller.probing.sounding import Sounding
+from leadline_controller.probing.truth import Change, Truth, read_truth
 from leadline_wire import topics
 
 from tests.controller.probing import networks

@@ -1,0 +1,154 @@
+"""Estimates of the round trips that no board measured, as strategies and people see them."""
+
+import numpy as np
+import pytest
+from leadline_controller.framework.view import Floats
+from leadline_controller.telemetry.coordinates import estimate, fit
+
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
+
+# Places of seven boards on a road, ms from its beginning.
+PLACES_MS = (0.0, 1.0, 2.0, 10.0, 11.0, 12.0, 30.0)
+NAMES = tuple(f"n{i}" for i in range(len(PLACES_MS)))
+UNMEASURED = ((0, 5), (1, 4), (2, 6))
+ACCESS_MS = 0.5
+
+
+def true_ms(a: int, b: int) -> float:
+    return abs(PLACES_MS[a] - PLACES_MS[b]) + 2 * ACCESS_MS
+
+
+def road(now_s: float = 100.0) -> TelemetryBuilder:
+    """All pairs are measured, but UNMEASURED."""
+    builder = TelemetryBuilder(*NAMES)
+    for a in range(len(NAMES)):
+        for b in range(a):
+            if (b, a) not in UNMEASURED:
+                builder.rtt(NAMES[a], NAMES[b], true_ms(a, b), now_s)
+    return builder
+
+
+def test_without_estimates_a_pair_is_unknown() -> None:
+    row = road().state.link_table(table(*NAMES), 100.0).rtt_ms_from(0)
+    assert np.isnan(row[5])
+    assert row[1] == true_ms(0, 1)
+
+
+def test_strategies_get_an_estimate_of_each_unmeasured_pair() -> None:
+    builder = road()
+    builder.state.estimate_rtts(100.0)
+    links = builder.state.link_table(table(*NAMES), 100.0)
+    for a, b in UNMEASURED:
+        assert links.rtt_ms_from(a)[b] == pytest.approx(true_ms(a, b), rel=0.15)
+        assert links.rtt_ms_from(b)[a] == pytest.approx(true_ms(a, b), rel=0.15)
+    assert links.rtt_ms_from(0)[1] == pytest.approx(true_ms(0, 1), rel=0.05)
+
+
+def test_a_node_without_measurements_stays_unknown() -> None:
+    builder = road()
+    builder.birth("new")
+    builder.state.estimate_rtts(100.0)
+    row = builder.state.link_table(table(*NAMES, "new"), 100.0).rtt_ms_from(7)
+    assert np.isnan(np.delete(row, 7)).all()
+
+
+def test_a_pair_says_where_its_round_trip_is_from() -> None:
+    builder = road()
+    builder.state.estimate_rtts(100.0)
+    links = {(x.a, x.b): x for x in builder.state.links(100.0, NAMES)}
+    assert len(links) == len(NAMES) * (len(NAMES) - 1) // 2
+    assert links["n0", "n1"].rtt_source == "measured"
+    assert links["n0", "n1"].rtt_method == "icmp"
+    for a, b in UNMEASURED:
+        link = links[NAMES[a], NAMES[b]]
+        assert link.rtt_source in ("triangulated", "estimated")
+        assert link.rtt_method == ""
+        assert link.rtt_error_ms is not None
+        assert link.rtt_error_ms > 0
+    assert not {(NAMES[a], NAMES[b]) for a, b in UNMEASURED} & {
+        (x.a, x.b) for x in builder.state.links(100.0)
+    }
+
+
+def test_a_measurement_is_stale_before_it_is_unknown() -> None:
+    builder = TelemetryBuilder("n1", "n2")
+    builder.rtt("n1", "n2", 5.0, 100.0)
+    found = [builder.state.links(now_s) for now_s in (100.0, 189.0, 191.0, 280.0, 281.0)]
+    assert [x[0].rtt_source for x in found[:4]] == ["measured", "measured", "stale", "stale"]
+    assert found[4] == []
+    errors = [x[0].rtt_error_ms or 0.0 for x in found[:4]]
+    assert errors == sorted(errors)
+    assert errors[0] < errors[3]
+
+
+def test_a_measurement_replaces_the_estimate() -> None:
+    builder = road()
+    builder.state.estimate_rtts(100.0)
+    builder.rtt("n0", "n5", 50.0, 101.0)  # a detour that no coordinates would have found
+    links = builder.state.link_table(table(*NAMES), 101.0)
+    assert links.rtt_ms_from(0)[5] == pytest.approx(50.0)
+
+
+def test_one_outlier_changes_nothing_and_a_lasting_change_does() -> None:
+    builder = TelemetryBuilder("n1", "n2")
+    seen = []
+    for at_s, rtt_ms in enumerate((5.0, 5.0, 80.0, 5.0, 80.0, 80.0)):
+        builder.rtt("n1", "n2", rtt_ms, 100.0 + at_s)
+        seen.append(builder.state.links(100.0 + at_s)[0].rtt_ms)
+    assert seen == [5.0, 5.0, 5.0, 5.0, 80.0, 80.0]
+
+
+def test_few_nodes_have_no_estimates() -> None:
+    builder = TelemetryBuilder("n1", "n2", "n3")
+    builder.rtt("n1", "n2", 5.0, 100.0)
+    builder.rtt("n2", "n3", 5.0, 100.0)
+    builder.state.estimate_rtts(100.0)
+    assert np.isnan(builder.state.link_table(table("n1", "n2", "n3"), 100.0).rtt_ms_from(0)[2])
+
+
+def test_the_nearest_unknown_nodes_are_the_unmeasured_ones_by_distance() -> None:
+    builder = road()
+    assert builder.state.nearest_unknown("n0", 2, 100.0) == []
+    builder.state.estimate_rtts(100.0)
+    assert builder.state.nearest_unknown("n0", 2, 100.0) == ["n5"]
+    assert builder.state.nearest_unknown("n9", 2, 100.0) == []
+    # All measurements are stale by then.
+    assert builder.state.nearest_unknown("n0", 2, 195.0) == ["n1", "n2"]
+
+
+def pairs_of(count: int) -> tuple[Floats, "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
+    random = np.random.default_rng(1)
+    places = random.uniform(0, 20, (count, 2))
+    ends = np.array([(a, b) for a in range(count) for b in range(a) if (a + b) % 3])
+    return np.hypot(*(places[ends[:, 0]] - places[ends[:, 1]]).T) + 1.0, ends
+
+
+def test_a_second_fit_starts_from_the_first() -> None:
+    rtt_ms, ends = pairs_of(30)
+    names = [f"n{i}" for i in range(30)]
+    first = estimate(names, ends, rtt_ms)
+    second = estimate(names, ends, rtt_ms, first)
+    moved = abs(second.coordinates.heights - first.coordinates.heights)
+    assert np.nanmedian(moved) < 0.1
+    # A node that is gone takes its coordinates along; a new one gets some.
+    kept = (ends < 29).all(axis=1)
+    third = estimate([*names[:29], "new"], ends[kept], rtt_ms[kept], second)
+    assert np.isnan(third.coordinates.heights[29])
+    assert np.isfinite(third.coordinates.heights[:29]).all()
+
+
+def test_the_error_of_an_estimate_comes_from_pairs_that_were_measured_later() -> None:
+    rtt_ms, ends = pairs_of(30)
+    names = [f"n{i}" for i in range(30)]
+    half = np.arange(len(ends)) % 2 == 0
+    first = estimate(names, ends[half], rtt_ms[half])
+    assert first.trials.error("estimated") == 1.0  # nothing tried it yet
+    second = estimate(names, ends, rtt_ms, first)
+    third = estimate(names, ends, rtt_ms, second)
+    errors = [each.trials.error("estimated") for each in (second, third)]
+    assert 0 < errors[0] < 1.0
+    assert errors[0] == errors[1]  # no pair is new
+
+
+def test_without_pairs_there_are_no_coordinates() -> None:
+    assert np.isnan(fit(3, np.zeros((0, 2), dtype=np.int64), np.zeros(0)).heights).all()
