@@ -15,14 +15,14 @@ from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
     EXACT_ROUND_TRIPS,
     EXACT_S,
-    LinkBandwidth,
+    NodeLink,
 )
 
 DAY_S = 86_400.0
 # Agents transfer whole blocks.
 BLOCK_BYTES = 16 * 1024
-# Enough for an exact measurement of 100 Mbit/s, and 17 ms of such a link.
-REFRESH_BYTES = 13 * BLOCK_BYTES
+# Enough for an exact measurement of 100 Mbit/s, and 10 ms of such a link.
+REFRESH_BYTES = 8 * BLOCK_BYTES
 # Fewer packets say nothing about a link.
 LEAST_BYTES = 4 * BLOCK_BYTES
 # The measurement is on the second half of the bytes.
@@ -62,18 +62,6 @@ class BandwidthBudget:
 
     link_time_share: float = 0.001
     bytes_per_day: int = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A node that can be tested. link_mbps: the speed of its interface, None if unknown. used_mbps:
-    its users' traffic."""
-
-    name: str
-    link_mbps: float | None = None
-    bandwidth: LinkBandwidth | None = None
-    last_peers: tuple[str, ...] = ()
-    used_mbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +122,19 @@ class _Running:
 
 
 class BandwidthPlanner:
-    """Plans tests and keeps the budgets. interval_s: the least time between two tests of a node.
-    max_bytes: of one test."""
+    """Plans tests and keeps the budgets. anchors: the preferred servers. interval_s: the least time
+    between two tests of a node as client. max_bytes: of one test."""
 
     def __init__(
         self,
         budget: BandwidthBudget,
         uplinks: Sequence[Uplink] = (),
-        interval_s: float = 20.0,
+        anchors: Sequence[str] = (),
+        interval_s: float = 22.0,
         max_bytes: int = 30_000_000,
     ) -> None:
         self._budget = budget
+        self._anchors = frozenset(anchors)
         self._uplinks = {uplink.name: uplink for uplink in uplinks}
         self._interval_s = interval_s
         self._max_bytes = max_bytes
@@ -159,7 +149,7 @@ class BandwidthPlanner:
         self._not_before_s = max(self._not_before_s, until_s)
 
     def plan(
-        self, boards: Sequence[Board], rtt_ms: Callable[[str, str], float | None], now_s: float
+        self, links: Sequence[NodeLink], rtt_ms: Callable[[str, str], float | None], now_s: float
     ) -> list[PlannedTest]:
         """The tests to start now; call `start` for each. rtt_ms: of a pair, None if unknown.
 
@@ -168,28 +158,25 @@ class BandwidthPlanner:
         if now_s < self._not_before_s:
             return []
         self._release(now_s)
-        self._refill([board.name for board in boards], now_s)
+        self._refill([link.name for link in links], now_s)
         nodes, uplinks = self._taken()
-        free = {board.name: board for board in boards if board.name not in nodes}
+        free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
-            (urgency, self._tested_s.get(board.name, float("-inf")), board.name)
-            for board in free.values()
-            if (urgency := self._urgency(board, now_s)) is not None
+            (urgency, self._tested_s.get(link.name, float("-inf")), link.name)
+            for link in free.values()
+            if (urgency := self._urgency(link, now_s)) is not None
         )
-        # Tests between two nodes that are both due serve both.
-        others = [*(name for *_, name in due), *(free.keys() - {name for *_, name in due})]
+        # Those with the most left serve first, so that no node serves all others.
+        servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
         planned: list[PlannedTest] = []
         for urgency, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
             if name not in free:
                 continue
+            others = (free[each] for each in servers if each in free and each != name)
             test = self._test_of(
-                free[name],
-                islice((free[each] for each in others if each in free), _MAX_PEERS_COMPARED),
-                urgency,
-                uplinks,
-                rtt_ms,
+                free[name], islice(others, _MAX_PEERS_COMPARED), urgency, uplinks, rtt_ms
             )
             if test is not None:
                 planned.append(test)
@@ -201,8 +188,7 @@ class BandwidthPlanner:
         """A lease for the test was granted: it takes the nodes and uplinks until it ends, and their
         budgets are charged. ends_s: the latest end."""
         self._running[lease_id] = _Running(planned, ends_s)
-        for name in (planned.client, planned.server):
-            self._tested_s[name] = now_s
+        self._tested_s[planned.client] = now_s
         self._charge(planned, 1.0)
         for account in self._accounts_of(planned):
             account.tests += 1
@@ -223,9 +209,9 @@ class BandwidthPlanner:
         self._refill((), now_s)
         return self._node_accounts, self._uplink_accounts
 
-    def _urgency(self, board: Board, now_s: float) -> int | None:
-        """How urgent a test of the board is, 0 first; None if none is due."""
-        bandwidth, waited_s = board.bandwidth, now_s - self._tested_s.get(board.name, -DAY_S)
+    def _urgency(self, link: NodeLink, now_s: float) -> int | None:
+        """How urgent a test of the node is, 0 first; None if none is due."""
+        bandwidth, waited_s = link.bandwidth, now_s - self._tested_s.get(link.name, -DAY_S)
         if waited_s < _RETRY_S:
             return None
         if bandwidth is None:
@@ -233,41 +219,40 @@ class BandwidthPlanner:
         if bandwidth.is_suspect:
             return 0
         interval_s = self._interval_s
-        if bandwidth.lower_bound or board.used_mbps > _BUSY_SHARE * bandwidth.mbps:
+        if bandwidth.lower_bound or link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
         if waited_s < interval_s:
             return None
-        return 2 if _is_open(board) else 3
+        return 2 if _is_open(link) else 3
 
     def _test_of(
         self,
-        board: Board,
-        others: Iterable[Board],
+        link: NodeLink,
+        others: Iterable[NodeLink],
         urgency: int,
         busy_uplinks: Set[str],
         rtt_ms: Callable[[str, str], float | None],
     ) -> PlannedTest | None:
-        """The best test of a board that can be paid."""
+        """The best test of a node that can be paid."""
         debt_s = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)[urgency]
         options = []
         for other in others:
-            if other.name == board.name:
-                continue
-            uplinks = self._uplinks_between(board.name, other.name)
+            uplinks = self._uplinks_between(link.name, other.name)
             if busy_uplinks & set(uplinks):
                 continue
-            rtt = rtt_ms(board.name, other.name)
+            rtt = rtt_ms(link.name, other.name)
             rank = (
-                other.name in board.last_peers,
+                other.name in link.last_peers,
+                other.name not in self._anchors,
                 len(uplinks),
                 other.bandwidth is None or other.bandwidth.is_suspect,
-                _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(board),
+                _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
                 rtt or 0.0,
                 other.name,
             )
             options.append((rank, other, uplinks, rtt))
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
-            test = self._sized(board, other, urgency, uplinks, rtt)
+            test = self._sized(link, other, urgency, uplinks, rtt)
             if all(
                 account.can_pay(test.link_s[name], test.max_bytes, debt_s)
                 for name, account in zip(_takers(test), self._accounts_of(test), strict=True)
@@ -276,17 +261,22 @@ class BandwidthPlanner:
         return None
 
     def _sized(
-        self, board: Board, other: Board, urgency: int, uplinks: tuple[str, ...], rtt: float | None
+        self,
+        link: NodeLink,
+        other: NodeLink,
+        urgency: int,
+        uplinks: tuple[str, ...],
+        rtt: float | None,
     ) -> PlannedTest:
-        mbps = min(_expected_mbps(board), _expected_mbps(other))
+        mbps = min(_expected_mbps(link), _expected_mbps(other))
         seconds = max(EXACT_S, EXACT_ROUND_TRIPS * (rtt or 0.0) / 1000)
         most = (LEAST_BYTES, LEAST_BYTES, self._max_bytes, REFRESH_BYTES)[urgency]
         wanted = mbps * 1e6 / 8 * seconds / _MEASURED_SHARE
         size = max(LEAST_BYTES, min(most, ceil(wanted / BLOCK_BYTES) * BLOCK_BYTES))
-        link_s = {each.name: size * 8e-6 / _assumed_mbps(each) for each in (board, other)}
+        link_s = {each.name: size * 8e-6 / _assumed_mbps(each) for each in (link, other)}
         for name in uplinks:
             link_s[name] = size * 8e-6 / (self._uplinks[name].mbps or _FIRST_MBPS)
-        return PlannedTest(board.name, other.name, size, uplinks, link_s)
+        return PlannedTest(link.name, other.name, size, uplinks, link_s)
 
     def _uplinks_between(self, a: str, b: str) -> tuple[str, ...]:
         return tuple(
@@ -333,24 +323,24 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
 
 
-def _is_open(board: Board) -> bool:
+def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
-    bandwidth = board.bandwidth
+    bandwidth = link.bandwidth
     if bandwidth is None or not bandwidth.lower_bound:
         return False
-    return board.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * board.link_mbps
+    return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
 
 
-def _expected_mbps(board: Board) -> float:
+def _expected_mbps(link: NodeLink) -> float:
     """What a test may find at most, as far as one can know."""
-    most = board.link_mbps or inf
-    if board.bandwidth is None:
+    most = link.link_mbps or inf
+    if link.bandwidth is None:
         return min(_FIRST_MBPS, most)
-    return min(board.bandwidth.mbps * (_LARGER_EACH_TIME if _is_open(board) else 1.0), most)
+    return min(link.bandwidth.mbps * (_LARGER_EACH_TIME if _is_open(link) else 1.0), most)
 
 
-def _assumed_mbps(board: Board) -> float:
+def _assumed_mbps(link: NodeLink) -> float:
     """The speed at which a test is charged."""
-    if board.bandwidth is not None:
-        return board.bandwidth.mbps
-    return min(_FIRST_MBPS, board.link_mbps or inf)
+    if link.bandwidth is not None:
+        return link.bandwidth.mbps
+    return min(_FIRST_MBPS, link.link_mbps or inf)

@@ -3,13 +3,17 @@
 A test measures the slower one of two links. So a node's bandwidth is the best of its last tests
 with two different peers: a slow peer limits only its own link, but a link that has become slower
 shows with both. A result that nothing explains makes both nodes suspect until each was tested with
-another peer. Times are seconds on the controller's monotonic clock.
+another peer.
+
+The receiver measures, and no node is believed about itself: what a node measured counts for its
+peer, and for itself only while no other node has measured it. Times are seconds on the controller's
+monotonic clock.
 """
 
 from dataclasses import dataclass, replace
 
 # A shorter measurement shows the burst of a shaper, or TCP's slow start, and not the link.
-EXACT_S = 0.008
+EXACT_S = 0.005
 # TCP needs some round trips to fill a link.
 EXACT_ROUND_TRIPS = 5
 # Results that are this near to each other agree.
@@ -21,8 +25,12 @@ _PEERS = 2
 
 @dataclass(frozen=True, slots=True)
 class BandwidthTest:
-    """A valid result. seconds: the time over which the rate was measured, on the second half of the
-    bytes. rtt_ms: of the pair, None if unknown."""
+    """A valid result, as the server measured it.
+
+    seconds: the time over which the rate was measured, on the second half of the bytes. rtt_ms: of
+    the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
+    voltage, so the link may do more.
+    """
 
     client: str
     server: str
@@ -30,17 +38,19 @@ class BandwidthTest:
     seconds: float
     at_s: float
     rtt_ms: float | None = None
+    is_hindered: bool = False
 
     @property
     def is_exact(self) -> bool:
-        """Whether the measurement was long enough; else the links can do at least this."""
-        return self.seconds >= max(EXACT_S, EXACT_ROUND_TRIPS * (self.rtt_ms or 0.0) / 1000)
+        """Whether this is what the links can do; else they can do at least this."""
+        least_s = max(EXACT_S, EXACT_ROUND_TRIPS * (self.rtt_ms or 0.0) / 1000)
+        return not self.is_hindered and self.seconds >= least_s
 
     def expected_mbps(self, link_mbps: float) -> float:
-        """The rate that this test should have measured on a link of `link_mbps`: TCP's window has
-        grown to the first half of the bytes, which takes at least a round trip for the second."""
-        bits = self.mbps * self.seconds
-        return bits / max(bits / link_mbps, (self.rtt_ms or 0.0) / 1000)
+        """The rate that this test should have measured on a link of `link_mbps`: the second half of
+        the bytes takes a round trip at least, since TCP's window has grown to the first half."""
+        megabits = self.mbps * self.seconds
+        return megabits / max(megabits / link_mbps, (self.rtt_ms or 0.0) / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +68,26 @@ class LinkBandwidth:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLink:
+    """What is known of a node's link. link_mbps: the speed of its interface, None if unknown.
+    last_peers: those that measured it last. used_mbps: its users' traffic."""
+
+    name: str
+    link_mbps: float | None = None
+    bandwidth: LinkBandwidth | None = None
+    last_peers: tuple[str, ...] = ()
+    used_mbps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Result:
+    """is_own: the node measured itself."""
+
     peer: str
     mbps: float
     at_s: float
     lower_bound: bool
+    is_own: bool
 
 
 class NodeBandwidths:
@@ -75,32 +100,32 @@ class NodeBandwidths:
 
     def of(self, node: str, now_s: float) -> LinkBandwidth | None:
         """The node's bandwidth; None if unknown."""
-        best = max(
-            (each for each in self._results.get(node, ()) if now_s - each.at_s <= self._ttl_s),
-            key=lambda each: each.mbps,
-            default=None,
-        )
+        best = max(self._known(node, now_s), key=lambda each: each.mbps, default=None)
         if best is None:
             return None
         return LinkBandwidth(best.mbps, best.at_s, best.lower_bound, node in self._suspects)
 
     def last_peers(self, node: str) -> tuple[str, ...]:
-        """The peers of the tests that count, the newest first."""
-        return tuple(each.peer for each in self._results.get(node, ()))
+        """The peers whose tests count, the newest first."""
+        return tuple(each.peer for each in self._results.get(node, ()) if not each.is_own)
 
     def add(self, test: BandwidthTest) -> None:
         """Store a result for both nodes."""
         before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
-        for end, other in ((test.client, test.server), (test.server, test.client)):
+        for node, peer in ((test.client, test.server), (test.server, test.client)):
             if test.is_exact:
-                self._add_exact(end, other, test, before[end], before[other])
+                self._add_exact(node, peer, test, before[node], before[peer])
             else:
-                self._add_lower_bound(end, other, test, before[end])
+                self._add_lower_bound(node, peer, test, before[node])
 
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
         self._results.pop(node, None)
         self._suspects.pop(node, None)
+
+    def _known(self, node: str, now_s: float) -> list[_Result]:
+        known = [x for x in self._results.get(node, ()) if now_s - x.at_s <= self._ttl_s]
+        return [each for each in known if not each.is_own] or known
 
     def _add_exact(
         self,
@@ -110,6 +135,7 @@ class NodeBandwidths:
         before: LinkBandwidth | None,
         of_peer: LinkBandwidth | None,
     ) -> None:
+        is_own = node == test.server
         is_contradiction = (
             before is not None
             and test.mbps < AGREEING_SHARE * before.mbps
@@ -117,16 +143,17 @@ class NodeBandwidths:
         )
         if is_contradiction and node not in self._suspects:
             self._suspects[node] = peer
-        elif self._suspects.get(node) != peer or not is_contradiction:
+        elif not is_own and (self._suspects.get(node) != peer or not is_contradiction):
             self._suspects.pop(node, None)
-        self._put(node, _Result(peer, test.mbps, test.at_s, lower_bound=False))
+        self._put(node, _Result(peer, test.mbps, test.at_s, False, is_own))
 
     def _add_lower_bound(
         self, node: str, peer: str, test: BandwidthTest, before: LinkBandwidth | None
     ) -> None:
-        if before is None or test.mbps > before.mbps:
-            self._put(node, _Result(peer, test.mbps, test.at_s, lower_bound=True))
-        elif test.mbps >= AGREEING_SHARE * before.mbps:
+        is_own = node == test.server
+        if before is None or (test.mbps > before.mbps and not is_own):
+            self._put(node, _Result(peer, test.mbps, test.at_s, True, is_own))
+        elif test.mbps >= AGREEING_SHARE * before.mbps and not is_own:
             self._results[node] = tuple(
                 replace(each, at_s=test.at_s) if each.mbps == before.mbps else each
                 for each in self._results[node]
@@ -136,5 +163,12 @@ class NodeBandwidths:
             self._suspects.setdefault(node, peer)
 
     def _put(self, node: str, result: _Result) -> None:
-        others = (each for each in self._results.get(node, ()) if each.peer != result.peer)
-        self._results[node] = (result, *others)[:_PEERS]
+        others = [
+            each
+            for each in self._results.get(node, ())
+            if (each.peer, each.is_own) != (result.peer, result.is_own)
+        ]
+        kept = [result, *others]
+        by_others = [each for each in kept if not each.is_own][:_PEERS]
+        own = [each for each in kept if each.is_own][:_PEERS]
+        self._results[node] = (*by_others, *own)
