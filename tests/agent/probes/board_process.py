@@ -17,6 +17,8 @@ from leadline_agent.probes import ProbeContext
 from leadline_agent.probes.iperf3 import Iperf3
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+ROLES = {"SERVER": pb.BandwidthLease.SERVER, "CLIENT": pb.BandwidthLease.CLIENT}
+
 
 def main(role: str, peer: str, port: str, own_address: str, most: str, duration_ms: str) -> None:
     """Run the end to its report."""
@@ -31,7 +33,7 @@ def main(role: str, peer: str, port: str, own_address: str, most: str, duration_
     probe = Iperf3(context)
     lease = BandwidthLease(
         lease_id="L1",
-        role=pb.BandwidthLease.Role.Value(role),
+        role=ROLES[role],
         peer=Peer("peer", peer),
         port=int(port),
         duration_ms=int(duration_ms),
