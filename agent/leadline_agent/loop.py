@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -18,6 +19,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_agent import __version__
 from leadline_agent.collectors import SYS_ROOT, Collectors
 from leadline_agent.collectors.board import read_board
+from leadline_agent.collectors.cpu import watch_hindrances
 from leadline_agent.config import ConfigError, Settings
 from leadline_agent.lease import Result
 from leadline_agent.notify import Notifier
@@ -71,6 +73,7 @@ class Agent:
             own_address=lambda: self._session.address,
             broker_rtts_ms=lambda: self._session.broker_rtts_ms(),
             report=inbox.put,
+            watch_hindrances=partial(watch_hindrances, SYS_ROOT),
         )
         self._probes = Probes(context)
         try:

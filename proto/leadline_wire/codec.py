@@ -36,6 +36,7 @@ MOST_INTERVAL_S = 31 * 86_400  # between two reports or rounds: a month
 MOST_TEST_BYTES = 1 << 35  # of one bandwidth test: twice what a controller can be set to
 MOST_TEST_MS = 600_000  # of one bandwidth test: ten minutes
 MOST_PEERS, MOST_INTERFACES, MOST_COLLECTORS, MOST_PROBES = 256, 256, 64, 64  # in one message
+MOST_HINDRANCES = 16  # of one test; there are three
 
 
 class Fault(StrEnum):
@@ -165,6 +166,8 @@ def _check_report(message: pb.Report, _: topics.Topic) -> None:
             interface.bytes_sent_per_s,
             interface.bytes_received_per_s,
         )
+        if interface.link_mbps > MOST_MBPS:
+            _check_most("network.link_mbps", interface.link_mbps, MOST_MBPS)
     _check_values("a value of the report", values, MOST_PER_S)
     _check_most("cpu.busy_percent", busy_percent, 100)
     _check_most("cpu.load_1m", load_1m, MOST_LOAD)
@@ -204,6 +207,8 @@ def _check_bandwidth(message: pb.BandwidthReport, _: topics.Topic) -> None:
         _check_text(name, getattr(message, name))
     _check_most("transferred_bytes", message.transferred_bytes, MOST_TEST_BYTES)
     _check_most("duration_ms", message.duration_ms, MOST_TEST_MS)
+    _check_most("measured_us", message.measured_us, MOST_TEST_MS * 1000)
+    _check_count("hindrances", message.hindrances, MOST_HINDRANCES)
 
 
 def _check_lease(message: pb.Lease, topic: topics.Topic) -> None:

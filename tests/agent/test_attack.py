@@ -27,7 +27,12 @@ def test_echo_replies_that_lie() -> None:
 
 
 def test_clients_that_take_more_than_was_leased() -> None:
-    clients = (("-t 2, no pace", ("-t", "2")), ("-P 128 -l 1M", ("-P", "128", "-l", "1M")))
+    leased = ("-n", str(agent.LEASED_BYTES))
+    clients = (
+        ("-t 2, no pace", ("-t", "2")),
+        ("-n as leased -P 128", (*leased, "-P", "128")),
+        ("-n as leased, too slow", (*leased, "-l", "16K", "-b", "10M")),
+    )
     held(agent.greedy_clients(clients, seconds=2))
 
 

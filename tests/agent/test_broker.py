@@ -332,8 +332,12 @@ def test_two_agents_measure_the_bandwidth_between_them(
                 ttl_ms=10_000,
             )
             listener.lease(pb.Lease(node=node, bandwidth=bandwidth))
-        (answer,) = listener.wait_for(Kind.BANDWIDTH)
-    assert (answer.origin.node, answer.peer, answer.lease_id) == ("pi-1", "pi-2", "L7")
-    assert answer.outcome == pb.BandwidthReport.DONE
-    assert 0 < answer.transferred_bytes <= 10_000_000
+        answers = {answer.origin.node: answer for answer in listener.wait_for(Kind.BANDWIDTH, 2)}
+    client, server = answers["pi-1"], answers["pi-2"]
+    assert (client.peer, server.peer) == ("pi-2", "pi-1")
+    for answer in (client, server):
+        assert (answer.lease_id, answer.outcome) == ("L7", pb.BandwidthReport.DONE)
+        assert 9_900_000 < answer.transferred_bytes <= 10_000_000
+    assert server.bandwidth_mbps > 0
+    assert not client.HasField("bandwidth_mbps")
     assert not listens("127.0.0.1", port)

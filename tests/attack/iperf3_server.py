@@ -25,16 +25,17 @@ class Lie:
 
     end_time, received: JSON texts, seconds and bytes. raw: instead of all results. size: the length
     that it announces for them. restarts: how often it says, during the test, that the test begins
-    now; each makes iperf3's client begin its time and its pace anew. streams: how many more it has
-    the client open before the test; each has a pace of its own.
+    now. streams: how many more it has the client open before the test. stall_s: how long it keeps
+    the results back.
     """
 
-    end_time: str = "1.0"
-    received: str = "1000000"
+    end_time: str = "0.001"
+    received: str = "29999104"
     raw: str | None = None
     size: int | None = None
     restarts: int = 0
     streams: int = 0
+    stall_s: float = 0.0
 
     def results(self) -> bytes:
         """The results as they go over the wire, behind their length."""
@@ -97,6 +98,7 @@ class HostileServer:
                 pass
             control.sendall(EXCHANGE_RESULTS)
             _message(control)
+            time.sleep(lie.stall_s)
             control.sendall(lie.results() + DISPLAY_RESULTS)
             control.recv(1)
 

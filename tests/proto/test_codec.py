@@ -31,14 +31,20 @@ MESSAGES: dict[Kind, TelemetryMessage] = {
         cpu=pb.Cpu(busy_percent=12.5, load_1m=0.5, cores=4, frequency_mhz=1500),
         memory=pb.Memory(total_bytes=1000, available_bytes=400),
         disk=pb.Disk(read_bytes_per_s=10, written_bytes_per_s=20),
-        network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=5)],
+        network=[pb.NetworkInterface(name="eth0", packets_sent_per_s=5, link_mbps=1000)],
         temperature=pb.Temperature(cpu_celsius=-5),
     ),
     Kind.RTT: pb.RttReport(
         origin=ORIGIN, timing=TIMING, peers=[pb.Rtt(peer="pi-2", rtt_ms=1.5, sent=3, received=3)]
     ),
     Kind.BANDWIDTH: pb.BandwidthReport(
-        origin=ORIGIN, timing=TIMING, lease_id="x-1", peer="pi-2", bandwidth_mbps=94.0
+        origin=ORIGIN,
+        timing=TIMING,
+        lease_id="x-1",
+        peer="pi-2",
+        bandwidth_mbps=94.0,
+        measured_us=11_000,
+        hindrances=[pb.BandwidthReport.CPU_BOUND],
     ),
     Kind.STATUS: pb.Status(
         origin=pb.Origin(node="pi-1", boot_id=b"0123456789abcdef", session=3), online=True
@@ -293,8 +299,9 @@ def test_every_list_has_a_maximum(kind: Kind, message: Any, path: str) -> None:
     for step in steps:
         inner = getattr(inner, step)
     values = getattr(inner, last)
+    one = {"probes": "x", "hindrances": pb.BandwidthReport.THROTTLED}.get(last)
     for _ in range(300):
-        values.append("x") if last == "probes" else values.add()
+        values.append(one) if one else values.add()
     assert fault(kind, changed.SerializeToString()) == Fault.TOO_LONG
 
 

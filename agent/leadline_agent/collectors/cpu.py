@@ -4,6 +4,8 @@ A Pi reports the last two in its firmware's flags, or (voltage only) in the hwmo
 """
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from leadline_agent.collectors.collector import register
 # `get_throttled` of the Raspberry Pi firmware; the higher bits are the history since boot.
 UNDER_VOLTAGE = 0b0001
 CAPPED_THROTTLED_OR_HOT = 0b1110
+CPU_BOUND_PERCENT = 90.0
+# Of all cores: the kernel counts in steps of 10 ms, so the share of less is noise.
+LEAST_CPU_S = 0.2
+Hindrance = pb.BandwidthReport.Hindrance
 
 
 @register("cpu")
@@ -43,6 +49,40 @@ class CpuCollector:
             under_voltage=under_voltage(flags, alarm),
         )
         return pb.Report(cpu=cpu)
+
+
+def watch_hindrances(sys_root: Path) -> Callable[[], list[Hindrance]]:
+    """Begin to watch board and thread. The function returned says what has held them back since.
+
+    It is called from the same thread, which is CPU-bound if it runs or waits for a processor nearly
+    all the time, whatever the other cores do.
+    """
+    collector = CpuCollector(sys_root)
+    first, start_s, start_thread_s = collector.collect().cpu, time.monotonic(), _thread_s()
+    start = times(psutil.cpu_times())
+
+    def hindrances() -> list[Hindrance]:
+        thread_s, elapsed_s = _thread_s() - start_thread_s, time.monotonic() - start_s
+        end = times(psutil.cpu_times())
+        last = collector.collect().cpu
+        is_long = sum(end) - sum(start) >= LEAST_CPU_S
+        board_percent = (busy_percent(start, end) or 0.0) if is_long else 0.0
+        busiest_percent = max(board_percent, 100 * thread_s / elapsed_s)
+        held_back = {
+            pb.BandwidthReport.CPU_BOUND: busiest_percent > CPU_BOUND_PERCENT,
+            pb.BandwidthReport.THROTTLED: first.throttled or last.throttled,
+            pb.BandwidthReport.UNDER_VOLTAGE: first.under_voltage or last.under_voltage,
+        }
+        return [hindrance for hindrance, holds in held_back.items() if holds]
+
+    return hindrances
+
+
+def _thread_s() -> float:
+    """Seconds for which this thread ran or waited for a processor; 0 where nobody counts."""
+    path = Path(psutil.PROCFS_PATH, "thread-self", "schedstat")
+    counters_ns = (_text(path) or "0 0 0").split()
+    return (int(counters_ns[0]) + int(counters_ns[1])) / 1e9
 
 
 def times(raw: Any) -> tuple[float, float]:

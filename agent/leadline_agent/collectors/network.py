@@ -1,4 +1,4 @@
-"""Network: packets and bytes of at most MAX_INTERFACES interfaces.
+"""Network: packets, bytes and speed of at most MAX_INTERFACES interfaces.
 
 A node of a cluster has dozens of virtual interfaces that forward the packets of a real one.
 Reporting them would count packets twice, and the report would grow with the number of pods.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from leadline_wire import codec
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_agent.clock import boot_ms
@@ -63,6 +64,9 @@ class NetworkCollector:
             raise AbsentError("no network interface is up")
         elapsed_ms = now_ms - self._before_ms
         network = [rates(n, self._before.get(n), c, elapsed_ms) for n, c in after.items()]
+        for interface in network:
+            if speed_mbps := link_mbps(self._net / interface.name):
+                interface.link_mbps = speed_mbps
         self._before, self._before_ms = after, now_ms
         return pb.Report(network=network)
 
@@ -84,6 +88,18 @@ def choose(up: list[str], physical: set[str]) -> list[str]:
     outside = [name for name in up if name != "lo"]
     real = [name for name in outside if name in physical or not name.startswith(VIRTUAL_PREFIXES)]
     return sorted(real or outside, key=lambda name: (name not in physical, name))[:MAX_INTERFACES]
+
+
+def link_mbps(interface: Path) -> int:
+    """The link's speed in Mbit/s, 0 if unknown, from an interface's folder in sysfs.
+
+    The kernel has no number for Wi-Fi and for links that are down: an error, -1 or 2**32 - 1.
+    """
+    try:
+        speed = int((interface / "speed").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0
+    return speed if 0 < speed <= codec.MOST_MBPS else 0
 
 
 def rates(name: str, before: Any, after: Any, elapsed_ms: int) -> pb.NetworkInterface:

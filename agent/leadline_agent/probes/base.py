@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leadline_wire.v1 import telemetry_pb2 as pb
+
 from leadline_agent import config
 from leadline_agent.lease import Result
 
 LOG = logging.getLogger(__name__)
 FIRST_BACK_OFF_S, MAX_BACK_OFF_S = 1.0, 60.0
 MAX_FAILURES = 5  # in a row; more are unhealthy
+WatchHindrances = Callable[[], Callable[[], Sequence[pb.BandwidthReport.Hindrance]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +29,16 @@ class ProbeContext:
     """This board's limits on leases, and callbacks to the rest of the agent.
 
     `own_address` may return "" (unknown). `broker_rtts_ms` returns the round trips to the broker
-    since its last call, None for one without an answer. `report` takes a result.
+    since its last call, None for one without an answer. `report` takes a result. `watch_hindrances`
+    begins to watch the board and the calling thread; what it returns says what has held them back
+    since.
     """
 
     limits: config.Probe
     own_address: Callable[[], str]
     broker_rtts_ms: Callable[[], Sequence[float | None]]
     report: Callable[[Result], None]
+    watch_hindrances: WatchHindrances
 
 
 class Probe(ABC):

@@ -1,14 +1,12 @@
 """Measures the available bandwidth to one peer with iperf3, under a lease of the controller.
 
-A lease limits bytes and time. iperf3 can stop at only one of them, so the test runs for the time
-and its sender is paced to stay below the bytes; a result at that pace is a lower bound. The client
-is iperf3 in a child process, which is monitored because the server can make it start again. The
-server is in iperf3_server.
+The client sends the lease's bytes as fast as the path allows, until the lease's time is up. It is
+iperf3 in a child process, which is monitored because iperf3 has no limit of time below a second and
+trusts its server. The server, in iperf3_server, measures.
 """
 
 import json
 import logging
-import math
 import os
 import select
 import shutil
@@ -16,6 +14,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -28,21 +28,21 @@ from leadline_agent.probes.base import Probe, ProbeContext
 from leadline_agent.probes.iperf3_child import EXIT_ABSENT, LIBRARY
 from leadline_agent.probes.iperf3_server import (
     ALLOWANCE_BYTES,
+    BLOCK_BYTES,
     GRACE_S,
+    LEAST_SHARE,
+    RESULTS_S,
     IperfError,
     LeaseExceededError,
+    leased_bytes,
     serve,
 )
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
 LIBRARY_FOLDERS = ("usr/lib/", "usr/lib/*-linux-*/", "usr/local/lib/", "usr/lib64/")
-# iperf3 writes in blocks of this size and always completes a block.
-BLOCK_BYTES = 128 * 1024
-MIN_BYTES = 2 * BLOCK_BYTES
-LOWER_BOUND_SHARE = 0.95
-# Bounds on what the receiver may claim, as shares of the lease's duration and rate.
-SHORTEST_SHARE, HIGHEST_SHARE = 0.9, 1.1
+MIN_BYTES = 64 * 1024
+MIN_DURATION_MS = 100
 POLL_S = 0.05
 MAX_OUTPUT_BYTES = 1 << 20
 RETRY_S = 0.3
@@ -67,11 +67,13 @@ def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str |
         f"the lease is open for {open_s:.0f} s, over {MAX_TTL_S:g}": open_s > MAX_TTL_S,
         f"{lease.duration_ms} ms are asked, {most_ms} are allowed here": lease.duration_ms
         > most_ms,
-        f"{lease.duration_ms} ms are asked, iperf3 needs a second": lease.duration_ms < 1000,
+        f"{lease.duration_ms} ms are asked, a test needs {MIN_DURATION_MS}": (
+            lease.duration_ms < MIN_DURATION_MS
+        ),
         f"{lease.max_bytes} bytes are asked, {most_bytes} are allowed here": (
             lease.max_bytes > most_bytes
         ),
-        f"{lease.max_bytes} bytes are asked, iperf3 needs {MIN_BYTES}": lease.max_bytes < MIN_BYTES,
+        f"{lease.max_bytes} bytes are asked, a test needs {MIN_BYTES}": lease.max_bytes < MIN_BYTES,
         f"port {lease.port} is asked, 1024 to 65535 are allowed": not 1024 <= lease.port <= 65535,
         f"{one_line(repr(lease.peer.address), 80)} is no IP address of one host": (
             not is_unicast(lease.peer.address)
@@ -80,56 +82,73 @@ def refusal(lease: BandwidthLease, context: ProbeContext, now_s: float) -> str |
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def duration_s(lease: BandwidthLease) -> int:
-    """The whole seconds for which the test may send."""
-    return lease.duration_ms // 1000
+@dataclass(frozen=True, slots=True)
+class ClientRun:
+    """One run of iperf3's client, as this end saw it.
 
-
-def pace_bits_per_s(lease: BandwidthLease) -> int:
-    """The sender's rate, bits per second, at which the byte limit lasts for the duration."""
-    return (lease.max_bytes - BLOCK_BYTES) * 8 // duration_s(lease)
-
-
-def parse(text: str, lease: BandwidthLease) -> pb.BandwidthReport:
-    """What was measured, from a client's output. Raises IperfError.
-
-    They are the other end's claims, so they are checked against the lease.
+    elapsed_s: from before the connection to the results. sent_bytes: what the process wrote, with
+    iperf3's own messages; 0 if the kernel does not count.
     """
+
+    output: str
+    elapsed_s: float
+    sent_bytes: int
+    was_connected: bool
+    hindrances: Sequence[pb.BandwidthReport.Hindrance] = ()
+
+
+def client_report(run: ClientRun, lease: BandwidthLease) -> pb.BandwidthReport:
+    """What the client knows of its test. Raises IperfError.
+
+    The server measures. What iperf3 says that the server says is the other end's claim, and is only
+    checked against the lease and against what this end saw.
+    """
+    most_bytes = leased_bytes(lease)
     try:
-        output = json.loads(text)
-        if "error" in output:
-            raise IperfError(one_line(f"iperf3: {output['error']}"))
-        received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
-        bits_per_s, seconds = float(received["bits_per_second"]), float(received["seconds"])
-        transferred_bytes, sent_bytes = int(received["bytes"]), int(sent["bytes"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise IperfError(UNREADABLE) from None
-    if transferred_bytes <= 0 or not 0 < bits_per_s < math.inf:
-        raise IperfError("nothing arrived at the other end")
-    shortest_s, longest_s = SHORTEST_SHARE * duration_s(lease), duration_s(lease) + GRACE_S
-    highest_bits_per_s = HIGHEST_SHARE * lease.max_bytes * 8 / duration_s(lease)
-    if (
-        transferred_bytes > min(sent_bytes, lease.max_bytes + ALLOWANCE_BYTES)
-        or not shortest_s <= seconds <= longest_s
-        or bits_per_s > highest_bits_per_s
-    ):
+        sent_bytes = min(_sent_bytes(run, lease), most_bytes)
+    except IperfError:
+        # The server ends the test without results when the time is up.
+        if not run.was_connected or run.elapsed_s * 1000 < lease.duration_ms:
+            raise
+        sent_bytes = min(run.sent_bytes, most_bytes)
+    if sent_bytes < LEAST_SHARE * most_bytes:
         raise IperfError(
-            f"the other end says that it received {transferred_bytes:.3g} bytes in {seconds:.3g} s "
-            f"at {bits_per_s / 1e6:.3g} Mbit/s, which the lease rules out"
+            f"cut off: {sent_bytes} of {most_bytes} bytes went in {run.elapsed_s * 1000:.0f} ms"
         )
     return pb.BandwidthReport(
-        bandwidth_mbps=bits_per_s / 1e6,
-        lower_bound=bits_per_s >= LOWER_BOUND_SHARE * pace_bits_per_s(lease),
-        transferred_bytes=transferred_bytes,
-        duration_ms=round(seconds * 1000),
+        transferred_bytes=sent_bytes,
+        duration_ms=max(1, round(run.elapsed_s * 1000)),
+        hindrances=run.hindrances,
     )
 
 
-class Iperf3(Probe):
-    """Runs one lease at a time, as client or server.
+def _sent_bytes(run: ClientRun, lease: BandwidthLease) -> int:
+    try:
+        output = json.loads(run.output)
+        if "error" in output:
+            raise IperfError(one_line(f"iperf3: {output['error']}"))
+        received, sent = output["end"]["sum_received"], output["end"]["sum_sent"]
+        seconds, received_bytes = float(received["seconds"]), int(received["bytes"])
+        sent_bytes = int(sent["bytes"])
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        raise IperfError(UNREADABLE) from None
+    if received_bytes <= 0:
+        raise IperfError("nothing arrived at the other end")
+    if (
+        not received_bytes <= sent_bytes <= leased_bytes(lease) + ALLOWANCE_BYTES
+        or not 0 <= seconds <= run.elapsed_s
+    ):
+        raise IperfError(
+            f"the other end says that it received {received_bytes:.3g} bytes in {seconds:.3g} s, "
+            "which the lease rules out"
+        )
+    if received_bytes < LEAST_SHARE * leased_bytes(lease):
+        raise IperfError(f"cut off: {received_bytes} of {leased_bytes(lease)} bytes came")
+    return sent_bytes
 
-    The client reports how the lease ended. The server reports only failures.
-    """
+
+class Iperf3(Probe):
+    """Runs one lease at a time, as client or server. Both report how it ended."""
 
     def __init__(self, context: ProbeContext) -> None:
         super().__init__("bandwidth", ("iperf3",) if is_installed() else ())
@@ -182,20 +201,19 @@ class Iperf3(Probe):
                 failure, result = error, unmeasured(lease, pb.BandwidthReport.FAILED, why)
             self._ended_s = time.monotonic()
             self._lease = None
-            if result:
-                self._context.report(result)
+            self._context.report(result)
             if failure:
                 raise failure
             self.done()
 
-    def _result(self, lease: BandwidthLease) -> pb.BandwidthReport | None:
-        """The result; None where the other end reports it."""
+    def _result(self, lease: BandwidthLease) -> pb.BandwidthReport:
         try:
-            if lease.role == pb.BandwidthLease.SERVER:
-                serve(lease, self._context.own_address(), self._stopped)
-                return None
             result = unmeasured(lease, pb.BandwidthReport.DONE)
-            result.MergeFrom(parse(self._measure(lease), lease))
+            if lease.role == pb.BandwidthLease.SERVER:
+                own_address, watch = self._context.own_address(), self._context.watch_hindrances
+                result.MergeFrom(serve(lease, own_address, self._stopped, watch))
+            else:
+                result.MergeFrom(self._send(lease))
             return result
         except FileNotFoundError:
             reason = "neither libiperf nor iperf3 is installed here"
@@ -206,48 +224,58 @@ class Iperf3(Probe):
                 LOG.warning("bandwidth: the test with %s was %s", lease.peer.node, reason)
             return unmeasured(lease, pb.BandwidthReport.FAILED, reason)
 
-    def _measure(self, lease: BandwidthLease) -> str:
-        """iperf3's output. A client retries until the lease expires: the server may start late."""
+    def _send(self, lease: BandwidthLease) -> pb.BandwidthReport:
+        """The client's part. It retries until the lease expires: the server may start late."""
         while True:
-            text = self._run_child(lease)
-            too_early = NOT_LISTENING_YET in text
+            run = self._run_child(lease)
+            too_early = NOT_LISTENING_YET in run.output
             if not too_early or time.monotonic() + RETRY_S >= lease.expires_s:
-                return text
+                return client_report(run, lease)
             self._stopped.wait(RETRY_S)
 
-    def _run_child(self, lease: BandwidthLease) -> str:
+    def _run_child(self, lease: BandwidthLease) -> ClientRun:
         spec = {
             "host": lease.peer.address,
             "port": lease.port,
             "bind": self._context.own_address(),
-            "duration_s": duration_s(lease),
-            "bits_per_s": pace_bits_per_s(lease),
+            "bytes": leased_bytes(lease),
+            "block_bytes": BLOCK_BYTES,
             "limit_s": max(1, round(_hard_limit_s(lease) - time.monotonic())),
         }
         # -P: the module iperf3.py beside that file would hide the library of the same name.
         command = [sys.executable, "-P", iperf3_child.__file__, json.dumps(spec)]
         with subprocess.Popen(  # noqa: S603 - our own file; the lease is one JSON argument
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            bufsize=0,
         ) as child:
             try:
-                text = self._output(child, lease)
+                run = self._monitored(child, lease)
             finally:
                 child.kill()
         if child.returncode == EXIT_ABSENT:
             raise FileNotFoundError
-        return text
+        return run
 
-    def _output(self, child: subprocess.Popen[bytes], lease: BandwidthLease) -> str:
-        """What the child writes until it exits. Raises IperfError when it must be killed."""
+    def _monitored(self, child: subprocess.Popen[bytes], lease: BandwidthLease) -> ClientRun:
+        """The child's run, until it exits or its time is up. Raises IperfError."""
         monitor = _LeaseMonitor(child.pid, lease)
         output = b""
-        assert child.stdout is not None  # noqa: S101 - a pipe was asked for
-        while True:
+        assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - pipes
+        begin_s, result_s = time.monotonic(), None
+        hindrances = self._context.watch_hindrances()
+        while not monitor.is_late(time.monotonic()):
             if select.select((child.stdout,), (), (), POLL_S)[0]:
                 piece = os.read(child.stdout.fileno(), MAX_OUTPUT_BYTES)
+                if not output and piece:  # it is ready
+                    hindrances = self._context.watch_hindrances()
+                    monitor.begin()
+                    begin_s = time.monotonic()
+                    child.stdin.write(b"\n")
+                elif result_s is None:
+                    result_s = time.monotonic()
                 output += piece
                 if len(output) > MAX_OUTPUT_BYTES:
                     raise IperfError(UNREADABLE)
@@ -256,10 +284,17 @@ class Iperf3(Probe):
                         child.wait(GRACE_S)
                     except subprocess.TimeoutExpired:
                         raise IperfError("iperf3 did not end") from None
-                    return output.decode(errors="replace")
+                    break
             if self._stopped.is_set():
                 raise IperfError("the agent is stopping")
             monitor.check(time.monotonic())
+        return ClientRun(
+            output=output.decode(errors="replace"),
+            elapsed_s=(result_s or time.monotonic()) - begin_s,
+            sent_bytes=monitor.sent_bytes,
+            was_connected=monitor.connected_s is not None,
+            hindrances=hindrances(),
+        )
 
 
 class _LeaseMonitor:
@@ -268,22 +303,31 @@ class _LeaseMonitor:
     def __init__(self, pid: int, lease: BandwidthLease) -> None:
         self._process = psutil.Process(pid)
         self._lease = lease
-        self._begun_s: float | None = None
-        self._bytes_before = 0
+        self._before = (0, 0)
+        self.connected_s: float | None = None
+        self.sent_bytes = 0  # at the last check
+
+    def begin(self) -> None:
+        """What the process has read and written by now does not count."""
+        self._before = self._moved_bytes()
+
+    def is_late(self, now_s: float) -> bool:
+        """Whether it has to be cut off; the server may need RESULTS_S for its part."""
+        limit_s = self._lease.duration_ms / 1000 + RESULTS_S
+        return self.connected_s is not None and now_s > self.connected_s + limit_s
 
     def check(self, now_s: float) -> None:
         """Raises IperfError (LeaseExceededError is one) when the process must be killed."""
         lease = self._lease
-        if self._begun_s is None and self._is_connected():
-            self._begun_s, self._bytes_before = now_s, self._moved_bytes()
-        if self._begun_s is None:
-            if now_s >= lease.expires_s:
-                raise IperfError("the other end did not come before the lease expired")
-            return
-        if self._moved_bytes() - self._bytes_before > lease.max_bytes + ALLOWANCE_BYTES:
-            raise LeaseExceededError(f"cut off: more than {lease.max_bytes} bytes were moved")
-        if now_s > self._begun_s + duration_s(lease) + GRACE_S:
-            raise IperfError("the test did not end in time")
+        if self.connected_s is None and self._is_connected():
+            self.connected_s = now_s
+        if self.connected_s is None and now_s >= lease.expires_s:
+            raise IperfError("the other end did not come before the lease expired")
+        received, sent = self._moved_bytes()
+        if sent:  # 0 once the process has ended
+            self.sent_bytes = sent - self._before[1]
+            if received + sent - sum(self._before) > lease.max_bytes + ALLOWANCE_BYTES:
+                raise LeaseExceededError(f"cut off: more than {lease.max_bytes} bytes were moved")
 
     def _is_connected(self) -> bool:
         try:
@@ -292,18 +336,18 @@ class _LeaseMonitor:
             return False
         return any(c.status == psutil.CONN_ESTABLISHED for c in connections)
 
-    def _moved_bytes(self) -> int:
-        """Bytes by read and write, as iperf3 uses sockets; 0 if the kernel does not count."""
+    def _moved_bytes(self) -> tuple[int, int]:
+        """Bytes by read and by write, as iperf3 uses sockets; 0 if the kernel does not count."""
         try:
             counters = self._process.io_counters()
         except (psutil.Error, AttributeError):
-            return 0
-        return int(counters.read_chars + counters.write_chars)
+            return 0, 0
+        return int(counters.read_chars), int(counters.write_chars)
 
 
 def _hard_limit_s(lease: BandwidthLease) -> float:
     """When a test must have ended, on the monotonic clock."""
-    return lease.expires_s + duration_s(lease) + GRACE_S
+    return lease.expires_s + lease.duration_ms / 1000 + GRACE_S
 
 
 def unmeasured(

@@ -3,7 +3,11 @@
 iperf3's own server accepts any client, direction, number of streams, bytes and seconds, and knows
 no lease. Monitoring it from outside stops it too late, and a stranger who connects first prevents
 the test. This server speaks the protocol of iperf3 3.1 and later: one control connection, one
-stream that it receives. It answers only the leased peer's address and stops at the lease's bytes.
+stream that it receives. It answers only the leased peer's address and stops at the lease's bytes
+and time.
+
+It also measures, because a sender only knows what it gave to TCP. The kernel notes when each packet
+came, so that a busy processor does not falsify tests of a few milliseconds.
 """
 
 import ipaddress
@@ -14,9 +18,14 @@ import socket
 import struct
 import threading
 import time
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
+from leadline_wire.v1 import telemetry_pb2 as pb
+
 from leadline_agent.lease import BandwidthLease
+from leadline_agent.probes.base import WatchHindrances
 from leadline_agent.text import one_line
 
 LOG = logging.getLogger(__name__)
@@ -27,11 +36,21 @@ EXCHANGE_RESULTS, DISPLAY_RESULTS = b"\x0d", b"\x0e"
 ACCESS_DENIED, SERVER_ERROR = b"\xff", b"\xfe"
 COOKIE_BYTES = 37
 MAX_JSON_BYTES = 16 * 1024
-READ_BYTES = 128 * 1024
-# iperf3's client checks its pace before each burst of blocks of 128 KiB, and its clock after it.
-ALLOWANCE_BYTES = 16 * 128 * 1024
+# The client sends in whole blocks: the size holds for both ends.
+BLOCK_BYTES = 16 * 1024
+ALLOWANCE_BYTES = 16 * BLOCK_BYTES  # a client may send some blocks more before it counts them
+LEAST_SHARE = 0.25  # of the bytes of a lease: fewer are no measurement
+# A test is read in so many pieces, and more of them are kept where packets were lost.
+PIECES, MAX_PIECES = 256, 4096
+LEAST_READ_BYTES = 2048
+LEAST_MEASURED_S = 0.001  # packets come in batches, about every 0.1 ms
+CLOCK_SET_S = 0.005
 SETUP_S = 5.0  # from a connection to the first byte of the test
-GRACE_S = 10.0  # for the end of a test, over a link that the test has filled
+RESULTS_S = 2.0  # for the results, over a link that the test has filled
+GRACE_S = 10.0  # for the end of a process or thread
+# sys/socket.h on all architectures that Leadline supports; Python does not name it.
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("@ll")
 POLL_S = 0.1
 
 
@@ -43,15 +62,76 @@ class LeaseExceededError(IperfError):
     """The other end exceeded the lease and was cut off."""
 
 
-def serve(lease: BandwidthLease, own_address: str, stopped: threading.Event) -> None:
-    """Serve one test of the peer. Raises IperfError where it violates the lease; OSError.
+def leased_bytes(lease: BandwidthLease) -> int:
+    """What the client sends: whole blocks."""
+    return lease.max_bytes // BLOCK_BYTES * BLOCK_BYTES
+
+
+def serve(
+    lease: BandwidthLease,
+    own_address: str,
+    stopped: threading.Event,
+    watch_hindrances: WatchHindrances = lambda: list,
+) -> pb.BandwidthReport:
+    """Serve one test of the peer. What was measured; IperfError if it violates the lease; OSError.
 
     `own_address`: where to listen; "" is everywhere.
     """
     family = socket.AF_INET6 if ":" in lease.peer.address else socket.AF_INET
     with socket.create_server((own_address, lease.port), family=family) as listener:
         listener.setblocking(False)
-        _TestServer(lease, listener, stopped).run()
+        # The connections inherit it.
+        listener.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        return _TestServer(lease, listener, stopped, watch_hindrances).run()
+
+
+class Arrivals:
+    """How many bytes came when, on the wall clock.
+
+    TCP hands bytes over in order, so those behind a lost packet are read late, but with the times
+    at which they came. Pieces are therefore kept as they were read, and sorted by time at the end.
+    """
+
+    def __init__(self, start_s: float, expected_bytes: int) -> None:
+        self.total_bytes = 0
+        self.read_bytes = max(expected_bytes // PIECES, LEAST_READ_BYTES)
+        self._start_s = start_s
+        self._pieces: list[tuple[float, int]] = []
+
+    def add(self, time_s: float, count: int) -> None:
+        """Note that so many bytes were read, and that the last of them came then."""
+        self.total_bytes += count
+        if self._pieces:
+            last_s, last_count = self._pieces[-1]
+            is_small = time_s >= last_s and last_count + count <= self.read_bytes
+            if is_small or len(self._pieces) >= MAX_PIECES:
+                self._pieces[-1] = (max(time_s, last_s), last_count + count)
+                return
+        self._pieces.append((time_s, count))
+
+    def report(self) -> pb.BandwidthReport:
+        """The rate of the second half of the bytes.
+
+        If they came too fast to be timed, it is a lower bound: half of the bytes in all the time,
+        because a shaper's burst may have let the other half pass.
+        """
+        half = self.total_bytes / 2
+        pieces = sorted(self._pieces)
+        end_s = start_s = pieces[-1][0]
+        before = 0
+        for time_s, at_once in groupby(pieces, key=itemgetter(0)):
+            before += sum(count for _, count in at_once)
+            if before >= half:
+                start_s = time_s
+                break
+        is_timed = before <= 1.5 * half and end_s - start_s >= LEAST_MEASURED_S
+        counted = self.total_bytes - before if is_timed else half
+        measured_s = max(end_s - (start_s if is_timed else self._start_s), 1e-6)
+        return pb.BandwidthReport(
+            bandwidth_mbps=counted * 8e-6 / measured_s,
+            lower_bound=not is_timed,
+            measured_us=round(measured_s * 1e6),
+        )
 
 
 class _UnrelatedConnectionError(Exception):
@@ -62,14 +142,20 @@ class _TestServer:
     """The listener of one lease and its connections."""
 
     def __init__(
-        self, lease: BandwidthLease, listener: socket.socket, stopped: threading.Event
+        self,
+        lease: BandwidthLease,
+        listener: socket.socket,
+        stopped: threading.Event,
+        watch_hindrances: WatchHindrances,
     ) -> None:
         self._lease = lease
+        self._expected_bytes = leased_bytes(lease)
         self._listener = listener
         self._stopped = stopped
+        self._watch_hindrances = watch_hindrances
         self._peer = ipaddress.ip_address(lease.peer.address)
 
-    def run(self) -> None:
+    def run(self) -> pb.BandwidthReport:
         while True:
             control = self._accept(self._lease.expires_s)
             if control is None:
@@ -80,14 +166,13 @@ class _TestServer:
                     cookie = self._exactly(control, COOKIE_BYTES, until_s)
                     control.sendall(PARAM_EXCHANGE)
                     parameters = self._message(control, until_s)
-                    if reason := lease_violation(parameters, self._lease.duration_ms):
+                    if reason := lease_violation(parameters, self._expected_bytes):
                         control.sendall(SERVER_ERROR + struct.pack(">ii", 0, 0))
                         raise LeaseExceededError(f"cut off: {reason}")
                 except (_UnrelatedConnectionError, ConnectionError):
                     continue  # the peer checked whether the port is open, or sent nothing
                 with self._accept_stream(control, cookie, until_s) as stream:
-                    self._measure(control, stream)
-                return
+                    return self._measure(control, stream)
 
     def _accept(self, until_s: float) -> socket.socket | None:
         """The peer's next connection, None if too late. Other connections are closed at once."""
@@ -129,47 +214,82 @@ class _TestServer:
             stream.close()
         raise IperfError("the other end opened no stream")
 
-    def _measure(self, control: socket.socket, stream: socket.socket) -> None:
+    def _measure(self, control: socket.socket, stream: socket.socket) -> pb.BandwidthReport:
+        hindrances = self._watch_hindrances()
         control.sendall(TEST_START + TEST_RUNNING)
-        start_s = time.monotonic()
-        received = self._receive(control, stream, start_s)
+        start_s, wall_offset_s = time.monotonic(), _wall_offset_s()
+        arrivals = Arrivals(time.time(), self._expected_bytes)
+        has_ended = self._receive(control, stream, start_s, arrivals)
         elapsed_s = time.monotonic() - start_s
-        until_s = time.monotonic() + GRACE_S
+        held_back = hindrances()
+        # What more came is not counted, so that no result is beyond the lease.
+        transferred_bytes = min(arrivals.total_bytes, self._expected_bytes)
+        if transferred_bytes < self._expected_bytes:
+            stream.close()  # what waits to be sent is not sent any more
+        if has_ended:
+            self._exchange_results(control, transferred_bytes, elapsed_s)
+        if transferred_bytes < LEAST_SHARE * self._expected_bytes:
+            raise IperfError(
+                f"cut off: {transferred_bytes} of {self._expected_bytes} bytes came in "
+                f"{elapsed_s * 1000:.0f} ms"
+            )
+        if abs(_wall_offset_s() - wall_offset_s) > CLOCK_SET_S:
+            raise IperfError("the clock was set during the test")
+        report = arrivals.report()
+        report.transferred_bytes = transferred_bytes
+        report.duration_ms = max(1, round(elapsed_s * 1000))
+        report.hindrances.extend(held_back)
+        return report
+
+    def _exchange_results(self, control: socket.socket, received: int, elapsed_s: float) -> None:
+        until_s = time.monotonic() + RESULTS_S
         try:
             control.sendall(EXCHANGE_RESULTS)
             self._message(control, until_s)  # the client's own results, which it reports itself
             body = json.dumps(results(received, elapsed_s)).encode()
             control.sendall(struct.pack(">I", len(body)) + body + DISPLAY_RESULTS)
             self._exactly(control, 1, until_s)
-        except (_UnrelatedConnectionError, ConnectionError):
+        except (_UnrelatedConnectionError, ConnectionError, TimeoutError):
             return  # the client has its results, or reports a failure
 
-    def _receive(self, control: socket.socket, stream: socket.socket, start_s: float) -> int:
-        """Receive until the client ends the test. Returns the payload bytes."""
-        most_bytes = self._lease.max_bytes + ALLOWANCE_BYTES
-        until_s = start_s + self._lease.duration_ms / 1000 + GRACE_S
-        buffer = bytearray(READ_BYTES)
-        total = 0
+    def _receive(
+        self, control: socket.socket, stream: socket.socket, start_s: float, arrivals: Arrivals
+    ) -> bool:
+        """Receive until all has come or the time is up. Whether the client has ended the test.
+
+        The client ends it when it has given all to TCP, so the last bytes come after that.
+        """
+        until_s = start_s + self._lease.duration_ms / 1000
+        buffer = bytearray(arrivals.read_bytes)
         waiting = [control, stream, self._listener]
-        while True:
+        over_bytes = 0
+        while control in waiting or (
+            stream in waiting and arrivals.total_bytes < self._expected_bytes
+        ):
             ready = self._wait(waiting, until_s)
             if not ready:
-                raise LeaseExceededError("cut off: the test took longer than was leased")
+                break
             if stream in ready:
-                count = stream.recv_into(buffer)
-                total += count
-                if total > most_bytes:
+                count, ancillary, *_ = stream.recvmsg_into(
+                    (buffer,), socket.CMSG_SPACE(_TIMESPEC.size)
+                )
+                if not count:
+                    waiting.remove(stream)
+                elif arrivals.total_bytes < self._expected_bytes:
+                    arrivals.add(_arrival_s(ancillary), count)
+                else:
+                    over_bytes += count
+                if arrivals.total_bytes + over_bytes > self._expected_bytes + ALLOWANCE_BYTES:
                     raise LeaseExceededError(
                         f"cut off: more came than {self._lease.max_bytes} bytes"
                     )
-                if not count:
-                    waiting.remove(stream)
             if self._listener in ready and (another := self._accepted()):
                 another.close()
             if control in ready and stream not in ready:
                 if control.recv(1) != TEST_END:
                     raise IperfError("the other end gave the test up")
-                return total
+                waiting.remove(control)
+        return control not in waiting
 
     def _message(self, control: socket.socket, until_s: float) -> object:
         (length,) = struct.unpack(">I", self._exactly(control, 4, until_s))
@@ -202,18 +322,34 @@ class _TestServer:
         return []
 
 
-def lease_violation(parameters: object, duration_ms: int) -> str:
-    """How a client's parameters violate the lease, in a few words; "" if they do not."""
+def _arrival_s(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """When the last byte of a read came, on the wall clock: the kernel's time, or else now."""
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+            return float(seconds + nanoseconds / 1e9)
+    return time.time()
+
+
+def _wall_offset_s() -> float:
+    return time.time() - time.monotonic()
+
+
+def lease_violation(parameters: object, expected_bytes: int) -> str:
+    """How a client's parameters violate the lease, in a few words; "" if they do not.
+
+    expected_bytes: what it has to send.
+    """
     if not isinstance(parameters, dict):
         return "its parameters cannot be read"
-    seconds = parameters.get("time")
-    if type(seconds) is not int or not 1 <= seconds * 1000 <= duration_ms:
-        return f"it wants {one_line(repr(seconds)[:80], 40)} s of {duration_ms} ms"
+    asked_bytes = parameters.get("num")
+    if type(asked_bytes) is not int or asked_bytes != expected_bytes:
+        return f"it wants {one_line(repr(asked_bytes)[:80], 40)} bytes instead of {expected_bytes}"
     wanted = {
         "another protocol than TCP": parameters.get("tcp") is not True,
         "more than one stream": parameters.get("parallel") != 1,
         "to receive": any(parameters.get(key) for key in ("reverse", "bidirectional")),
-        "an end by bytes or blocks": any(parameters.get(key) for key in ("num", "blockcount")),
+        "an end by time or blocks": any(parameters.get(key) for key in ("time", "blockcount")),
         "time that does not count": bool(parameters.get("omit")),
     }
     return next((f"it wants {what}" for what, holds in wanted.items() if holds), "")

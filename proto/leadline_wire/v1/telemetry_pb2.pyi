@@ -80,18 +80,20 @@ class Disk(_message.Message):
     def __init__(self, read_bytes_per_s: _Optional[float] = ..., written_bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class NetworkInterface(_message.Message):
-    __slots__ = ("name", "packets_sent_per_s", "packets_received_per_s", "bytes_sent_per_s", "bytes_received_per_s")
+    __slots__ = ("name", "packets_sent_per_s", "packets_received_per_s", "bytes_sent_per_s", "bytes_received_per_s", "link_mbps")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PACKETS_SENT_PER_S_FIELD_NUMBER: _ClassVar[int]
     PACKETS_RECEIVED_PER_S_FIELD_NUMBER: _ClassVar[int]
     BYTES_SENT_PER_S_FIELD_NUMBER: _ClassVar[int]
     BYTES_RECEIVED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    LINK_MBPS_FIELD_NUMBER: _ClassVar[int]
     name: str
     packets_sent_per_s: float
     packets_received_per_s: float
     bytes_sent_per_s: float
     bytes_received_per_s: float
-    def __init__(self, name: _Optional[str] = ..., packets_sent_per_s: _Optional[float] = ..., packets_received_per_s: _Optional[float] = ..., bytes_sent_per_s: _Optional[float] = ..., bytes_received_per_s: _Optional[float] = ...) -> None: ...
+    link_mbps: int
+    def __init__(self, name: _Optional[str] = ..., packets_sent_per_s: _Optional[float] = ..., packets_received_per_s: _Optional[float] = ..., bytes_sent_per_s: _Optional[float] = ..., bytes_received_per_s: _Optional[float] = ..., link_mbps: _Optional[int] = ...) -> None: ...
 
 class Temperature(_message.Message):
     __slots__ = ("cpu_celsius",)
@@ -154,7 +156,7 @@ class Rtt(_message.Message):
     def __init__(self, peer: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., deviation_ms: _Optional[float] = ..., sent: _Optional[int] = ..., received: _Optional[int] = ..., method: _Optional[_Union[Rtt.Method, str]] = ...) -> None: ...
 
 class BandwidthReport(_message.Message):
-    __slots__ = ("origin", "timing", "lease_id", "peer", "outcome", "bandwidth_mbps", "lower_bound", "transferred_bytes", "duration_ms", "detail")
+    __slots__ = ("origin", "timing", "lease_id", "peer", "outcome", "bandwidth_mbps", "lower_bound", "transferred_bytes", "duration_ms", "detail", "measured_us", "hindrances")
     class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTCOME_UNSPECIFIED: _ClassVar[BandwidthReport.Outcome]
@@ -167,6 +169,16 @@ class BandwidthReport(_message.Message):
     REFUSED: BandwidthReport.Outcome
     FAILED: BandwidthReport.Outcome
     ABSENT: BandwidthReport.Outcome
+    class Hindrance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        HINDRANCE_UNSPECIFIED: _ClassVar[BandwidthReport.Hindrance]
+        CPU_BOUND: _ClassVar[BandwidthReport.Hindrance]
+        THROTTLED: _ClassVar[BandwidthReport.Hindrance]
+        UNDER_VOLTAGE: _ClassVar[BandwidthReport.Hindrance]
+    HINDRANCE_UNSPECIFIED: BandwidthReport.Hindrance
+    CPU_BOUND: BandwidthReport.Hindrance
+    THROTTLED: BandwidthReport.Hindrance
+    UNDER_VOLTAGE: BandwidthReport.Hindrance
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     TIMING_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +189,8 @@ class BandwidthReport(_message.Message):
     TRANSFERRED_BYTES_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_US_FIELD_NUMBER: _ClassVar[int]
+    HINDRANCES_FIELD_NUMBER: _ClassVar[int]
     origin: Origin
     timing: Timing
     lease_id: str
@@ -187,7 +201,9 @@ class BandwidthReport(_message.Message):
     transferred_bytes: int
     duration_ms: int
     detail: str
-    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., lease_id: _Optional[str] = ..., peer: _Optional[str] = ..., outcome: _Optional[_Union[BandwidthReport.Outcome, str]] = ..., bandwidth_mbps: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., transferred_bytes: _Optional[int] = ..., duration_ms: _Optional[int] = ..., detail: _Optional[str] = ...) -> None: ...
+    measured_us: int
+    hindrances: _containers.RepeatedScalarFieldContainer[BandwidthReport.Hindrance]
+    def __init__(self, origin: _Optional[_Union[Origin, _Mapping]] = ..., timing: _Optional[_Union[Timing, _Mapping]] = ..., lease_id: _Optional[str] = ..., peer: _Optional[str] = ..., outcome: _Optional[_Union[BandwidthReport.Outcome, str]] = ..., bandwidth_mbps: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., transferred_bytes: _Optional[int] = ..., duration_ms: _Optional[int] = ..., detail: _Optional[str] = ..., measured_us: _Optional[int] = ..., hindrances: _Optional[_Iterable[_Union[BandwidthReport.Hindrance, str]]] = ...) -> None: ...
 
 class Birth(_message.Message):
     __slots__ = ("origin", "timing", "agent_version", "hardware_model", "architecture", "kernel", "cores", "memory_bytes", "address", "interval_s", "probes", "dropped_messages")

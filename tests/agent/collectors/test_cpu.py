@@ -5,7 +5,8 @@ from pathlib import Path
 import psutil
 import pytest
 from leadline_agent.collectors import cpu
-from leadline_agent.collectors.cpu import CpuCollector
+from leadline_agent.collectors.cpu import CpuCollector, watch_hindrances
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 STAT = """\
 cpu  {user} 10 200 {idle} {iowait} 0 50 0 30 0
@@ -110,3 +111,55 @@ def test_a_missing_sensor_is_unknown_and_not_zero(proc: Path, tmp_path: Path) ->
     for name in ("frequency_mhz", "throttled", "under_voltage"):
         assert not reading.HasField(name)
     assert reading.cores >= 1
+
+
+def schedstat(proc: Path, ran_ms: int, waited_ms: int) -> None:
+    write(proc, "thread-self/schedstat", f"{ran_ms * 10**6} {waited_ms * 10**6} 12\n")
+
+
+@pytest.mark.parametrize(
+    ("user", "idle", "ran_ms", "waited_ms", "is_bound"),
+    [
+        pytest.param(95, 5, 0, 0, True, id="all cores are busy"),
+        pytest.param(85, 15, 0, 0, False, id="a core is idle now and then"),
+        pytest.param(10, 0, 0, 0, False, id="too short for the kernel's steps"),
+        pytest.param(25, 75, 950, 0, True, id="this thread is busy, other cores are idle"),
+        pytest.param(25, 75, 400, 550, True, id="this thread waits for a core"),
+        pytest.param(25, 75, 400, 100, False, id="neither"),
+    ],
+)
+def test_what_holds_a_board_back_is_seen_over_a_test(
+    proc: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    user: int,
+    idle: int,
+    ran_ms: int,
+    waited_ms: int,
+    is_bound: bool,
+) -> None:
+    clock_s = iter((5.0, 6.0))
+    monkeypatch.setattr("leadline_agent.collectors.cpu.time.monotonic", lambda: next(clock_s))
+    stat(proc, user=500, idle=4000)
+    schedstat(proc, 10_000, 2000)
+    hindrances = watch_hindrances(tmp_path / "sys")
+    stat(proc, user=500 + user, idle=4000 + idle)
+    schedstat(proc, 10_000 + ran_ms, 2000 + waited_ms)
+    assert hindrances() == ([pb.BandwidthReport.CPU_BOUND] if is_bound else [])
+
+
+@pytest.mark.parametrize("flags", [("50005", "50000"), ("50000", "50005")])
+def test_throttling_before_or_after_a_test_held_it_back(
+    proc: Path, tmp_path: Path, flags: tuple[str, str]
+) -> None:
+    stat(proc, user=1, idle=1)
+    path = "sys/devices/platform/soc/soc:firmware/get_throttled"
+    write(tmp_path, path, flags[0])
+    hindrances = watch_hindrances(tmp_path / "sys")
+    write(tmp_path, path, flags[1])
+    assert hindrances() == [pb.BandwidthReport.THROTTLED, pb.BandwidthReport.UNDER_VOLTAGE]
+
+
+def test_a_board_without_such_sensors_is_not_held_back(proc: Path, tmp_path: Path) -> None:
+    stat(proc, user=1, idle=1)
+    assert watch_hindrances(tmp_path / "sys")() == []

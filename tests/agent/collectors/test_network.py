@@ -54,6 +54,31 @@ def test_rates_are_per_interface_and_second(
     assert list(collector.collect().network) == [interface(0.0, 0.0, 100.0, 1000.0)]
 
 
+@pytest.mark.parametrize(
+    ("speed", "expected_mbps"),
+    [
+        ("1000\n", 1000),
+        ("-1\n", None),
+        ("0\n", None),
+        ("4294967295\n", None),
+        ("fast\n", None),
+        (None, None),
+    ],
+)
+def test_the_speed_of_a_link_is_known_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speed: str | None, expected_mbps: int | None
+) -> None:
+    monkeypatch.setattr(network, "is_up", up)
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/dev").write_text(NET_DEV.format(received=1000, sent=2000))
+    if speed:
+        (tmp_path / "sys/class/net/eth0").mkdir(parents=True)
+        (tmp_path / "sys/class/net/eth0/speed").write_text(speed)
+    collected = list(NetworkCollector(tmp_path / "sys").collect().network)
+    assert collected == [pb.NetworkInterface(name="eth0", link_mbps=expected_mbps)]
+
+
 def test_loopback_alone_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "is_up", up)
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))

@@ -8,6 +8,7 @@ import pytest
 from leadline_agent.config import Probe
 from leadline_agent.lease import Result
 from leadline_agent.probes import ProbeContext
+from leadline_wire.v1 import telemetry_pb2 as pb
 
 
 @dataclass
@@ -17,6 +18,7 @@ class ProbeHarness:
     results: SimpleQueue[Result] = field(default_factory=SimpleQueue)
     broker_rtts_ms: list[float] = field(default_factory=list)
     address: str = "127.0.0.1"
+    hindrances: list[pb.BandwidthReport.Hindrance] = field(default_factory=list)
 
     def context(self) -> ProbeContext:
         return ProbeContext(
@@ -24,6 +26,7 @@ class ProbeHarness:
             own_address=lambda: self.address,
             broker_rtts_ms=lambda: self.broker_rtts_ms,
             report=self.results.put,
+            watch_hindrances=lambda: lambda: self.hindrances,
         )
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from leadline_agent.lease import BandwidthLease, Peer
 from leadline_agent.probes import iperf3_server
 from leadline_agent.probes.iperf3_server import (
     ALLOWANCE_BYTES,
+    Arrivals,
     IperfError,
     LeaseExceededError,
     lease_violation,
@@ -24,7 +26,8 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 
 from tests.support.ports import free_port, wait_until
 
-HONEST: dict[str, Any] = {"tcp": True, "omit": 0, "time": 2, "parallel": 1, "num": 0}
+BYTES = 61 * 16 * 1024  # the whole blocks of 1,000,000 bytes
+HONEST: dict[str, Any] = {"tcp": True, "omit": 0, "parallel": 1, "num": BYTES, "len": 16 * 1024}
 COOKIE = b"c" * 37
 
 
@@ -41,10 +44,11 @@ def bandwidth_lease(port: int, peer: str = "127.0.0.1", ttl_s: float = 20.0) -> 
 
 
 class RunningServer:
-    """A server in a thread, and its exception."""
+    """A server in a thread, and its report or exception."""
 
     def __init__(self, lease: BandwidthLease) -> None:
         self.lease = lease
+        self.report: pb.BandwidthReport | None = None
         self.error: Exception | None = None
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -52,7 +56,7 @@ class RunningServer:
 
     def _run(self) -> None:
         try:
-            serve(self.lease, "127.0.0.1", self.stopped)
+            self.report = serve(self.lease, "127.0.0.1", self.stopped)
         except (IperfError, OSError) as error:
             self.error = error
 
@@ -73,10 +77,16 @@ class RunningServer:
         assert not self.thread.is_alive()
         return self.error
 
+    def measured(self) -> pb.BandwidthReport:
+        assert self.unmeasured() is None
+        assert self.report is not None
+        return self.report
+
 
 @contextmanager
-def serving(**kwargs: Any) -> Iterator[RunningServer]:
-    server = RunningServer(bandwidth_lease(free_port(), **kwargs))
+def serving(duration_ms: int = 2000, **kwargs: Any) -> Iterator[RunningServer]:
+    lease = replace(bandwidth_lease(free_port(), **kwargs), duration_ms=duration_ms)
+    server = RunningServer(lease)
     try:
         yield server
     finally:
@@ -109,22 +119,114 @@ def is_closed(connection: socket.socket) -> bool:
         return True
 
 
+def exchange(control: socket.socket) -> dict[str, Any]:
+    """The end of a test: the results that the server sends."""
+    assert control.recv(1) == iperf3_server.EXCHANGE_RESULTS
+    control.sendall(struct.pack(">I", 2) + b"{}")
+    (length,) = struct.unpack(">I", control.recv(4, socket.MSG_WAITALL))
+    said: dict[str, Any] = json.loads(control.recv(length, socket.MSG_WAITALL))
+    assert control.recv(1) == iperf3_server.DISPLAY_RESULTS
+    control.sendall(b"\x10")
+    return said
+
+
 def test_a_client_gets_the_number_of_bytes_that_arrived() -> None:
     with serving() as server:
         control, stream = begin(server)
         with control, stream:
-            stream.sendall(bytes(50_000))  # less than the sockets' buffers, so it has arrived
+            stream.sendall(bytes(BYTES))
             control.sendall(iperf3_server.TEST_END)
-            assert control.recv(1) == iperf3_server.EXCHANGE_RESULTS
-            control.sendall(struct.pack(">I", 2) + b"{}")
-            (length,) = struct.unpack(">I", control.recv(4, socket.MSG_WAITALL))
-            explain_failure = json.loads(control.recv(length, socket.MSG_WAITALL))
-            assert control.recv(1) == iperf3_server.DISPLAY_RESULTS
-            control.sendall(b"\x10")
-        assert server.unmeasured() is None
-    (of_stream,) = explain_failure["streams"]
-    assert (of_stream["id"], of_stream["bytes"]) == (1, 50_000)
+            said = exchange(control)
+        report = server.measured()
+    (of_stream,) = said["streams"]
+    assert (of_stream["id"], of_stream["bytes"]) == (1, BYTES)
     assert 0 < of_stream["end_time"] < 30
+    assert report.transferred_bytes == BYTES
+    assert report.bandwidth_mbps > 0
+    assert report.measured_us > 0
+
+
+def test_what_comes_after_the_end_of_the_test_is_received_and_measured() -> None:
+    with serving() as server:
+        control, stream = begin(server)
+        with control, stream:
+            stream.sendall(bytes(BYTES // 2))
+            control.sendall(iperf3_server.TEST_END)
+            for _ in range(10):
+                time.sleep(0.02)
+                stream.sendall(bytes(BYTES // 20))
+            stream.sendall(bytes(BYTES - BYTES // 2 - 10 * (BYTES // 20)))
+            assert exchange(control)["streams"][0]["bytes"] == BYTES
+        report = server.measured()
+    assert not report.lower_bound
+    # Half of the bytes in 0.2 s, and more where this thread had to wait for a processor.
+    assert 150_000 < report.measured_us < 2_000_000
+    assert report.bandwidth_mbps == pytest.approx(BYTES / 2 * 8 / report.measured_us, rel=0.15)
+
+
+def test_the_second_half_counts_and_the_first_does_not() -> None:
+    with serving() as server:
+        control, stream = begin(server)
+        with control, stream:
+            time.sleep(0.5)
+            stream.sendall(bytes(BYTES // 2))
+            for _ in range(10):
+                time.sleep(0.01)
+                stream.sendall(bytes(BYTES // 20 + 20))
+            control.sendall(iperf3_server.TEST_END)
+            exchange(control)
+        report = server.measured()
+    assert report.duration_ms >= 600
+    assert 90_000 < report.measured_us < 1000 * report.duration_ms - 500_000
+
+
+def test_bytes_behind_a_lost_packet_count_when_they_came() -> None:
+    arrivals = Arrivals(0.0, 100_000)
+    for number in range(50):  # 10,000 bytes a second
+        arrivals.add(0.1 * (number + 1), 1000)
+    # The next packet was lost and came last of all. TCP hands the others over after it.
+    arrivals.add(10.0, 1000)
+    for number in range(49):
+        arrivals.add(0.1 * (number + 51), 1000)
+    report = arrivals.report()
+    assert not report.lower_bound
+    assert report.bandwidth_mbps == pytest.approx(0.08, rel=0.03)
+    assert report.measured_us == pytest.approx(5e6, rel=0.03)
+
+
+def test_what_came_too_fast_to_be_timed_is_a_lower_bound() -> None:
+    at_once = Arrivals(0.0, 100_000)
+    at_once.add(0.01, 100_000)
+    fast = Arrivals(0.0, 100_000)
+    for number in range(100):
+        fast.add(0.01 + number * 1e-6, 1000)
+    for arrivals in (at_once, fast):
+        report = arrivals.report()
+        assert report.lower_bound
+        assert report.bandwidth_mbps == pytest.approx(40, rel=0.01)  # half of it, in 10 ms
+
+
+def test_what_is_kept_of_a_test_is_bounded() -> None:
+    arrivals = Arrivals(0.0, 1 << 34)
+    for number in range(50_000):
+        arrivals.add(float(-number % 7), 3000)
+    assert len(arrivals._pieces) <= iperf3_server.MAX_PIECES
+    assert arrivals.total_bytes == 50_000 * 3000
+    assert arrivals.report().bandwidth_mbps > 0
+
+
+def test_a_clock_that_is_set_during_the_test_makes_it_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offsets_s = iter((0.0, 0.5))
+    monkeypatch.setattr(iperf3_server, "_wall_offset_s", lambda: next(offsets_s))
+    with serving() as server:
+        control, stream = begin(server)
+        with control, stream:
+            stream.sendall(bytes(BYTES))
+            control.sendall(iperf3_server.TEST_END)
+            exchange(control)
+        assert "the clock was set" in str(server.unmeasured())
 
 
 def test_a_strangers_connection_is_closed_and_the_test_goes_on() -> None:
@@ -137,7 +239,7 @@ def test_a_strangers_connection_is_closed_and_the_test_goes_on() -> None:
                 assert is_closed(stranger)
             with server.connect() as another:
                 assert is_closed(another)
-            stream.sendall(b"x")
+            stream.sendall(bytes(BYTES))
             control.sendall(iperf3_server.TEST_END)
             assert control.recv(1) == iperf3_server.EXCHANGE_RESULTS
 
@@ -157,37 +259,54 @@ def test_more_bytes_than_leased_are_cut_off() -> None:
     assert sent < 1_000_000 + ALLOWANCE_BYTES + 20_000_000
 
 
-def test_more_time_than_leased_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(iperf3_server, "GRACE_S", -1.5)
-    with serving() as server:
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("share", [0.2, 0.3])
+def test_more_time_than_leased_is_cut_off(share: float, has_ended: bool) -> None:
+    with serving(duration_ms=300) as server:
         control, stream = begin(server)
         with control, stream:
-            assert is_closed(control)
-        assert "took longer than was leased" in str(server.unmeasured())
+            start_s = time.monotonic()
+            stream.sendall(bytes(int(share * BYTES)))
+            if has_ended:
+                control.sendall(iperf3_server.TEST_END)
+                assert exchange(control)["streams"][0]["bytes"] == int(share * BYTES)
+            else:
+                assert is_closed(control)
+            assert 0.25 < time.monotonic() - start_s < 2
+            with pytest.raises(ConnectionError):
+                stream.sendall(bytes(50_000_000))
+        if share < 0.25:
+            assert f"of {BYTES} bytes came in 30" in str(server.unmeasured())
+        else:
+            assert server.measured().transferred_bytes == int(share * BYTES)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"time": 3}, "3 s of 2000 ms"),
-        ({"time": 0}, "0 s of 2000 ms"),
-        ({"time": 1e308}, "s of 2000 ms"),
-        ({"time": "\n" * 500}, "s of 2000 ms"),
-        ({"time": None}, "s of 2000 ms"),
+        ({"num": BYTES + 1}, f"{BYTES + 1} bytes instead of {BYTES}"),
+        ({"num": BYTES - 1}, f"{BYTES - 1} bytes instead of {BYTES}"),
+        ({"num": 0}, "0 bytes instead of"),
+        ({"num": 10**12}, "1000000000000 bytes instead of"),
+        ({"num": float(BYTES)}, ".0 bytes instead of"),
+        ({"num": 1e308}, "bytes instead of"),
+        ({"num": True}, "True bytes instead of"),
+        ({"num": "\n" * 500}, "bytes instead of"),
+        ({"num": None}, "None bytes instead of"),
         ({"tcp": False, "udp": True}, "another protocol"),
         ({"tcp": None, "sctp": True}, "another protocol"),
         ({"parallel": 128}, "more than one stream"),
         ({"reverse": True}, "to receive"),
         ({"bidirectional": True}, "to receive"),
-        ({"num": 10**12}, "an end by bytes"),
-        ({"blockcount": 1}, "an end by bytes"),
+        ({"blockcount": 1}, "an end by time or blocks"),
+        ({"time": 10}, "an end by time or blocks"),
         ({"omit": 10}, "time that does not count"),
     ],
 )
 def test_parameters_beyond_the_lease_are_named(change: dict[str, Any], reason: str) -> None:
-    assert lease_violation(HONEST, 2000) == ""
-    assert reason in lease_violation({**HONEST, **change}, 2000)
-    assert lease_violation({**HONEST, **change}, 2000).isprintable()
+    assert lease_violation(HONEST, BYTES) == ""
+    assert reason in lease_violation({**HONEST, **change}, BYTES)
+    assert lease_violation({**HONEST, **change}, BYTES).isprintable()
 
 
 def test_a_client_that_asks_for_more_is_cut_off() -> None:
