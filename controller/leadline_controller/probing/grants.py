@@ -5,69 +5,130 @@ that it names, within its limits, and once. Anything else is invented, or belong
 leader's lease.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits, RunningLease
+from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.planning import DELIVERY_S
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 
-# iperf3 writes in blocks of this size and always completes a block.
-BLOCK_BYTES = 128 * 1024
+_DONE = pb.BandwidthReport.DONE
+# iperf3 counts a block before it knows that it is the last.
+BLOCK_BYTES = 16 * 16 * 1024
 # A result may arrive this long after its lease, for example while a broker restarts.
 LATE_S = 60.0
-# A receiver may start to count shortly after the sender.
-_SHORTEST_SHARE = 0.9
-# Agents report a lower bound from 0.95 of the pace on.
-_BOUND_SHARE, _EXACT_SHARE = 0.9, 1.05
+# Above an interface's speed, and above the sum of bytes and time, for rounding.
+_OVER_SPEED, _ROUNDING = 1.1, 1.05
+_LEAST_ARRIVED = 0.2  # of the bytes that the client gave to TCP
+_CLIENT_LATE_MS = 50.0
 # A round is as long as its slowest peer, so two rounds may end shortly after each other.
 _MOST_ROUNDS = 3.0
 
 
+@dataclass(slots=True)
+class _BandwidthGrant:
+    """A lease and what its ends have reported. most_mbps: the slower of both interfaces."""
+
+    client: str
+    server: str
+    max_bytes: int
+    most_mbps: float
+    ends_s: float
+    sent: pb.BandwidthReport | None = None
+    received: pb.BandwidthReport | None = None
+    received_at_s: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no other report is to come."""
+        reports = (self.sent, self.received)
+        return None not in reports or any(x and x.outcome != _DONE for x in reports)
+
+
 class BandwidthGrants:
-    """The bandwidth leases whose results may still arrive."""
+    """The bandwidth leases whose reports may still arrive.
 
-    def __init__(self, limits: ProbeLimits) -> None:
-        seconds = max(1, limits.duration_ms // 1000)  # iperf3 takes whole ones
-        self._most_bytes = limits.max_bytes + BLOCK_BYTES
-        self._most_mbps = self._most_bytes * 8e-6 / (_SHORTEST_SHARE * seconds)
-        self._pace_mbps = (limits.max_bytes - BLOCK_BYTES) * 8e-6 / seconds
-        self._grants: dict[str, RunningLease] = {}
+    The server's figure counts if the client has sent as many bytes as came, in a time that allows
+    it: neither end alone can make up a result.
+    """
 
-    def add(self, lease: RunningLease, now_s: float) -> None:
-        """Store a granted lease, and drop expired ones."""
+    def __init__(self) -> None:
+        self._grants: dict[str, _BandwidthGrant] = {}
+        self.disagreements: Counter[str] = Counter()  # of both ends
+
+    def add(
+        self, planned: PlannedTest, lease_id: str, most_mbps: float, now_s: float, ends_s: float
+    ) -> None:
+        """Store a granted lease, and drop expired ones. most_mbps: what the interfaces can do."""
         self._grants = {name: g for name, g in self._grants.items() if now_s <= g.ends_s + LATE_S}
-        self._grants[lease.lease_id] = lease
+        self._grants[lease_id] = _BandwidthGrant(
+            planned.client, planned.server, planned.max_bytes, most_mbps, ends_s
+        )
 
     def refusal(self, node: str, report: pb.BandwidthReport, now_s: float) -> str | None:
-        """Why the node's report is refused, as a kind; None if it is valid.
-
-        The server may report a failure, but no measurement.
-        """
+        """Why one end's report is refused, as a kind; None if it is valid."""
         grant = self._grants.get(report.lease_id)
         if grant is None or now_s > grant.ends_s + LATE_S:
             return NOT_LEASED
-        ends, is_measured = (node, report.peer), report.HasField("bandwidth_mbps")
-        is_server = ends == (grant.server, grant.client)
-        if ends != (grant.client, grant.server) and (is_measured or not is_server):
-            return NOT_LEASED
-        if not is_measured:
-            return None
-        mbps, pace = report.bandwidth_mbps, self._pace_mbps
-        if mbps > self._most_mbps or report.transferred_bytes > self._most_bytes:
-            return OVER_LEASE
-        is_plausible = (
-            mbps >= _BOUND_SHARE * pace if report.lower_bound else mbps <= _EXACT_SHARE * pace
+        ends = (node, report.peer)
+        is_client, is_server = (
+            ends == (grant.client, grant.server),
+            ends == (grant.server, grant.client),
         )
-        return None if is_plausible else OVER_LEASE
+        if not (is_client or is_server) or (grant.sent if is_client else grant.received):
+            return NOT_LEASED
+        if report.transferred_bytes > grant.max_bytes + BLOCK_BYTES:
+            return OVER_LEASE
+        if is_client or report.outcome != _DONE:
+            return None
+        is_whole = report.HasField("bandwidth_mbps") and report.measured_us > 0
+        megabits = report.transferred_bytes * 8e-6
+        is_possible = (
+            report.bandwidth_mbps <= _OVER_SPEED * grant.most_mbps
+            and report.bandwidth_mbps * report.measured_us * 1e-6 <= _ROUNDING * megabits
+        )
+        return None if is_whole and is_possible else OVER_LEASE
 
-    def use_up(self, node: str, lease_id: str) -> bool:
-        """Drop the lease after its client's report. False when this node is not its client."""
-        grant = self._grants.get(lease_id)
-        if grant is None or grant.client != node:
-            return False
-        del self._grants[lease_id]
-        return True
+    def report(
+        self, node: str, report: pb.BandwidthReport, at_s: float
+    ) -> tuple[int | None, BandwidthTest | None]:
+        """Store a valid report. Returns the bytes that the test transferred once the lease is over,
+        and the result if both ends agree."""
+        grant = self._grants[report.lease_id]
+        if node == grant.client:
+            grant.sent = report
+        else:
+            grant.received, grant.received_at_s = report, at_s
+        if not grant.is_over:
+            return None, None
+        del self._grants[report.lease_id]
+        sent, received = grant.sent, grant.received
+        moved = max((x.transferred_bytes for x in (sent, received) if x), default=0)
+        if sent is None or received is None or sent.outcome != _DONE or received.outcome != _DONE:
+            return moved, None
+        if not _agree(sent, received):
+            self.disagreements.update((grant.client, grant.server))
+            return moved, None
+        return moved, BandwidthTest(
+            client=grant.client,
+            server=grant.server,
+            mbps=received.bandwidth_mbps,
+            seconds=received.measured_us * 1e-6,
+            at_s=grant.received_at_s,
+            is_hindered=bool(sent.hindrances or received.hindrances),
+        )
+
+
+def _agree(sent: pb.BandwidthReport, received: pb.BandwidthReport) -> bool:
+    """Whether as much came as was sent, and not in more time than the client took."""
+    share = received.transferred_bytes / max(sent.transferred_bytes, 1)
+    return (
+        _LEAST_ARRIVED <= share <= _ROUNDING
+        and received.measured_us * 1e-3 <= sent.duration_ms + _CLIENT_LATE_MS
+    )
 
 
 @dataclass(slots=True)

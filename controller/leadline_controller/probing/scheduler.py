@@ -7,26 +7,30 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from threading import Lock
 
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.grants import BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import (
-    NEAR_PEERS,
-    PingRing,
-    ProbeLimits,
-    RoundRobin,
-    pairs,
+from leadline_controller.probing.bandwidth import (
+    BandwidthBudget,
+    BandwidthPlanner,
+    PlannedTest,
+    Uplink,
 )
+from leadline_controller.probing.grants import BandwidthGrants, PingGrants
+from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
 log = logging.getLogger(__name__)
 
 _WARN_EVERY_S = 600.0
 _PING_LEASES_PER_TICK = 100
+_LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
 
@@ -36,12 +40,14 @@ class ProbeSettings:
     """What to probe. anchors: the nodes with which all others test their bandwidth."""
 
     limits: ProbeLimits = field(default_factory=ProbeLimits)
+    budget: BandwidthBudget = field(default_factory=BandwidthBudget)
+    uplinks: tuple[Uplink, ...] = ()
     anchors: tuple[str, ...] = ()
     address_policy: AddressPolicy = field(default_factory=AddressPolicy)
 
 
 class ProbeScheduler:
-    """Renews every board's ping lease, runs one bandwidth test at a time, and checks the results.
+    """Renews every board's ping lease, runs bandwidth tests, and checks the results.
 
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
     Only they are probed, at addresses that the policy allows.
@@ -60,8 +66,12 @@ class ProbeScheduler:
         self._anchors = probing.anchors
         self._address_policy = probing.address_policy
         self._nodes = nodes
-        self._round_robin = RoundRobin(probing.limits)
-        self._bandwidth_grants = BandwidthGrants(probing.limits)
+        limits = probing.limits
+        self._planner = BandwidthPlanner(
+            probing.budget, probing.uplinks, probing.anchors, limits.interval_s, limits.max_bytes
+        )
+        self._bandwidth_grants = BandwidthGrants()
+        self._tests = 0
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
@@ -82,11 +92,15 @@ class ProbeScheduler:
         with self._lock:
             return self._bandwidth_grants.refusal(node, report, self._now_s)
 
-    def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A test ended. Only its client's report ends the lease."""
+    def on_bandwidth(
+        self, node: str, report: pb.BandwidthReport, at_s: float
+    ) -> BandwidthTest | None:
+        """One end sent its valid report. The result once both have, and agree."""
         with self._lock:
-            if self._bandwidth_grants.use_up(node, lease_id):
-                self._round_robin.finish(lease_id)
+            transferred_bytes, test = self._bandwidth_grants.report(node, report, at_s)
+            if transferred_bytes is not None:
+                self._planner.finish(report.lease_id, transferred_bytes)
+            return test
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
         """Why a round of pings is refused, as a kind; None if it is valid."""
@@ -105,7 +119,7 @@ class ProbeScheduler:
         bandwidth test of the previous leader must have ended."""
         with self._lock:
             self._pinged_s.clear()
-            self._round_robin.pause(now_s)
+            self._planner.pause(now_s + self._lease_s(self._limits.duration_ms))
 
     def tick_as_standby(self, now_s: float) -> None:
         """Another controller leads: only let the leases of this one expire."""
@@ -119,7 +133,7 @@ class ProbeScheduler:
         with self._lock:
             self._now_s = now_s
             self._renew_ping_leases(now_s, {name: agent.address for name, agent in agents.items()})
-            self._start_bandwidth_test(now_s, agents)
+            self._start_bandwidth_tests(now_s, agents)
 
     def _probeable_agents(self, now_s: float) -> dict[str, Agent]:
         """The agents to probe, sorted by name. It logs at intervals why others are not."""
@@ -170,15 +184,39 @@ class ProbeScheduler:
         self._pinged_s = {n: at for n, at in self._pinged_s.items() if n in addresses}
         self._ping_grants.drop_expired(now_s)
 
-    def _start_bandwidth_test(self, now_s: float, agents: dict[str, Agent]) -> None:
-        if not self._round_robin.is_due(now_s):
-            return
-        addresses = {n: a.address for n, a in agents.items() if "iperf3" in a.probes}
-        wanted = pairs(list(addresses), self._anchors, self._round_robin.latest)
-        ends = self._round_robin.next(now_s, wanted, addresses, self._nonce)
-        running = self._round_robin.running
-        if ends is None or running is None:
-            return
-        self._bandwidth_grants.add(running, now_s)
-        for node, work in ends:
-            self._send(pb.Lease(node=node, bandwidth=work))
+    def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
+        names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
+        links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
+        rtt_ms = partial(self._telemetry.rtt_ms, now_s=now_s)
+        for planned in self._planner.plan(list(links.values()), rtt_ms, now_s):
+            self._tests += 1
+            lease_id = f"{self._nonce}-{self._tests}"
+            duration_ms = self._duration_ms(planned)
+            ends_s = now_s + self._lease_s(duration_ms)
+            ends = (planned.client, planned.server)
+            most_mbps = min(links[end].link_mbps or inf for end in ends)
+            self._planner.start(planned, lease_id, now_s, ends_s)
+            self._bandwidth_grants.add(planned, lease_id, most_mbps, now_s, ends_s)
+            for node, peer, role in (
+                (planned.server, planned.client, pb.BandwidthLease.SERVER),
+                (planned.client, planned.server, pb.BandwidthLease.CLIENT),
+            ):
+                work = pb.BandwidthLease(
+                    lease_id=lease_id,
+                    role=role,
+                    peer=pb.Peer(node=peer, address=agents[peer].address),
+                    port=self._limits.port,
+                    duration_ms=duration_ms,
+                    max_bytes=planned.max_bytes,
+                    ttl_ms=self._limits.ttl_ms,
+                )
+                self._send(pb.Lease(node=node, bandwidth=work))
+
+    def _duration_ms(self, planned: PlannedTest) -> int:
+        """Time enough for a link that has become much slower than it was."""
+        expected_ms = max(planned.link_s.values()) * 1000
+        return round(min(_LEAST_DURATION_MS + 4 * expected_ms, self._limits.duration_ms))
+
+    def _lease_s(self, duration_ms: int) -> float:
+        # Both ends count from the receipt; one second covers the difference of their clocks.
+        return DELIVERY_S + (self._limits.ttl_ms + duration_ms) / 1000 + 1

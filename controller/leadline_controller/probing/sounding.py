@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import combinations
+from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ _FIRST_ADDRESS = IPv4Address("10.0.0.1")
 # A value counts as known when it is within this share of the truth.
 _NOTICED_SHARE = 0.25
 _COVERED_SHARE = 0.9
+_FIRST_WINDOW_BYTES = 14_600  # ten packets (RFC 6928)
 
 
 @dataclass(slots=True)
@@ -51,15 +53,15 @@ class _Board:
 
 @dataclass(slots=True)
 class _Test:
-    """A bandwidth test in progress."""
+    """A bandwidth test in progress. measured_s: the time of the second half of its bytes."""
 
     client: int
     server: int
     lease: pb.BandwidthLease
+    duration_s: float
     end_s: float
-    mbps: float
     transferred_bytes: int
-    lower_bound: bool
+    measured_s: float
 
 
 class Sounding:
@@ -149,24 +151,18 @@ class Sounding:
         return pairs
 
     def _node(self, board: _Board) -> dict[str, Any]:
-        known = self.telemetry.measurements(board.name, self.now_s).get("bandwidth_mbps")
+        (link,) = self.telemetry.node_links((board.name,), self.now_s)
+        known = link.bandwidth
         minutes = max(self.now_s, _TICK_S) / 60
         return {
             "name": board.name,
-            "bandwidth_mbps": None if known is None else known[0],
-            "bound": None if known is None else self._bound(board.name, known[0]),
+            "bandwidth_mbps": None if known is None else known.mbps,
+            "bound": None if known is None else "at-least" if known.lower_bound else "exact",
             "true_mbps": float(self._link_mbps[board.at]),
             "pings_per_minute": board.pings / minutes,
             "test_bytes": board.test_bytes,
             "link_time_share": board.test_s / (minutes * 60),
         }
-
-    def _bound(self, node: str, mbps: float) -> str:
-        at_least = any(
-            node in (x.a, x.b) and x.bandwidth_mbps == mbps and x.lower_bound
-            for x in self.telemetry.links(self.now_s)
-        )
-        return "at-least" if at_least else "exact"
 
     def _summary(self, pairs: list[dict[str, Any]]) -> dict[str, Any]:
         known = [pair for pair in pairs if pair["rtt_ms"] is not None]
@@ -253,26 +249,28 @@ class Sounding:
         self._publish(board, topics.Kind.RTT, report)
 
     def _start_test(self, client: int, lease: pb.BandwidthLease) -> None:
+        """The path carries the bytes at its speed, and TCP needs a round trip for each doubling."""
         server = self._servers.pop(lease.lease_id, None)
         if server is None:
             return
-        slowest = min(self._link_mbps[client], self._link_mbps[server])
+        mbps = float(min(self._link_mbps[client], self._link_mbps[server]))
         for uplink in self.truth.uplinks:
             if (client in uplink.nodes) != (server in uplink.nodes):
-                slowest = min(slowest, uplink.mbps)
-        seconds = lease.duration_ms / 1000
-        pace_mbps = lease.max_bytes * 8e-6 / seconds
-        mbps = float(min(slowest, pace_mbps))
-        transferred = round(mbps * seconds * 1e6 / 8)
+                mbps = min(mbps, uplink.mbps)
+        rtt_s = float(self._rtt_ms[client, server]) / 1000
+        half_s = max(lease.max_bytes / 2 * 8e-6 / mbps, rtt_s)
+        doublings = max(0.0, log2(lease.max_bytes / _FIRST_WINDOW_BYTES))
+        whole_s = 2 * half_s + doublings * rtt_s
+        share = min(1.0, lease.duration_ms / 1000 / whole_s)
         self._tests.append(
             _Test(
                 client,
                 server,
                 lease,
-                self.now_s + seconds,
-                mbps,
-                transferred,
-                lower_bound=mbps >= pace_mbps,
+                whole_s * share,
+                self.now_s + whole_s * share,
+                round(lease.max_bytes * share),
+                half_s * share,
             )
         )
 
@@ -284,16 +282,18 @@ class Sounding:
                 self._boards[end].test_bytes += test.transferred_bytes
                 link_s = test.transferred_bytes * 8e-6 / self._link_mbps[end]
                 self._boards[end].test_s += float(link_s)
-            report = pb.BandwidthReport(
-                lease_id=test.lease.lease_id,
-                peer=self.truth.names[test.server],
-                outcome=pb.BandwidthReport.DONE,
-                bandwidth_mbps=test.mbps,
-                lower_bound=test.lower_bound,
-                transferred_bytes=test.transferred_bytes,
-                duration_ms=test.lease.duration_ms,
-            )
-            self._publish(self._boards[test.client], topics.Kind.BANDWIDTH, report)
+            for end, peer in ((test.client, test.server), (test.server, test.client)):
+                report = pb.BandwidthReport(
+                    lease_id=test.lease.lease_id,
+                    peer=self.truth.names[peer],
+                    outcome=pb.BandwidthReport.DONE,
+                    transferred_bytes=test.transferred_bytes,
+                    duration_ms=ceil(test.duration_s * 1000),
+                )
+                if end == test.server:
+                    report.bandwidth_mbps = test.transferred_bytes / 2 * 8e-6 / test.measured_s
+                    report.measured_us = round(test.measured_s * 1e6)
+                self._publish(self._boards[end], topics.Kind.BANDWIDTH, report)
 
     def _apply(self, change: Change) -> None:
         if change.b is None:

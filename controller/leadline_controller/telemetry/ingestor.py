@@ -11,6 +11,7 @@ from leadline_wire import topics
 from leadline_wire.codec import MessageError, decode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import decode as decode_report
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
@@ -36,12 +37,13 @@ class ProbeLeases(Protocol):
         ...
 
     def bandwidth_refusal(self, node: str, report: pb.BandwidthReport) -> str | None:
-        """Why a result is refused, as a kind; None if it is valid. Without `bandwidth_mbps`
-        nothing was measured."""
+        """Why one end's report of a bandwidth test is refused, as a kind; None if it is valid."""
         ...
 
-    def on_bandwidth(self, node: str, lease_id: str) -> None:
-        """A node reported the valid result of its bandwidth lease."""
+    def on_bandwidth(
+        self, node: str, report: pb.BandwidthReport, at_s: float
+    ) -> BandwidthTest | None:
+        """One end sent its valid report. The result once both have, and agree."""
         ...
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:
@@ -135,17 +137,16 @@ class TelemetryIngestor:
 
     def _bandwidth(self, topic: topics.Topic, message: pb.BandwidthReport, stamp: Stamp) -> None:
         node = topic.node
-        if message.outcome != pb.BandwidthReport.DONE:
-            message.ClearField("bandwidth_mbps")
-        mbps = message.bandwidth_mbps if message.HasField("bandwidth_mbps") else None
         refusal = self._leases.bandwidth_refusal(node, message)
         if refusal is not None:
             self._refuse_numbered(topic, stamp, refusal)
             return
-        if self._state.bandwidth(node, stamp, message.peer, mbps, lower_bound=message.lower_bound):
-            if mbps is None:
+        if self._state.bandwidth_report(node, stamp):
+            if message.outcome != pb.BandwidthReport.DONE:
                 self._log_failed_test(node, message)
-            self._leases.on_bandwidth(node, message.lease_id)
+            test = self._leases.on_bandwidth(node, message, stamp.measured_s)
+            if test is not None:
+                self._state.bandwidth(test)
 
     def _refuse_numbered(self, topic: topics.Topic, stamp: Stamp, kind: str) -> None:
         """Refuse a result without a lease; record its number, so that it is not lost."""

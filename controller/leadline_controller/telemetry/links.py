@@ -4,7 +4,7 @@ Round trips are in columns, because thousands of nodes report them between two d
 decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -79,7 +79,6 @@ class LinkState:
         self._deviations: deque[float] = deque(maxlen=_MAX_DEVIATIONS)
         self._estimates: RttEstimates | None = None
         self._bandwidths: dict[_Pair, tuple[float, float, bool]] = {}
-        self._tested: defaultdict[str, set[_Pair]] = defaultdict(set)  # node -> pairs above
         self._legs: dict[str, tuple[float, float]] = {}
         self._version = 0
         self._cached: tuple[object, LinkTable] | None = None
@@ -128,8 +127,6 @@ class LinkState:
             return
         if known is None or at_s >= known[1]:
             self._bandwidths[pair] = (mbps, at_s, lower_bound)
-            for end in pair:
-                self._tested[end].add(pair)
 
     def fresh(self, now_s: float, estimated_from: Iterable[str] = ()) -> list[LinkReading]:
         """Every pair with a value that is known now; values that are too old are None.
@@ -235,12 +232,17 @@ class LinkState:
         nearest = nearest[np.argsort(rtt_ms[nearest])]
         return [estimates.names[at] for at in nearest if np.isfinite(rtt_ms[at])]
 
-    def bandwidth_of(self, node: str, now_s: float) -> tuple[float, float] | None:
-        """(Mbit/s, time of measurement) of the node's best link, None when unknown. It is what the
-        node's interface can do at least; a slow peer limits only its own link."""
-        tests = (self._bandwidths[pair][:2] for pair in self._tested.get(node, ()))
-        known = (test for test in tests if now_s - test[1] <= self._bandwidth_ttl_s)
-        return max(known, default=None)
+    def rtt_ms_of(self, a: str, b: str, now_s: float) -> float | None:
+        """The round trip of a pair, measured, else by its coordinates; None if unknown."""
+        row = self._rows.get(_pair(a, b))
+        if row is not None and now_s - self._rtt_at_s[row] <= self._rtt_ttl_s:
+            return float(self._rtt_ms[row])
+        estimates = self._estimates
+        if estimates is None or a not in estimates.index or b not in estimates.index:
+            return None
+        ends = np.array([[estimates.index[a]], [estimates.index[b]]])
+        rtt_ms = float(estimates.coordinates.between(*ends)[0])
+        return None if isnan(rtt_ms) else rtt_ms
 
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         """The round trips between `nodes`. The result is cached until one changes or a second has
@@ -288,10 +290,6 @@ class LinkState:
         for pair, (_, at_s, _) in list(self._bandwidths.items()):
             if now_s - at_s > self._bandwidth_ttl_s:
                 del self._bandwidths[pair]
-                for end in pair:
-                    self._tested[end].discard(pair)
-                    if not self._tested[end]:
-                        del self._tested[end]
         kept = np.flatnonzero(self._has_rtt(now_s))
         if len(self._rows) - len(kept) <= max(len(kept), _FEW_LINKS):
             return

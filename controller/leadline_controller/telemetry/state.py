@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline_controller.framework.view import METRICS, LinkTable, NodeMetrics, NodeTable
+from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeBandwidths, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading, columns
 from leadline_controller.telemetry.coordinates import estimate
 from leadline_controller.telemetry.links import LinkReading, LinkState
@@ -26,6 +27,7 @@ _MAX_NON_MEMBERS = 256
 _MAX_SILENCE_S = 600.0
 _CLEAN_EVERY_S = 10.0
 BROKER = "@broker"
+_LINK, _USED = "link_mbps", "used_mbps"
 _BANDWIDTH = METRICS.index("bandwidth_mbps")  # the column that no report fills
 
 
@@ -80,6 +82,7 @@ class TelemetryState:
         self._lock = RLock()
         self._records: dict[str, _Record] = {}
         self._links = LinkState(ttl.rtt_s, ttl.bandwidth_s)
+        self._bandwidths = NodeBandwidths(ttl.bandwidth_s)
         names = dict.fromkeys((*METRICS, *columns()))
         self._columns = {name: at for at, name in enumerate(names)}
         self._values = np.full((64, len(names)), np.nan)
@@ -136,6 +139,7 @@ class TelemetryState:
             if at < too_many or now_s - last_seen_s > _MAX_SILENCE_S
         ]
         for name in gone:
+            self._bandwidths.drop(name)
             slot = self._records.pop(name).slot
             self._values[slot], self._at_s[slot] = np.nan, -np.inf
             self._free_slots.append(slot)
@@ -210,20 +214,24 @@ class TelemetryState:
                     self._links.set_rtt(node, peer, rtt_ms, stamp.measured_s)
             return True
 
-    def bandwidth(
-        self, node: str, stamp: Stamp, peer: str, mbps: float | None, *, lower_bound: bool = False
-    ) -> bool:
-        """Store the result of a bandwidth test, Mbit/s; None: it measured nothing. False when it
-        is not current."""
+    def bandwidth_report(self, node: str, stamp: Stamp) -> bool:
+        """Accept one end's report of a bandwidth test. False when it is not current."""
         with self._lock:
-            if self._accept(node, stamp) is None:
-                return False
-            if mbps is not None and peer != node and peer in self._records:
-                at_s = stamp.measured_s
-                self._links.set_bandwidth(node, peer, mbps, at_s, lower_bound=lower_bound)
-                self._refresh_bandwidth(node, at_s)
-                self._refresh_bandwidth(peer, at_s)
-            return True
+            return self._accept(node, stamp) is not None
+
+    def bandwidth(self, test: BandwidthTest) -> None:
+        """Store the result of a bandwidth test on which both ends agree."""
+        with self._lock:
+            client, server = test.client, test.server
+            if client not in self._records or server not in self._records:
+                return
+            test = replace(test, rtt_ms=self._links.rtt_ms_of(client, server, test.at_s))
+            self._bandwidths.add(test)
+            self._links.set_bandwidth(
+                client, server, test.mbps, test.at_s, lower_bound=not test.is_exact
+            )
+            for node in (client, server):
+                self._refresh_bandwidth(node, test.at_s)
 
     # Reading: called by the event loop.
 
@@ -272,6 +280,31 @@ class TelemetryState:
         round trips from these nodes."""
         with self._lock:
             return self._links.fresh(now_s, estimated_from)
+
+    def node_links(self, names: Iterable[str], now_s: float) -> list[NodeLink]:
+        """What is known of the links of these nodes."""
+        with self._lock:
+            return [
+                NodeLink(
+                    name=name,
+                    link_mbps=self._value(name, _LINK, now_s),
+                    bandwidth=self._bandwidths.of(name, now_s),
+                    last_peers=self._bandwidths.last_peers(name),
+                    used_mbps=self._value(name, _USED, now_s) or 0.0,
+                )
+                for name in names
+            ]
+
+    def rtt_ms(self, a: str, b: str, now_s: float) -> float | None:
+        """The round trip of a pair, measured or by its coordinates, ms; None if unknown."""
+        with self._lock:
+            return self._links.rtt_ms_of(a, b, now_s)
+
+    def _value(self, node: str, column: str, now_s: float) -> float | None:
+        record, at = self._records.get(node), self._columns[column]
+        if record is None or now_s - self._at_s[record.slot, at] > self._ttl_s[at]:
+            return None
+        return float(self._values[record.slot, at])
 
     def estimate_rtts(self, now_s: float) -> None:
         """Estimate the round trips that are not measured. It takes up to seconds, so call it
@@ -357,12 +390,12 @@ class TelemetryState:
 
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
-        known = self._links.bandwidth_of(node, now_s)
+        known = self._bandwidths.of(node, now_s)
         before = self._values[slot, _BANDWIDTH]
-        value, at_s = known or (np.nan, -np.inf)
+        value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
         self._changes += 1
-        self.bandwidth_changes += known is not None and known[0] != before
+        self.bandwidth_changes += known is not None and known.mbps != before
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float

@@ -5,9 +5,10 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.telemetry.collectors.decoder import BoardReading, decodes
 
 
-@decodes("packets_sent_per_s", "packets_received_per_s")
+@decodes("packets_sent_per_s", "packets_received_per_s", "link_mbps", "used_mbps")
 def decode_network(report: pb.Report, reading: BoardReading) -> None:
-    """Packets per second of all interfaces; unknown when one of them is unknown."""
+    """Packets per second of all interfaces; unknown when one of them is unknown. Speed and traffic
+    of the fastest interface, Mbit/s; traffic is that of its busier direction."""
     interfaces = report.network
     if not interfaces:
         return
@@ -22,3 +23,8 @@ def decode_network(report: pb.Report, reading: BoardReading) -> None:
         reading.values["packets_sent_per_s"] = sent
     if knows_received:
         reading.values["packets_received_per_s"] = received
+    fastest = max(interfaces, key=lambda each: each.link_mbps)
+    if fastest.link_mbps:
+        reading.values["link_mbps"] = float(fastest.link_mbps)
+    used = max(fastest.bytes_sent_per_s, fastest.bytes_received_per_s)
+    reading.values["used_mbps"] = used * 8e-6
