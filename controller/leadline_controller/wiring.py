@@ -126,7 +126,11 @@ class Controller:
     async def measuring(self) -> AsyncIterator[None]:
         """Ingest reports, and send leases while this controller leads, during the context."""
         settings = self.settings
-        probing = ProbeSettings(settings.limits, settings.anchors, AddressPolicy(settings.networks))
+        probing = ProbeSettings(
+            settings.limits,
+            anchors=settings.anchors,
+            address_policy=AddressPolicy(settings.networks),
+        )
         probe_scheduler = ProbeScheduler(
             self.telemetry, lambda lease: session.send(lease), probing, self._nodes
         )

@@ -219,7 +219,7 @@ class BandwidthPlanner:
         if bandwidth.is_suspect:
             return 0
         interval_s = self._interval_s
-        if bandwidth.lower_bound or link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
+        if bandwidth.is_short or link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
         if waited_s < interval_s:
             return None
@@ -242,9 +242,9 @@ class BandwidthPlanner:
                 continue
             rtt = rtt_ms(link.name, other.name)
             rank = (
-                other.name in link.last_peers,
-                other.name not in self._anchors,
                 len(uplinks),
+                other.name in link.last_peers[:1],
+                other.name not in self._anchors,
                 other.bandwidth is None or other.bandwidth.is_suspect,
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
                 rtt or 0.0,
@@ -326,7 +326,7 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
 def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
     bandwidth = link.bandwidth
-    if bandwidth is None or not bandwidth.lower_bound:
+    if bandwidth is None or not bandwidth.is_short:
         return False
     return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
 
@@ -334,9 +334,10 @@ def _is_open(link: NodeLink) -> bool:
 def _expected_mbps(link: NodeLink) -> float:
     """What a test may find at most, as far as one can know."""
     most = link.link_mbps or inf
-    if link.bandwidth is None:
+    bandwidth = link.bandwidth
+    if bandwidth is None:
         return min(_FIRST_MBPS, most)
-    return min(link.bandwidth.mbps * (_LARGER_EACH_TIME if _is_open(link) else 1.0), most)
+    return min(bandwidth.mbps * (_LARGER_EACH_TIME if bandwidth.lower_bound else 1.0), most)
 
 
 def _assumed_mbps(link: NodeLink) -> float:

@@ -27,6 +27,7 @@ from leadline_controller.telemetry.state import TelemetryState, TimesToLive
 
 _CLUSTER = "sounding"
 _TICK_S = 0.5
+_REPORT_EVERY_S = 30.0
 _ESTIMATE_EVERY_S = 10.0
 _FIRST_ADDRESS = IPv4Address("10.0.0.1")
 # A value counts as known when it is within this share of the truth.
@@ -108,6 +109,8 @@ class Sounding:
             self._scheduler.tick(self.now_s)
             self._deliver()
             for board in self._boards:
+                if self.now_s % _REPORT_EVERY_S == 0.0:
+                    self._report(board)
                 self._ping(board)
             self._end_tests()
             if self.now_s - estimated_s >= _ESTIMATE_EVERY_S:
@@ -201,6 +204,13 @@ class Sounding:
     def _birth(self, board: _Board) -> None:
         birth = pb.Birth(address=str(_FIRST_ADDRESS + board.at), probes=["icmp", "iperf3"])
         self._publish(board, topics.Kind.BIRTH, birth)
+
+    def _report(self, board: _Board) -> None:
+        """The interface has the speed that the link has at the start."""
+        interface = pb.NetworkInterface(
+            name="eth0", link_mbps=ceil(self.truth.link_mbps[board.at]), bytes_sent_per_s=0.0
+        )
+        self._publish(board, topics.Kind.REPORT, pb.Report(network=[interface]))
 
     def _publish(self, board: _Board, kind: topics.Kind, message: Any) -> None:
         board.messages += 1

@@ -10,12 +10,13 @@ peer, and for itself only while no other node has measured it. Times are seconds
 monotonic clock.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 # A shorter measurement shows the burst of a shaper, or TCP's slow start, and not the link.
 EXACT_S = 0.005
-# TCP needs some round trips to fill a link.
-EXACT_ROUND_TRIPS = 5
+# TCP's window lets the second half of the bytes through in one round trip, if the link does.
+EXACT_ROUND_TRIPS = 3
 # Results that are this near to each other agree.
 AGREEING_SHARE = 0.8
 # A lower bound proves nothing, unless TCP should have reached twice as much by then.
@@ -57,13 +58,15 @@ class BandwidthTest:
 class LinkBandwidth:
     """The bandwidth of one node's link.
 
-    at_s: when a test agreed with it last. lower_bound: it can do at least this. is_suspect: a later
-    test contradicts it, and another one is to decide.
+    at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test was
+    too short (is_short), or the peer's link is no faster and the node's interface is. is_suspect: a
+    later test contradicts it, and another one is to decide.
     """
 
     mbps: float
     at_s: float
     lower_bound: bool = False
+    is_short: bool = False
     is_suspect: bool = False
 
 
@@ -87,6 +90,7 @@ class _Result:
     mbps: float
     at_s: float
     lower_bound: bool
+    is_short: bool
     is_own: bool
 
 
@@ -103,18 +107,19 @@ class NodeBandwidths:
         best = max(self._known(node, now_s), key=lambda each: each.mbps, default=None)
         if best is None:
             return None
-        return LinkBandwidth(best.mbps, best.at_s, best.lower_bound, node in self._suspects)
+        suspect = node in self._suspects
+        return LinkBandwidth(best.mbps, best.at_s, best.lower_bound, best.is_short, suspect)
 
     def last_peers(self, node: str) -> tuple[str, ...]:
         """The peers whose tests count, the newest first."""
         return tuple(each.peer for each in self._results.get(node, ()) if not each.is_own)
 
-    def add(self, test: BandwidthTest) -> None:
-        """Store a result for both nodes."""
+    def add(self, test: BandwidthTest, link_mbps: Mapping[str, float | None]) -> None:
+        """Store a result for both nodes. link_mbps: the speeds of their interfaces."""
         before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
         for node, peer in ((test.client, test.server), (test.server, test.client)):
             if test.is_exact:
-                self._add_exact(node, peer, test, before[node], before[peer])
+                self._add_exact(node, peer, test, before[node], before[peer], link_mbps[node])
             else:
                 self._add_lower_bound(node, peer, test, before[node])
 
@@ -134,6 +139,7 @@ class NodeBandwidths:
         test: BandwidthTest,
         before: LinkBandwidth | None,
         of_peer: LinkBandwidth | None,
+        link_mbps: float | None,
     ) -> None:
         is_own = node == test.server
         is_contradiction = (
@@ -145,14 +151,20 @@ class NodeBandwidths:
             self._suspects[node] = peer
         elif not is_own and (self._suspects.get(node) != peer or not is_contradiction):
             self._suspects.pop(node, None)
-        self._put(node, _Result(peer, test.mbps, test.at_s, False, is_own))
+        is_limited_by_peer = (
+            link_mbps is not None
+            and test.mbps < AGREEING_SHARE * link_mbps
+            and of_peer is not None
+            and test.mbps >= AGREEING_SHARE * of_peer.mbps
+        )
+        self._put(node, _Result(peer, test.mbps, test.at_s, is_limited_by_peer, False, is_own))
 
     def _add_lower_bound(
         self, node: str, peer: str, test: BandwidthTest, before: LinkBandwidth | None
     ) -> None:
         is_own = node == test.server
         if before is None or (test.mbps > before.mbps and not is_own):
-            self._put(node, _Result(peer, test.mbps, test.at_s, True, is_own))
+            self._put(node, _Result(peer, test.mbps, test.at_s, True, True, is_own))
         elif test.mbps >= AGREEING_SHARE * before.mbps and not is_own:
             self._results[node] = tuple(
                 replace(each, at_s=test.at_s) if each.mbps == before.mbps else each

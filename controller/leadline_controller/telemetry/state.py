@@ -226,7 +226,8 @@ class TelemetryState:
             if client not in self._records or server not in self._records:
                 return
             test = replace(test, rtt_ms=self._links.rtt_ms_of(client, server, test.at_s))
-            self._bandwidths.add(test)
+            link_mbps = {node: self._value(node, _LINK, test.at_s) for node in (client, server)}
+            self._bandwidths.add(test, link_mbps)
             self._links.set_bandwidth(
                 client, server, test.mbps, test.at_s, lower_bound=not test.is_exact
             )
