@@ -215,6 +215,32 @@ def test_what_is_kept_of_a_test_is_bounded() -> None:
     assert arrivals.report().bandwidth_mbps > 0
 
 
+def test_a_kernel_that_keeps_no_times_leaves_that_of_the_reading() -> None:
+    stamp = struct.pack("@ll", 1_700_000_000, 250_000_000)
+    kind = iperf3_server._SO_TIMESTAMPNS
+    assert iperf3_server._arrival_s([(socket.SOL_SOCKET, kind, stamp)]) == 1_700_000_000.25
+    assert iperf3_server._arrival_s([]) == pytest.approx(time.time(), abs=1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_bytes_that_are_read_late_have_the_time_at_which_they_came(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, iperf3_server._SO_TIMESTAMPNS, 1)
+        with socket.create_connection(listener.getsockname()[:2]) as sender:
+            receiver, _ = listener.accept()
+            with receiver:
+                sender.sendall(b"first")
+                first_s = time.time()
+                time.sleep(0.2)
+                sender.sendall(b"second")
+                second_s = time.time()
+                time.sleep(0.2)
+                _, ancillary, *_ = receiver.recvmsg(100, 100)
+    came_s = iperf3_server._arrival_s(ancillary)
+    assert first_s + 0.1 < came_s <= second_s
+
+
 def test_a_clock_that_is_set_during_the_test_makes_it_fail(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
