@@ -58,9 +58,9 @@ class BandwidthTest:
 class LinkBandwidth:
     """The bandwidth of one node's link.
 
-    at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test was
-    too short (is_short), or the peer's link is no faster and the node's interface is. is_suspect: a
-    later test contradicts it, and another one is to decide.
+    at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
+    was too short (is_short), or the peer's link is no faster and the node's interface is.
+    is_suspect: a later test contradicts it, and another one is to decide.
     """
 
     mbps: float
@@ -118,10 +118,26 @@ class NodeBandwidths:
         """Store a result for both nodes. link_mbps: the speeds of their interfaces."""
         before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
         for node, peer in ((test.client, test.server), (test.server, test.client)):
-            if test.is_exact:
-                self._add_exact(node, peer, test, before[node], before[peer], link_mbps[node])
+            of_peer, speed = before[peer], link_mbps[node] or 0.0
+            is_at_speed = test.mbps >= AGREEING_SHARE * speed > 0
+            is_limited_by_peer = (
+                not is_at_speed
+                and speed > 0
+                and of_peer is not None
+                and test.mbps >= AGREEING_SHARE * of_peer.mbps
+            )
+            result = _Result(
+                peer=peer,
+                mbps=test.mbps,
+                at_s=test.at_s,
+                lower_bound=not is_at_speed and (is_limited_by_peer or not test.is_exact),
+                is_short=not is_at_speed and not test.is_exact,
+                is_own=node == test.server,
+            )
+            if test.is_exact and not is_limited_by_peer:
+                self._add_exact(node, result, before[node], of_peer)
             else:
-                self._add_lower_bound(node, peer, test, before[node])
+                self._add_lower_bound(node, result, test, before[node])
 
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
@@ -135,44 +151,40 @@ class NodeBandwidths:
     def _add_exact(
         self,
         node: str,
-        peer: str,
-        test: BandwidthTest,
+        result: _Result,
         before: LinkBandwidth | None,
         of_peer: LinkBandwidth | None,
-        link_mbps: float | None,
     ) -> None:
-        is_own = node == test.server
         is_contradiction = (
             before is not None
-            and test.mbps < AGREEING_SHARE * before.mbps
-            and (of_peer is None or test.mbps < AGREEING_SHARE * of_peer.mbps)
+            and result.mbps < AGREEING_SHARE * before.mbps
+            and (of_peer is None or result.mbps < AGREEING_SHARE * of_peer.mbps)
         )
-        if is_contradiction and node not in self._suspects:
-            self._suspects[node] = peer
-        elif not is_own and (self._suspects.get(node) != peer or not is_contradiction):
+        suspected_by = self._suspects.get(node)
+        if is_contradiction and suspected_by is None:
+            self._suspects[node] = result.peer
+        elif not result.is_own and (suspected_by != result.peer or not is_contradiction):
             self._suspects.pop(node, None)
-        is_limited_by_peer = (
-            link_mbps is not None
-            and test.mbps < AGREEING_SHARE * link_mbps
-            and of_peer is not None
-            and test.mbps >= AGREEING_SHARE * of_peer.mbps
-        )
-        self._put(node, _Result(peer, test.mbps, test.at_s, is_limited_by_peer, False, is_own))
+        self._put(node, result)
 
     def _add_lower_bound(
-        self, node: str, peer: str, test: BandwidthTest, before: LinkBandwidth | None
+        self, node: str, result: _Result, test: BandwidthTest, before: LinkBandwidth | None
     ) -> None:
-        is_own = node == test.server
-        if before is None or (test.mbps > before.mbps and not is_own):
-            self._put(node, _Result(peer, test.mbps, test.at_s, True, True, is_own))
-        elif test.mbps >= AGREEING_SHARE * before.mbps and not is_own:
+        """A lower bound replaces a lower value only. It settles a contradiction if it is what the
+        higher value lets expect."""
+        if before is None or (result.mbps > before.mbps and not result.is_own):
+            self._put(node, result)
+            return
+        expected_mbps = test.expected_mbps(before.mbps)
+        if result.mbps >= AGREEING_SHARE * before.mbps and not result.is_own:
             self._results[node] = tuple(
-                replace(each, at_s=test.at_s) if each.mbps == before.mbps else each
+                replace(each, at_s=result.at_s) if each.mbps == before.mbps else each
                 for each in self._results[node]
             )
+        if result.mbps >= AGREEING_SHARE * expected_mbps and not result.is_own:
             self._suspects.pop(node, None)
-        elif test.mbps < _SUSPICIOUS_SHARE * test.expected_mbps(before.mbps):
-            self._suspects.setdefault(node, peer)
+        elif result.is_short and result.mbps < _SUSPICIOUS_SHARE * expected_mbps:
+            self._suspects.setdefault(node, result.peer)
 
     def _put(self, node: str, result: _Result) -> None:
         others = [
