@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _WORST_PAIRS = 10
 
 
-@click.command(epilog="Example: leadline lab sounding --truth docs/examples/site.yaml --minutes 5")
+@click.command(
+    epilog="Example: leadline lab sounding --truth docs/networks/two-halls.yaml --minutes 5"
+)
 @click.option(
     "--truth",
     "path",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from leadline_controller.cli.__main__ import run
 
-SITE = Path(__file__).parents[3] / "docs/examples/site.yaml"
+SITE = Path(__file__).parents[3] / "docs/networks/two-halls.yaml"
 Capture = pytest.CaptureFixture[str]
 
 
