@@ -303,7 +303,7 @@ class _LeaseMonitor:
     def __init__(self, pid: int, lease: BandwidthLease) -> None:
         self._process = psutil.Process(pid)
         self._lease = lease
-        self._before = (0, 0)
+        self._before: tuple[int, int] | None = None
         self.connected_s: float | None = None
         self.sent_bytes = 0  # at the last check
 
@@ -324,7 +324,8 @@ class _LeaseMonitor:
         if self.connected_s is None and now_s >= lease.expires_s:
             raise IperfError("the other end did not come before the lease expired")
         received, sent = self._moved_bytes()
-        if sent:  # 0 once the process has ended
+        # Before `begin` it cannot send. Both are 0 once the process has ended.
+        if self._before and sent:
             self.sent_bytes = sent - self._before[1]
             if received + sent - sum(self._before) > lease.max_bytes + ALLOWANCE_BYTES:
                 raise LeaseExceededError(f"cut off: more than {lease.max_bytes} bytes were moved")

@@ -23,9 +23,9 @@ LIMITS = {
     resource.RLIMIT_FSIZE: 1 << 20,
     resource.RLIMIT_CORE: 0,
 }
-# The server can make it open one stream after another. One test needs the
-# control connection, a stream, the file behind the stream's buffer and /dev/urandom; a second
-# stream would need two more descriptors.
+# The server can make it open one stream after another. One test needs the control connection, a
+# stream, the file behind the stream's buffer and /dev/urandom; a second stream would need two more
+# descriptors.
 DESCRIPTORS = 5
 
 

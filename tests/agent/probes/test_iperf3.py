@@ -406,3 +406,22 @@ def test_a_client_that_its_server_restarts_is_cut_off(total: int, is_cut_off: bo
                 assert watch.sent_bytes == total
                 assert not watch.is_late(time.monotonic())
                 assert watch.is_late(time.monotonic() + 3.1)
+
+
+def test_what_a_client_reads_and_writes_before_its_test_does_not_count() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        sender(listener, 40_000_000) as process,
+    ):
+        connection, _ = listener.accept()
+        with connection:
+            watch = iperf3._LeaseMonitor(process.pid, bandwidth_lease())
+            connection.sendall(b"x")
+            received = 0
+            while received < 40_000_000:
+                received += len(connection.recv(1 << 20))
+            watch.check(time.monotonic())
+            assert watch.sent_bytes == 0
+            watch.begin()
+            watch.check(time.monotonic())
+            assert watch.sent_bytes == 0
