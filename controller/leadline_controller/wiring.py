@@ -53,7 +53,7 @@ def strategy(name: str, options: Mapping[str, object]) -> Strategy:
     return built
 
 
-def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
+def extender_profile(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
     """The extender's profile, for the pods that kube-scheduler places."""
     own = filters_with({name: FILTERS[name] for name in EXTENDER_FILTERS}, how.strategy)
     every = settings.extender is not None and settings.extender.every_filter
@@ -69,7 +69,7 @@ def advising(settings: Settings, how: SchedulingProfile) -> ExtenderProfile:
     )
 
 
-def placing(settings: Settings) -> SchedulingProfile:
+def scheduling_profile(settings: Settings) -> SchedulingProfile:
     """The scheduler's profile. Raises OptionError, PluginError."""
     return SchedulingProfile(
         strategy=strategy(settings.strategy, settings.options),
@@ -90,7 +90,7 @@ class Controller:
     leadership: Leadership = SOLE_LEADER
     clock: Clock = field(default_factory=SystemClock)
     state: ClusterState = field(default_factory=ClusterState)
-    rounds: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
+    heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     telemetry: TelemetryState = field(init=False)
     history: Recorder = field(init=False)
     decisions: DecisionLog = field(init=False)
@@ -111,7 +111,7 @@ class Controller:
             how,
             self.clock,
             self.leadership,
-            self._tell,
+            self._notify,
         )
 
     async def follow(self) -> None:
@@ -119,11 +119,11 @@ class Controller:
         async with aclosing(self.cluster.watch()) as changes:
             async for change in changes:
                 self.state.apply(change)
-                self._tell(change)
+                self._notify(change)
                 self.decisions.observe(change)
 
     @asynccontextmanager
-    async def measuring(self) -> AsyncIterator[None]:
+    async def probing(self) -> AsyncIterator[None]:
         """Ingest reports, and send leases while this controller leads, during the context."""
         settings = self.settings
         probing = ProbeSettings(
@@ -155,7 +155,7 @@ class Controller:
             await asyncio.to_thread(session.stop)
 
     @asynccontextmanager
-    async def remembering(self) -> AsyncIterator[None]:
+    async def storing_decisions(self) -> AsyncIterator[None]:
         """Record decisions during the context, after loading those of earlier runs."""
         self.history.start()
         try:
@@ -165,7 +165,7 @@ class Controller:
             await self.history.stop()
 
     @asynccontextmanager
-    async def serving(self, strategy_name: str) -> AsyncIterator[str]:
+    async def serving_api(self, strategy_name: str) -> AsyncIterator[str]:
         """Serve the gRPC API during the context; yields the address."""
         source = InspectionSource(
             telemetry=self.telemetry,
@@ -191,7 +191,7 @@ class Controller:
             await server.stop()
 
     @asynccontextmanager
-    async def extending(
+    async def serving_extender(
         self, how: SchedulingProfile, cluster: Cluster
     ) -> AsyncIterator[str | None]:
         """Serve the extender during the context; yields the address, None without an extender."""
@@ -206,7 +206,7 @@ class Controller:
             self.state,
             self.telemetry,
             self.decisions,
-            advising(self.settings, how),
+            extender_profile(self.settings, how),
             self.clock,
         )
         server = ExtenderServer(extender, extender_service)
@@ -220,7 +220,7 @@ class Controller:
             self._listeners.remove(extender_service.observe)
             await extender_service.close()
 
-    def _tell(self, change: ClusterChange) -> None:
+    def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
 
@@ -236,7 +236,7 @@ class Controller:
         """Tell the telemetry which nodes exist, and send what is due while this controller leads.
         An error must not end the measuring."""
         led, logged = self.leadership is SOLE_LEADER, ""
-        beat = self.rounds.part("measuring")
+        beat = self.heartbeats.part("measuring")
         while True:
             if hears():
                 beat()
@@ -299,26 +299,26 @@ async def _run(settings: Settings, stop: asyncio.Event, started: asyncio.Event) 
     gc.freeze()
     # The default threshold would start a collection after a few hundred new pods.
     gc.set_threshold(_COLLECT_AFTER)
-    how = placing(settings)
-    notifier, rounds = Notifier(os.environ), Heartbeats(time.monotonic)
+    how = scheduling_profile(settings)
+    notifier, heartbeats = Notifier(os.environ), Heartbeats(time.monotonic)
     async with KubeCluster.connect(settings.kubeconfig) as cluster:
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        beat = rounds.part("the election")
+        beat = heartbeats.part("the election")
         elector = LeaderElector(cluster.lease, identity, LeaseClock(), beat=beat)
-        controller = Controller(settings, cluster.fenced(elector), elector, rounds=rounds)
+        controller = Controller(settings, cluster.fenced(elector), elector, heartbeats=heartbeats)
         async with (
-            controller.remembering(),
+            controller.storing_decisions(),
             # First, so that an address in use ends the controller before it acts.
-            controller.serving(how.strategy.name),
+            controller.serving_api(how.strategy.name),
             # Contexts end in reverse order, so the Lease is held until those below have ended.
             running(elector.run()) as electing,
-            controller.measuring(),
+            controller.probing(),
             # kube-scheduler has an election of its own, so the extender binds without our Lease.
-            controller.extending(how, cluster),
+            controller.serving_extender(how, cluster),
             running(
                 controller.scheduler(how).run() if settings.standalone else controller.follow()
             ) as scheduling,
-            running(feed(notifier, rounds)),
+            running(feed(notifier, heartbeats)),
             running(stop.wait()) as stopping,
         ):
             started.set()

@@ -117,7 +117,7 @@ async def work(path: Path, pods: int, nodes: int, every_s: float, disk_s: float 
         cluster.put_pod(Pod("default", f"pending-{number}", uid=f"uid-{number}", requests=requests))
     settings = Settings(decisions=HistorySettings(path, max_mb=1024), warm_up_s=0.0)
     controller = Controller(settings, cluster)
-    async with controller.remembering():
+    async with controller.storing_decisions():
         scheduler = _Counting(
             cluster,
             controller.state,

@@ -79,7 +79,7 @@ async def main() -> None:
     controller, stalls = Controller(settings, MemoryCluster(nodes)), Stalls()
     following = asyncio.create_task(controller.follow())
     watching = asyncio.create_task(stalls.watch())
-    async with controller.measuring(), controller.serving("attacked"):
+    async with controller.probing(), controller.serving_api("attacked"):
         print(json.dumps({"ready": True}), flush=True)
         while await reader.readline():
             status = {

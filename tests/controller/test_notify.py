@@ -62,13 +62,13 @@ def test_the_watchdog_is_used_if_it_is_for_this_process(
 
 def test_a_loop_without_a_recent_heartbeat_is_late() -> None:
     now_s = 0.0
-    rounds = Heartbeats(lambda: now_s)
-    first, _ = rounds.part("first"), rounds.part("second")
-    assert rounds.late() == []
+    heartbeats = Heartbeats(lambda: now_s)
+    first, _ = heartbeats.part("first"), heartbeats.part("second")
+    assert heartbeats.late() == []
     now_s = LATE_S
     first()
     now_s = LATE_S + 1
-    assert rounds.late() == ["second"]
+    assert heartbeats.late() == ["second"]
 
 
 async def test_the_watchdog_is_fed_only_while_every_loop_has_heartbeats(
@@ -76,10 +76,10 @@ async def test_the_watchdog_is_fed_only_while_every_loop_has_heartbeats(
 ) -> None:
     receiver, path = systemd
     now_s = 0.0
-    rounds = Heartbeats(lambda: now_s)
-    beat = rounds.part("measuring")
+    heartbeats = Heartbeats(lambda: now_s)
+    beat = heartbeats.part("measuring")
     notifier = Notifier({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "40000"})
-    feeding = asyncio.create_task(feed(notifier, rounds))
+    feeding = asyncio.create_task(feed(notifier, heartbeats))
     assert await heard(receiver) == b"WATCHDOG=1"
     now_s = LATE_S + 1
     await said(caplog, "stuck for 20 s: measuring; the watchdog is not fed")

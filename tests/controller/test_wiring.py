@@ -52,9 +52,9 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
 ) -> None:
     settings = Settings(extender=ANY_PORT, warm_up_s=0.0, standalone=standalone)
     cluster = MemoryCluster([read_node(each) for each in NODES])
-    controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
+    controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
     work = controller.scheduler(how).run() if standalone else controller.follow()
-    async with controller.extending(how, controller.cluster) as address, running(work):
+    async with controller.serving_extender(how, controller.cluster) as address, running(work):
         other = cluster.put_pod(pending(pod_manifest("other", 50)))
         own = cluster.put_pod(Pod("default", "own"))
         assert address is not None
@@ -83,14 +83,16 @@ async def test_kube_scheduler_is_answered_and_the_watch_sets_the_outcome(
 async def test_without_extender_settings_there_is_no_extender() -> None:
     settings = Settings()
     controller = wiring.Controller(settings, MemoryCluster())
-    async with controller.extending(wiring.placing(settings), controller.cluster) as address:
+    async with controller.serving_extender(
+        wiring.scheduling_profile(settings), controller.cluster
+    ) as address:
         assert address is None
 
 
 async def test_every_filter_runs_where_the_settings_say_so() -> None:
     every = Settings(extender=ExtenderSettings("127.0.0.1:0", every_filter=True))
     for settings, runs in ((every, True), (Settings(extender=ANY_PORT), False)):
-        how = wiring.advising(settings, wiring.placing(settings))
+        how = wiring.extender_profile(settings, wiring.scheduling_profile(settings))
         assert ("NodeResourcesFit" in how.filters) == runs == how.check_unmodelled
         assert how.own.keys() == {"NodeBandwidthFit"}
 
@@ -99,7 +101,7 @@ async def test_every_filter_runs_where_the_settings_say_so() -> None:
 async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> None:
     extender = ExtenderSettings("127.0.0.1:0", every_filter=every)
     settings = Settings(strategy="response-time", extender=extender)
-    how = wiring.advising(settings, wiring.placing(settings))
+    how = wiring.extender_profile(settings, wiring.scheduling_profile(settings))
     assert "ResponseTime" in how.filters
     assert how.own.keys() == {"NodeBandwidthFit", "ResponseTime"}
 
@@ -151,9 +153,9 @@ async def test_an_error_of_probing_is_logged_once_and_probing_goes_on(
 
 async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
     clock, is_running = ManualClock(), True
-    rounds = Heartbeats(clock.now_s)
+    heartbeats = Heartbeats(clock.now_s)
     controller = wiring.Controller(
-        Settings(), MemoryCluster(), FakeLeadership(), clock, rounds=rounds
+        Settings(), MemoryCluster(), FakeLeadership(), clock, heartbeats=heartbeats
     )
     boards = probing.ProbeHarness("n1")
     probe_scheduler = ProbeScheduler(
@@ -161,10 +163,10 @@ async def test_measuring_beats_only_while_the_brokers_session_runs() -> None:
     )
     async with running(controller._tick(probe_scheduler, lambda: is_running)):
         await clock.advance(2 * LATE_S)
-        assert rounds.late() == []
+        assert heartbeats.late() == []
         is_running = False
         await clock.advance(LATE_S + 1)
-        assert rounds.late() == ["measuring"]
+        assert heartbeats.late() == ["measuring"]
 
 
 async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_last_test() -> None:

@@ -106,8 +106,8 @@ def test_the_settings_take_it(project: Path, environ: dict[str, str]) -> None:
 import sys
 from pathlib import Path
 from leadline_controller.config import load
-from leadline_controller.wiring import placing
-print(placing(load(Path(sys.argv[1]), {})).strategy)
+from leadline_controller.wiring import scheduling_profile
+print(scheduling_profile(load(Path(sys.argv[1]), {})).strategy)
 """
     output = run(environ, "-c", program, project / "controller.toml")
     assert output == "LeastLoaded(cpu_weight=0.75)\n"

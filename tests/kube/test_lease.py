@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +227,7 @@ async def test_a_leader_that_cannot_renew_leads_until_its_deadline(
     wire.answer(f"GET {LEASE}", refusal(404), trouble)
     wire.answer(f"POST {LEASES}", json_answer(lease()))
     wire.answer(f"PATCH {LEASE}", json_answer(lease(version="43")), trouble)
-    async with candidate(wire, tmp_path, replace(QUICK, renew_deadline_s=0.4)) as elector:
+    async with candidate(wire, tmp_path) as elector:
         await until(elector, leads=True)
         await until(elector, leads=False)
         assert elector.holder() == "me"

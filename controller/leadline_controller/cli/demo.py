@@ -67,9 +67,9 @@ async def run(
     controller = Controller(settings, cluster)
     boards = [name for name in addresses if name != ANCHOR]
     async with (
-        controller.remembering(),
-        controller.measuring(),
-        controller.serving("netsched, then dacs") as address,
+        controller.storing_decisions(),
+        controller.probing(),
+        controller.serving_api("netsched, then dacs") as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         # Boards are probed at the addresses of their nodes, so these have to be known.

@@ -177,7 +177,7 @@ class ExistingAntiAffinities(Interner[ExistingAntiAffinity]):
         self.topology_keys: set[str] = set()
         self.by_topology: list[dict[str, list[AffinityTerm]]] = []
 
-    def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002
+    def _added(self, value: ExistingAntiAffinity, number: int) -> None:  # noqa: ARG002  # terms come in order
         terms: dict[str, list[AffinityTerm]] = {}
         for term in dict.fromkeys(value):
             terms.setdefault(term.topology_key, []).append(term)

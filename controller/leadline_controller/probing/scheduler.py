@@ -75,7 +75,7 @@ class ProbeScheduler:
         self._ping_grants = PingGrants()
         self._nonce = secrets.token_hex(8)  # part of our lease ids, unlike an earlier controller's
         self._pinged_s: dict[str, float] = {}
-        self._ping_leases = 0
+        self._renewals = 0
         self._warned_s: dict[str, float] = {}
         self._now_s = float("-inf")
         self._lock = Lock()
@@ -171,13 +171,13 @@ class ProbeScheduler:
             # Sending all at once would block the event loop. At two ticks a second, a thirtieth per
             # tick renews all leases in 15 s, in time for a third of the default time to live.
             at_once = max(_PING_LEASES_PER_TICK, len(addresses) // 30)
-            for _, node in sorted(due)[:at_once]:
-                self._ping_leases += 1
-                is_near_due = self._ping_leases % (1 + len(addresses) // _NEAR_NODES) == 0
-                near = (
-                    self._telemetry.nearest_unknown(node, NEAR_PEERS, now_s) if is_near_due else ()
-                )
-                work = ring.work(node, near)
+            renewed = [node for _, node in sorted(due)[:at_once]]
+            self._renewals += 1
+            stride = 1 + len(addresses) // _NEAR_NODES
+            searched = renewed[self._renewals % stride :: stride]
+            near = self._telemetry.nearest_unknown(searched, NEAR_PEERS, now_s)
+            for node in renewed:
+                work = ring.work(node, near.get(node, ()))
                 self._send(pb.Lease(node=node, ping=work))
                 self._ping_grants.add(node, work, now_s)
                 self._pinged_s[node] = now_s

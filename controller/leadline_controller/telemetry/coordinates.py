@@ -216,11 +216,14 @@ class RttEstimates:
     def rtt_ms_from(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
         """The estimated round trips from `node`, ms, NaN if unknown, and whether near nodes
         corrected them (source "triangulated"), shapes (n,)."""
-        if node not in self._rows:
+        row = self._rows.get(node)
+        if row is None:
+            row = self._row(node)
+            # The event loop and the next fit's thread share the cache: either may clear it.
             if len(self._rows) >= _MAX_ROWS_CACHED:
                 self._rows.clear()
-            self._rows[node] = self._row(node)
-        return self._rows[node]
+            self._rows[node] = row
+        return row
 
     def _row(self, node: int) -> tuple[Floats, NDArray[np.bool_]]:
         modelled = self.coordinates.rtt_ms_from(node)

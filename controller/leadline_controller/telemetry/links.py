@@ -4,8 +4,8 @@ Round trips are in columns, because thousands of nodes report them between two d
 decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isnan, log
@@ -18,7 +18,7 @@ from leadline_controller.framework.view import Bools, Floats, Ints, LinkTable, N
 from leadline_controller.telemetry.coordinates import SOURCES, RttEstimates
 
 _MAX_LINKS = 200_000
-_FEW_LINKS = 1000  # fewer unused rows are not worth compacting
+_FEW_LINKS = 1000  # so few take no time that counts
 # The pairs of broker legs grow with the square of the boards. They only replace ICMP where it is
 # not permitted; beyond this many boards such a pair is unknown.
 _MAX_LEGS = 64
@@ -174,9 +174,8 @@ class LinkState:
         estimates, rtt_ms = self._estimates, self._rtt_ms[rows]
         if estimates is None or not self._deviations:
             return rtt_ms
-        places = np.array([estimates.index.get(name, -1) for name in self._numbers], dtype=np.int64)
         noise = _MEDIAN_SHARE * float(np.quantile(self._deviations, _STANDARD))
-        return estimates.smoothed(places[self._ends[rows]], rtt_ms, noise)
+        return estimates.smoothed(self._places(estimates)[self._ends[rows]], rtt_ms, noise)
 
     def _add_estimates(self, node: str, readings: dict[_Pair, LinkReading]) -> None:
         estimates = self._estimates
@@ -186,7 +185,7 @@ class LinkState:
         errors = {source: estimates.trials.error(source) for source in SOURCES}
         columns = zip(estimates.names, rtt_ms.tolist(), triangulated.tolist(), strict=True)
         for peer, value, near in columns:
-            pair = (node, peer) if node < peer else (peer, node)
+            pair = _pair(node, peer)
             reading = readings.get(pair)
             if peer == node or isnan(value) or (reading and reading.rtt_ms is not None):
                 continue
@@ -213,24 +212,44 @@ class LinkState:
         self._estimates = estimates
         self._version += 1
 
-    def nearest_unknown(self, node: str, count: int, now_s: float) -> list[str]:
-        """The names of up to `count` nodes that are nearest to `node` by their coordinates and
-        whose round trip from it is unknown or stale, nearest first."""
+    def nearest_unknown(
+        self, nodes: Sequence[str], count: int, now_s: float
+    ) -> dict[str, list[str]]:
+        """For each of these nodes, the names of up to `count` others that are nearest to it by
+        their coordinates and whose round trip from it is unknown or stale, nearest first.
+
+        One pass over all pairs, and O(n) for each of the nodes.
+        """
         estimates = self._estimates
-        if estimates is None or node not in estimates.index:
-            return []
-        rtt_ms = estimates.coordinates.rtt_ms_from(estimates.index[node])
-        rtt_ms[estimates.index[node]] = np.inf
-        number = self._numbers.get(node)
+        if estimates is None:
+            return {}
+        numbers = {self._numbers[node]: node for node in nodes if node in self._numbers}
         ends = self._ends[: len(self._rows)]
         fresh = now_s - self._rtt_at_s[: len(self._rows)] <= self._rtt_ttl_s * _STALE_SHARE
-        names = list(self._numbers)
-        for other in np.unique(ends[fresh & (ends == number).any(axis=1)]).tolist():
-            if (at := estimates.index.get(names[other])) is not None:
+        is_asked = np.zeros(len(self._numbers), dtype=np.bool_)
+        is_asked[list(numbers)] = True
+        known: dict[str, list[int]] = {node: [] for node in numbers.values()}
+        for near, far in ((0, 1), (1, 0)):
+            rows = ends[fresh & is_asked[ends[:, near]]]
+            for number, other in zip(rows[:, near].tolist(), rows[:, far].tolist(), strict=True):
+                known[numbers[number]].append(other)
+        places = self._places(estimates)
+        nearest: dict[str, list[str]] = {}
+        for node, others in known.items():
+            if node in estimates.index:
+                at = estimates.index[node]
+                rtt_ms = estimates.coordinates.rtt_ms_from(at)
+                others_at = places[others]
+                rtt_ms[others_at[others_at >= 0]] = np.inf
                 rtt_ms[at] = np.inf
-        nearest = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
-        nearest = nearest[np.argsort(rtt_ms[nearest])]
-        return [estimates.names[at] for at in nearest if np.isfinite(rtt_ms[at])]
+                first = np.argpartition(rtt_ms, min(count, len(rtt_ms) - 1))[:count]
+                first = first[np.argsort(rtt_ms[first])]
+                nearest[node] = [estimates.names[each] for each in first if rtt_ms[each] < np.inf]
+        return nearest
+
+    def _places(self, estimates: RttEstimates) -> Ints:
+        """For each number of a node, its index in the estimates; -1 for a newer node."""
+        return np.array([estimates.index.get(name, -1) for name in self._numbers], dtype=np.int64)
 
     def rtt_ms_of(self, a: str, b: str, now_s: float) -> float | None:
         """The round trip of a pair, measured, else by its coordinates; None if unknown."""
@@ -246,8 +265,13 @@ class LinkState:
 
     def table(self, nodes: NodeTable, now_s: float) -> LinkTable:
         """The round trips between `nodes`. The result is cached until one changes or a second has
-        passed, as a value may have become too old."""
-        key = (ref(nodes), self._version, int(now_s))  # keeps no nodes in memory
+        passed, as a value may have become too old.
+
+        A table of many pairs takes milliseconds, and one of them changes before every decision: so
+        it is only made once a second.
+        """
+        version = self._version if len(self._rows) <= _FEW_LINKS else None
+        key = (ref(nodes), version, int(now_s))  # keeps no nodes in memory
         if self._cached is None or self._cached[0] != key:
             self._cached = (key, self._table(nodes, now_s))
         return self._cached[1]

@@ -317,11 +317,13 @@ class TelemetryState:
             with self._lock:
                 self._links.set_estimates(estimates)
 
-    def nearest_unknown(self, node: str, count: int, now_s: float) -> list[str]:
-        """Up to `count` nodes that are probably nearest to `node` and whose round trip from it is
-        unknown or stale."""
+    def nearest_unknown(
+        self, nodes: Sequence[str], count: int, now_s: float
+    ) -> dict[str, list[str]]:
+        """For each of these nodes, up to `count` others that are probably nearest to it and whose
+        round trip from it is unknown or stale."""
         with self._lock:
-            return self._links.nearest_unknown(node, count, now_s)
+            return self._links.nearest_unknown(nodes, count, now_s)
 
     def metrics(self, table: NodeTable, now_s: float) -> NodeMetrics:
         """The metrics of the nodes of `table`, NaN where unknown. The result is cached until a new

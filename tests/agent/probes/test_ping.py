@@ -243,7 +243,10 @@ def test_real_echoes_over_loopback(harness: Any) -> None:
 def test_a_real_host_that_answers_and_then_does_not(harness: Any) -> None:
     with linked_namespace() as other:
         peers = (Peer("other", other.address),)
-        (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))
+        for _ in range(3):  # a busy machine may lose an echo
+            (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))
+            if round_.peers[0].received == 3:
+                break
         assert round_.peers[0].received == 3
         other.run("sysctl", "-q", "net.ipv4.icmp_echo_ignore_all=1")
         (round_,) = reports(harness, Ping(harness.context()), ping_lease(peers))

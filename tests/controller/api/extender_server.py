@@ -15,7 +15,7 @@ from tests.controller.scheduling.extender_harness import PATIENCE_S, ExtenderHar
 from tests.support.certificates import Authority, Certificate
 
 BRIEF = Limits(answer_s=0.3, head_s=PATIENCE_S)
-SHORT = Limits(answer_s=0.3, head_s=0.5, connections=3)
+SHORT = Limits(answer_s=0.3, head_s=1.0, connections=3)
 
 
 @asynccontextmanager

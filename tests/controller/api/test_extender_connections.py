@@ -132,7 +132,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
     for each in nodes:
         each["metadata"]["annotations"] = {"long": "x" * 3000}
     arguments = args(pod_manifest("web"), nodes=nodes)
-    async with answering(listed(), Limits(answer_s=1.5)) as address:
+    async with answering(listed(), Limits(answer_s=3.0)) as address:
         host, port = address.split(":")
         _, writer = await asyncio.open_connection(host, int(port), limit=1000)
         head = f"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: {len(arguments)}\r\n\r\n"

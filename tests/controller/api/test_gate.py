@@ -224,9 +224,9 @@ async def test_a_server_that_fails_is_replaced(
 async def test_pods_are_bound_while_the_api_is_attacked() -> None:
     settings = Settings(warm_up_s=0.0, serve=ServeSettings("127.0.0.1:0"))
     cluster = MemoryCluster([node("n1")])
-    controller, how = wiring.Controller(settings, cluster), wiring.placing(settings)
+    controller, how = wiring.Controller(settings, cluster), wiring.scheduling_profile(settings)
     async with (
-        controller.serving("dacs") as address,
+        controller.serving_api("dacs") as address,
         running(controller.scheduler(how).run()),
         during(attack.silent(host_and_port(address), 150)),
         during(attack.unread(host_and_port(address), 48)),

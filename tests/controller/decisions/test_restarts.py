@@ -225,7 +225,7 @@ def test_a_controller_that_is_stopped_has_written_everything(tmp_path: Path) -> 
     async def decide_and_stop() -> None:
         settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
         controller = Controller(settings, MemoryCluster())
-        async with controller.remembering():
+        async with controller.storing_decisions():
             for i in range(100):
                 controller.decisions.add(decision(f"p{i}"), controller.clock.now_s(), PENDING, {})
 
@@ -241,7 +241,7 @@ def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path)
 
     async def decide() -> None:
         controller = Controller(settings, MemoryCluster())
-        async with controller.remembering():
+        async with controller.storing_decisions():
             for name in names:
                 controller.decisions.add(decision(name), controller.clock.now_s(), PENDING, {})
             for i in range(400):
@@ -251,9 +251,9 @@ def test_the_next_run_sets_the_outcomes_of_old_pending_decisions(tmp_path: Path)
         nodes = {"here": "n1", "elsewhere": "n2", "waiting": None}
         pods = [replace(decision(name).pod, node_name=node) for name, node in nodes.items()]
         controller = Controller(settings, MemoryCluster())
-        async with controller.remembering():
+        async with controller.storing_decisions():
             controller.decisions.observe(Relisted((), tuple(pods)))
-        async with controller.remembering():
+        async with controller.storing_decisions():
             return [
                 (await controller.history.about(f"default/{name}"))[0].outcome for name in names
             ]

@@ -162,7 +162,7 @@ async def test_a_controller_starts_while_the_file_hangs(
     monkeypatch.setattr(recording, "_RESTORE_S", 0.05)
     settings = Settings(decisions=HistorySettings(tmp_path / "d.db"))
     controller = wiring.Controller(settings, MemoryCluster())
-    async with controller.remembering():
+    async with controller.storing_decisions():
         assert "going on without it" in caplog.text
         (decision,) = made(1, 1)
         controller.decisions.add(decision, 0.0, PENDING, {})

@@ -49,7 +49,7 @@ async def work(path: Path, address: str, name: str) -> None:
         cluster.put_pod(pod("huge", cpu_milli=64_000))
     controller = Controller(settings, cluster)
     how = SchedulingProfile(KubeDefault(), FILTERS, Random(1))
-    async with controller.remembering(), controller.serving("kube-default"):
+    async with controller.storing_decisions(), controller.serving_api("kube-default"):
         scheduling = asyncio.create_task(controller.scheduler(how).run())
         while not controller.state.listed:  # noqa: ASYNC110  # there is no event for it
             await asyncio.sleep(0.01)

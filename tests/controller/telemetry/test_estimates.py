@@ -1,8 +1,11 @@
 """Estimates of the round trips that no board measured, as strategies and people see them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from leadline_controller.framework.view import Floats
+from leadline_controller.telemetry import coordinates, links
 from leadline_controller.telemetry.coordinates import estimate, fit
 
 from tests.controller.telemetry.telemetry_builder import TelemetryBuilder, table
@@ -37,11 +40,11 @@ def test_without_estimates_a_pair_is_unknown() -> None:
 def test_strategies_get_an_estimate_of_each_unmeasured_pair() -> None:
     builder = road()
     builder.state.estimate_rtts(100.0)
-    links = builder.state.link_table(table(*NAMES), 100.0)
+    found = builder.state.link_table(table(*NAMES), 100.0)
     for a, b in UNMEASURED:
-        assert links.rtt_ms_from(a)[b] == pytest.approx(true_ms(a, b), rel=0.15)
-        assert links.rtt_ms_from(b)[a] == pytest.approx(true_ms(a, b), rel=0.15)
-    assert links.rtt_ms_from(0)[1] == pytest.approx(true_ms(0, 1), rel=0.05)
+        assert found.rtt_ms_from(a)[b] == pytest.approx(true_ms(a, b), rel=0.15)
+        assert found.rtt_ms_from(b)[a] == pytest.approx(true_ms(a, b), rel=0.15)
+    assert found.rtt_ms_from(0)[1] == pytest.approx(true_ms(0, 1), rel=0.05)
 
 
 def test_a_node_without_measurements_stays_unknown() -> None:
@@ -55,12 +58,12 @@ def test_a_node_without_measurements_stays_unknown() -> None:
 def test_a_pair_says_where_its_round_trip_is_from() -> None:
     builder = road()
     builder.state.estimate_rtts(100.0)
-    links = {(x.a, x.b): x for x in builder.state.links(100.0, NAMES)}
-    assert len(links) == len(NAMES) * (len(NAMES) - 1) // 2
-    assert links["n0", "n1"].rtt_source == "measured"
-    assert links["n0", "n1"].rtt_method == "icmp"
+    found = {(x.a, x.b): x for x in builder.state.links(100.0, NAMES)}
+    assert len(found) == len(NAMES) * (len(NAMES) - 1) // 2
+    assert found["n0", "n1"].rtt_source == "measured"
+    assert found["n0", "n1"].rtt_method == "icmp"
     for a, b in UNMEASURED:
-        link = links[NAMES[a], NAMES[b]]
+        link = found[NAMES[a], NAMES[b]]
         assert link.rtt_source in ("triangulated", "estimated")
         assert link.rtt_method == ""
         assert link.rtt_error_ms is not None
@@ -85,8 +88,8 @@ def test_a_measurement_replaces_the_estimate() -> None:
     builder = road()
     builder.state.estimate_rtts(100.0)
     builder.rtt("n0", "n5", 50.0, 101.0)  # a detour that no coordinates would have found
-    links = builder.state.link_table(table(*NAMES), 101.0)
-    assert links.rtt_ms_from(0)[5] == pytest.approx(50.0)
+    found = builder.state.link_table(table(*NAMES), 101.0)
+    assert found.rtt_ms_from(0)[5] == pytest.approx(50.0)
 
 
 def test_one_outlier_changes_nothing_and_a_lasting_change_does() -> None:
@@ -108,12 +111,35 @@ def test_few_nodes_have_no_estimates() -> None:
 
 def test_the_nearest_unknown_nodes_are_the_unmeasured_ones_by_distance() -> None:
     builder = road()
-    assert builder.state.nearest_unknown("n0", 2, 100.0) == []
+    assert builder.state.nearest_unknown(["n0"], 2, 100.0) == {}
     builder.state.estimate_rtts(100.0)
-    assert builder.state.nearest_unknown("n0", 2, 100.0) == ["n5"]
-    assert builder.state.nearest_unknown("n9", 2, 100.0) == []
+    found = builder.state.nearest_unknown(["n0", "n9", "n3"], 2, 100.0)
+    assert found == {"n0": ["n5"], "n3": []}
+    assert builder.state.nearest_unknown([], 2, 100.0) == {}
     # All measurements are stale by then.
-    assert builder.state.nearest_unknown("n0", 2, 195.0) == ["n1", "n2"]
+    assert builder.state.nearest_unknown(["n0"], 2, 195.0) == {"n0": ["n1", "n2"]}
+
+
+def test_a_table_of_many_pairs_is_made_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "_FEW_LINKS", 1)
+    builder, nodes = TelemetryBuilder("n1", "n2", "n3"), table("n1", "n2", "n3")
+    builder.rtt("n1", "n2", 1.0, 100.0)
+    assert builder.state.link_table(nodes, 100.0).rtt_ms_from(0)[1] == 1.0
+    builder.rtt("n2", "n3", 2.0, 100.0)
+    assert builder.state.link_table(nodes, 100.0).rtt_ms_from(1)[2] == 2.0
+    builder.rtt("n1", "n3", 3.0, 100.0)
+    assert np.isnan(builder.state.link_table(nodes, 100.5).rtt_ms_from(0)[2])
+    assert builder.state.link_table(nodes, 101.0).rtt_ms_from(0)[2] == 3.0
+
+
+def test_estimates_may_be_read_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinates, "_MAX_ROWS_CACHED", 2)
+    rtt_ms, ends = pairs_of(30)
+    estimates = estimate([f"n{i}" for i in range(30)], ends, rtt_ms)
+    alone = [estimates.rtt_ms_from(node)[0].tolist() for node in range(30)]
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(lambda i: estimates.rtt_ms_from(i % 30)[0].tolist(), range(600)))
+    assert rows == [alone[i % 30] for i in range(600)]
 
 
 def pairs_of(count: int) -> tuple[Floats, "np.ndarray[tuple[int, int], np.dtype[np.int64]]"]:
