@@ -17,11 +17,14 @@ from dataclasses import dataclass, replace
 EXACT_S = 0.005
 # TCP's window lets the second half of the bytes through in one round trip, if the link does.
 EXACT_ROUND_TRIPS = 3
+# Assumed for a pair whose round trip is not known, so that the first tests are lower bounds.
+UNKNOWN_RTT_MS = 20.0
 # Results that are this near to each other agree.
 AGREEING_SHARE = 0.8
 # A lower bound proves nothing, unless TCP should have reached twice as much by then.
 _SUSPICIOUS_SHARE = 0.5
 _PEERS = 2
+_LEAST_MBPS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,19 @@ class BandwidthTest:
     @property
     def is_exact(self) -> bool:
         """Whether this is what the links can do; else they can do at least this."""
-        least_s = max(EXACT_S, EXACT_ROUND_TRIPS * (self.rtt_ms or 0.0) / 1000)
-        return not self.is_hindered and self.seconds >= least_s
+        return not self.is_hindered and self.seconds >= exact_s(self.rtt_ms)
 
     def expected_mbps(self, link_mbps: float) -> float:
         """The rate that this test should have measured on a link of `link_mbps`: the second half of
         the bytes takes a round trip at least, since TCP's window has grown to the first half."""
         megabits = self.mbps * self.seconds
-        return megabits / max(megabits / link_mbps, (self.rtt_ms or 0.0) / 1000)
+        rtt_ms = UNKNOWN_RTT_MS if self.rtt_ms is None else self.rtt_ms
+        return megabits / max(megabits / max(link_mbps, _LEAST_MBPS), rtt_ms / 1000)
+
+
+def exact_s(rtt_ms: float | None) -> float:
+    """How long an exact measurement takes at least, s. rtt_ms: of the pair, None if unknown."""
+    return max(EXACT_S, EXACT_ROUND_TRIPS * (UNKNOWN_RTT_MS if rtt_ms is None else rtt_ms) / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ class LinkBandwidth:
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
     was too short (is_short), or the peer's link is no faster and the node's interface is.
-    is_suspect: a later test contradicts it, and another one is to decide.
+    is_suspect: a later test contradicts it, which measured suspected_mbps, and another one is to
+    decide.
     """
 
     mbps: float
@@ -68,6 +77,7 @@ class LinkBandwidth:
     lower_bound: bool = False
     is_short: bool = False
     is_suspect: bool = False
+    suspected_mbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +110,22 @@ class NodeBandwidths:
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self._results: dict[str, tuple[_Result, ...]] = {}  # the newest first, one for each peer
-        self._suspects: dict[str, str] = {}  # node -> the peer of the test that made it one
+        self._suspects: dict[str, float] = {}  # node -> the rate that contradicts, Mbit/s
 
     def of(self, node: str, now_s: float) -> LinkBandwidth | None:
         """The node's bandwidth; None if unknown."""
         best = max(self._known(node, now_s), key=lambda each: each.mbps, default=None)
         if best is None:
             return None
-        suspect = node in self._suspects
-        return LinkBandwidth(best.mbps, best.at_s, best.lower_bound, best.is_short, suspect)
+        suspected_mbps = self._suspects.get(node)
+        return LinkBandwidth(
+            mbps=best.mbps,
+            at_s=best.at_s,
+            lower_bound=best.lower_bound,
+            is_short=best.is_short,
+            is_suspect=suspected_mbps is not None,
+            suspected_mbps=suspected_mbps or 0.0,
+        )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
         """The peers whose tests count, the newest first."""
@@ -118,11 +135,11 @@ class NodeBandwidths:
         """Store a result for both nodes. link_mbps: the speeds of their interfaces."""
         before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
         for node, peer in ((test.client, test.server), (test.server, test.client)):
-            of_peer, speed = before[peer], link_mbps[node] or 0.0
+            of_node, of_peer, speed = before[node], before[peer], link_mbps[node] or 0.0
             is_at_speed = test.mbps >= AGREEING_SHARE * speed > 0
             is_limited_by_peer = (
                 not is_at_speed
-                and speed > 0
+                and (speed > 0 or _contradicts(test.mbps, of_node))
                 and of_peer is not None
                 and test.mbps >= AGREEING_SHARE * of_peer.mbps
             )
@@ -135,9 +152,9 @@ class NodeBandwidths:
                 is_own=node == test.server,
             )
             if test.is_exact and not is_limited_by_peer:
-                self._add_exact(node, result, before[node], of_peer)
+                self._add_exact(node, result, of_node)
             else:
-                self._add_lower_bound(node, result, test, before[node])
+                self._add_lower_bound(node, result, test, of_node)
 
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
@@ -148,24 +165,14 @@ class NodeBandwidths:
         known = [x for x in self._results.get(node, ()) if now_s - x.at_s <= self._ttl_s]
         return [each for each in known if not each.is_own] or known
 
-    def _add_exact(
-        self,
-        node: str,
-        result: _Result,
-        before: LinkBandwidth | None,
-        of_peer: LinkBandwidth | None,
-    ) -> None:
-        is_contradiction = (
-            before is not None
-            and result.mbps < AGREEING_SHARE * before.mbps
-            and (of_peer is None or result.mbps < AGREEING_SHARE * of_peer.mbps)
-        )
-        suspected_by = self._suspects.get(node)
-        if is_contradiction and suspected_by is None:
-            self._suspects[node] = result.peer
-        elif not result.is_own and (suspected_by != result.peer or not is_contradiction):
+    def _add_exact(self, node: str, result: _Result, before: LinkBandwidth | None) -> None:
+        """The first result that contradicts what is believed replaces none."""
+        is_first = before is not None and not before.is_suspect
+        self._put(node, result, is_kept=is_first and _contradicts(result.mbps, before))
+        if _contradicts(result.mbps, self.of(node, result.at_s)):
+            self._suspects[node] = result.mbps
+        elif not result.is_own:
             self._suspects.pop(node, None)
-        self._put(node, result)
 
     def _add_lower_bound(
         self, node: str, result: _Result, test: BandwidthTest, before: LinkBandwidth | None
@@ -183,16 +190,25 @@ class NodeBandwidths:
             )
         if result.mbps >= AGREEING_SHARE * expected_mbps and not result.is_own:
             self._suspects.pop(node, None)
-        elif result.is_short and result.mbps < _SUSPICIOUS_SHARE * expected_mbps:
-            self._suspects.setdefault(node, result.peer)
+        elif (
+            result.is_short
+            and not test.is_hindered
+            and result.mbps < _SUSPICIOUS_SHARE * expected_mbps
+        ):
+            self._suspects.setdefault(node, result.mbps)
 
-    def _put(self, node: str, result: _Result) -> None:
+    def _put(self, node: str, result: _Result, *, is_kept: bool = False) -> None:
+        """Store a result. is_kept: an earlier one from the same peer still counts."""
         others = [
             each
             for each in self._results.get(node, ())
-            if (each.peer, each.is_own) != (result.peer, result.is_own)
+            if is_kept or (each.peer, each.is_own) != (result.peer, result.is_own)
         ]
         kept = [result, *others]
         by_others = [each for each in kept if not each.is_own][:_PEERS]
         own = [each for each in kept if each.is_own][:_PEERS]
         self._results[node] = (*by_others, *own)
+
+
+def _contradicts(mbps: float, believed: LinkBandwidth | None) -> bool:
+    return believed is not None and mbps < AGREEING_SHARE * believed.mbps
