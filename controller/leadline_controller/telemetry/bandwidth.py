@@ -104,27 +104,37 @@ class _Result:
     is_own: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspicion:
+    """A test with `peer` contradicts what is believed. held: the best result, if it counts on until
+    the next one although a newer one may have replaced it."""
+
+    peer: str
+    mbps: float
+    held: _Result | None = None
+
+
 class NodeBandwidths:
     """The bandwidth of every node's link."""
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self._results: dict[str, tuple[_Result, ...]] = {}  # the newest first, one for each peer
-        self._suspects: dict[str, float] = {}  # node -> the rate that contradicts, Mbit/s
+        self._suspects: dict[str, _Suspicion] = {}
 
     def of(self, node: str, now_s: float) -> LinkBandwidth | None:
         """The node's bandwidth; None if unknown."""
-        best = max(self._known(node, now_s), key=lambda each: each.mbps, default=None)
+        best = self._best(node, now_s)
         if best is None:
             return None
-        suspected_mbps = self._suspects.get(node)
+        suspicion = self._suspects.get(node)
         return LinkBandwidth(
             mbps=best.mbps,
             at_s=best.at_s,
             lower_bound=best.lower_bound,
             is_short=best.is_short,
-            is_suspect=suspected_mbps is not None,
-            suspected_mbps=suspected_mbps or 0.0,
+            is_suspect=suspicion is not None,
+            suspected_mbps=suspicion.mbps if suspicion else 0.0,
         )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
@@ -152,7 +162,7 @@ class NodeBandwidths:
                 is_own=node == test.server,
             )
             if test.is_exact and not is_limited_by_peer:
-                self._add_exact(node, result, of_node)
+                self._add_exact(node, result)
             else:
                 self._add_lower_bound(node, result, test, of_node)
 
@@ -161,24 +171,37 @@ class NodeBandwidths:
         self._results.pop(node, None)
         self._suspects.pop(node, None)
 
-    def _known(self, node: str, now_s: float) -> list[_Result]:
+    def _best(self, node: str, now_s: float) -> _Result | None:
         known = [x for x in self._results.get(node, ()) if now_s - x.at_s <= self._ttl_s]
-        return [each for each in known if not each.is_own] or known
+        known = [each for each in known if not each.is_own] or known
+        suspicion = self._suspects.get(node)
+        if suspicion and suspicion.held and now_s - suspicion.held.at_s <= self._ttl_s:
+            known.append(suspicion.held)
+        return max(known, key=lambda each: each.mbps, default=None)
 
-    def _add_exact(self, node: str, result: _Result, before: LinkBandwidth | None) -> None:
-        """The first result that contradicts what is believed replaces none."""
-        is_first = before is not None and not before.is_suspect
-        self._put(node, result, is_kept=is_first and _contradicts(result.mbps, before))
-        if _contradicts(result.mbps, self.of(node, result.at_s)):
-            self._suspects[node] = result.mbps
+    def _add_exact(self, node: str, result: _Result) -> None:
+        best = self._best(node, result.at_s)
+        is_suspect = node in self._suspects
+        self._put(node, result)
+        if not is_suspect and _contradicts(result.mbps, best):
+            held = None if best is None or best.is_own else best
+            self._suspects[node] = _Suspicion(result.peer, result.mbps, held)
         elif not result.is_own:
             self._suspects.pop(node, None)
+            if _contradicts(result.mbps, self._best(node, result.at_s)):
+                self._suspects[node] = _Suspicion(result.peer, result.mbps)
 
     def _add_lower_bound(
         self, node: str, result: _Result, test: BandwidthTest, before: LinkBandwidth | None
     ) -> None:
         """A lower bound replaces a lower value only. It settles a contradiction if it is what the
-        higher value lets expect."""
+        higher value lets expect, or if the peer of that test is known to be slow by now."""
+        suspicion = self._suspects.get(node)
+        if suspicion and suspicion.peer == result.peer and not (result.is_short or result.is_own):
+            del self._suspects[node]
+            if suspicion.held is not None:
+                self._put(node, suspicion.held)
+            return
         if before is None or (result.mbps > before.mbps and not result.is_own):
             self._put(node, result)
             return
@@ -195,14 +218,13 @@ class NodeBandwidths:
             and not test.is_hindered
             and result.mbps < _SUSPICIOUS_SHARE * expected_mbps
         ):
-            self._suspects.setdefault(node, result.mbps)
+            self._suspects.setdefault(node, _Suspicion(result.peer, result.mbps))
 
-    def _put(self, node: str, result: _Result, *, is_kept: bool = False) -> None:
-        """Store a result. is_kept: an earlier one from the same peer still counts."""
+    def _put(self, node: str, result: _Result) -> None:
         others = [
             each
             for each in self._results.get(node, ())
-            if is_kept or (each.peer, each.is_own) != (result.peer, result.is_own)
+            if (each.peer, each.is_own) != (result.peer, result.is_own)
         ]
         kept = [result, *others]
         by_others = [each for each in kept if not each.is_own][:_PEERS]
@@ -210,5 +232,5 @@ class NodeBandwidths:
         self._results[node] = (*by_others, *own)
 
 
-def _contradicts(mbps: float, believed: LinkBandwidth | None) -> bool:
+def _contradicts(mbps: float, believed: LinkBandwidth | _Result | None) -> bool:
     return believed is not None and mbps < AGREEING_SHARE * believed.mbps
