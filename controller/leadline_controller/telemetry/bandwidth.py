@@ -161,7 +161,7 @@ class NodeBandwidths:
                 is_short=not is_at_speed and not test.is_exact,
                 is_own=node == test.server,
             )
-            if test.is_exact and not is_limited_by_peer:
+            if (is_at_speed or test.is_exact) and not is_limited_by_peer:
                 self._add_exact(node, result)
             else:
                 self._add_lower_bound(node, result, test, of_node)
@@ -197,28 +197,30 @@ class NodeBandwidths:
         """A lower bound replaces a lower value only. It settles a contradiction if it is what the
         higher value lets expect, or if the peer of that test is known to be slow by now."""
         suspicion = self._suspects.get(node)
-        if suspicion and suspicion.peer == result.peer and not (result.is_short or result.is_own):
-            del self._suspects[node]
-            if suspicion.held is not None:
-                self._put(node, suspicion.held)
-            return
+        is_peers_fault = suspicion and suspicion.peer == result.peer and not result.is_short
+        expected_mbps = test.expected_mbps(before.mbps) if before else 0.0
+        is_as_expected = result.mbps >= AGREEING_SHARE * expected_mbps
+        if (is_peers_fault or is_as_expected) and not result.is_own:
+            self._clear(node)
         if before is None or (result.mbps > before.mbps and not result.is_own):
             self._put(node, result)
-            return
-        expected_mbps = test.expected_mbps(before.mbps)
-        if result.mbps >= AGREEING_SHARE * before.mbps and not result.is_own:
+        elif not _contradicts(result.mbps, before) and not result.is_own:
             self._results[node] = tuple(
                 replace(each, at_s=result.at_s) if each.mbps == before.mbps else each
                 for each in self._results[node]
             )
-        if result.mbps >= AGREEING_SHARE * expected_mbps and not result.is_own:
-            self._suspects.pop(node, None)
         elif (
             result.is_short
             and not test.is_hindered
             and result.mbps < _SUSPICIOUS_SHARE * expected_mbps
         ):
             self._suspects.setdefault(node, _Suspicion(result.peer, result.mbps))
+
+    def _clear(self, node: str) -> None:
+        """What is believed was right."""
+        suspicion = self._suspects.pop(node, None)
+        if suspicion and suspicion.held:
+            self._put(node, suspicion.held)
 
     def _put(self, node: str, result: _Result) -> None:
         others = [

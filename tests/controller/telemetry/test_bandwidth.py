@@ -227,6 +227,18 @@ def test_a_node_that_only_a_throttled_peer_has_measured_keeps_its_value() -> Non
     assert not beliefs.of("x").is_suspect
 
 
+@pytest.mark.parametrize(("seconds", "speed"), [(0.1, None), (0.003, None), (0.003, 100.0)])
+def test_any_peer_that_measures_the_old_value_confirms_it(
+    seconds: float, speed: float | None
+) -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 100.0), {"a": speed})
+    beliefs.test("a", "b")
+    beliefs.measured("a", "b", 5.0)
+    assert beliefs.of("a").is_suspect
+    beliefs.test("a", "c", seconds)
+    assert beliefs.of("a") == LinkBandwidth(100.0, beliefs.now_s)
+
+
 def test_a_single_bad_result_is_forgotten() -> None:
     beliefs = fleet()
     beliefs.measured("a", "b", 12.0)
