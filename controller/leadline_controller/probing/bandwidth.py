@@ -196,10 +196,18 @@ class BandwidthPlanner:
                 break
             if name not in free:
                 continue
-            free_servers = (free[each] for each in servers if each in free and each != name)
-            others = list(islice(free_servers, _MAX_PEERS_COMPARED))
+            waited_s = self._waited_s(name, now_s)
+            is_any_useful = waited_s >= _RARELY * self._interval_s
+            useful = (
+                free[each]
+                for each in servers
+                if each in free
+                and each != name
+                and (is_any_useful or _is_fast_enough(free[each], free[name]))
+            )
+            others = list(islice(useful, _MAX_PEERS_COMPARED))
             test = self._test_of(free[name], others, urgency, uplinks, rtt_ms)
-            if test is None and urgency == 2 and self._waited_s(name, now_s) >= self._interval_s:
+            if test is None and urgency == 2 and waited_s >= self._interval_s:
                 test = self._test_of(free[name], others, 3, uplinks, rtt_ms)
             if test is not None:
                 planned.append(test)
@@ -385,6 +393,16 @@ def _is_open(link: NodeLink) -> bool:
     if bandwidth is None or not bandwidth.is_short:
         return False
     return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+
+
+def _is_fast_enough(peer: NodeLink, link: NodeLink) -> bool:
+    """Whether a test with the peer can show if the link is as fast as is believed."""
+    known = link.bandwidth
+    if known is None:
+        return True
+    if known.is_suspect:
+        return _expected_mbps(peer) * AGREEING_SHARE > known.suspected_mbps
+    return _expected_mbps(peer) >= AGREEING_SHARE * known.mbps
 
 
 def _expected_mbps(link: NodeLink) -> float:

@@ -187,7 +187,29 @@ def test_a_peer_that_says_little_is_avoided(other: NodeLink) -> None:
     planner._tested_s.update(b=LATER_S, c=LATER_S)
     (planned,) = planner.plan(links, lan, LATER_S + 1)
     assert (planned.client, planned.server) == ("a", "c")
-    assert planner.plan(links[:2], lan, LATER_S + 1)[0].server == "b"  # if there is no other
+    (planned,) = planner.plan(links[:2], lan, LATER_S + 1)  # there is no other
+    assert (planned.client, planned.server) == ("a", "b")
+
+
+def test_a_slower_peer_serves_rarely() -> None:
+    links = [known("a"), known("slow", 10.0)]
+    planner = planner_of(links)
+    test = PlannedTest("a", "slow", LEAST_BYTES, (), {"a": 0.0, "slow": 0.0})
+    finish(planner, test, LATER_S)
+    planner._tested_s["slow"] = LATER_S + 3 * INTERVAL_S
+    assert planner.plan(links, lan, LATER_S + 3 * INTERVAL_S - 1) == []
+    (planned,) = planner.plan(links, lan, LATER_S + 3 * INTERVAL_S)
+    assert (planned.client, planned.server) == ("a", "slow")
+
+
+def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
+    a = known("a", 1000.0, is_suspect=True, suspected_mbps=45.0)
+    links = [a, known("b", 50.0), known("c", 60.0)]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S - 10, b=LATER_S, c=LATER_S)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    assert (planned.client, planned.server) == ("a", "c")
+    assert planner.plan(links[:2], lan, LATER_S) == []
 
 
 def test_a_near_peer_is_preferred() -> None:
