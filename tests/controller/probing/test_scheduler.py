@@ -168,19 +168,26 @@ def test_a_node_has_one_test_at_a_time_until_both_ends_have_reported() -> None:
     assert harness.sent.tested()[1:] == [("n2", "n3")]
 
 
-def test_a_test_that_one_end_cannot_run_is_over() -> None:
+def test_a_test_that_one_end_cannot_run_is_over_and_is_tried_less_and_less_often() -> None:
     harness = ProbeHarness("n1", "n2")
-    harness.probe_scheduler.tick(0.0)
-    _, testing = harness.sent.tests[1]
-    failed = BoardMessages("n1").bandwidth(
-        "n2", None, lease_id=testing.lease_id, outcome=pb.BandwidthReport.REFUSED
-    )
-    assert harness.probe_scheduler.bandwidth_refusal("n1", failed) is None
-    assert harness.probe_scheduler.on_bandwidth("n1", failed, 0.0) is None
-    harness.probe_scheduler.tick(2.9)
-    assert len(harness.sent.tests) == 2
-    harness.probe_scheduler.tick(3.0)
-    assert len(harness.sent.tests) == 4
+    started_s = []
+    for tick in range(600):
+        harness.probe_scheduler.tick(tick / 2)
+        if not harness.sent.tests:
+            continue
+        (_, _), (client, testing) = harness.sent.tests
+        harness.sent.tests.clear()
+        started_s.append(tick / 2)
+        failed = BoardMessages(client).bandwidth(
+            testing.peer.node,
+            None,
+            lease_id=testing.lease_id,
+            outcome=pb.BandwidthReport.REFUSED,
+        )
+        assert harness.probe_scheduler.bandwidth_refusal(client, failed) is None
+        assert harness.probe_scheduler.on_bandwidth(client, failed, 0.0) is None
+    assert started_s[:4] == [0.0, 0.5, 3.0, 3.5]  # each end in its turn
+    assert len(started_s) <= 16
 
 
 def test_a_test_without_reports_expires() -> None:

@@ -156,12 +156,14 @@ def test_the_known_half_of_an_interface_is_still_known(ingest: IngestHarness) ->
     assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
 
 
-@pytest.mark.parametrize("field", ["bytes_sent_per_s", "bytes_received_per_s"])
+@pytest.mark.parametrize(("sent", "received"), [(5.0, None), (None, 5.0)])
 def test_traffic_is_unknown_unless_both_directions_are_known(
-    ingest: IngestHarness, field: str
+    ingest: IngestHarness, sent: float | None, received: float | None
 ) -> None:
     board = BoardMessages("n1")
-    interface = pb.NetworkInterface(link_mbps=100, **{field: 5.0})
+    interface = pb.NetworkInterface(
+        link_mbps=100, bytes_sent_per_s=sent, bytes_received_per_s=received
+    )
     ingest.take(board, board.report(network=[interface]))
     assert set(ingest.state.measurements("n1", NOW_S)) == {"link_mbps"}
 
