@@ -3,10 +3,14 @@
 A test runs where it says most for its cost: first where a result contradicts what is believed, then
 where nothing is known or only a lower bound, then where the last test is oldest. It transfers no
 more bytes than a measurement of that link needs. A test takes both nodes, each declared uplink
-between them, and its part of their budgets, all in one step.
+between them, and its part of their budgets, all in one step. A peer that is too slow to show what
+the node's link can do is left alone.
+
+A test is charged at the speed that is believed of each link, and corrected once its result counts:
+on a link that was throttled it took longer than planned.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import ceil, inf
@@ -181,6 +185,7 @@ class BandwidthPlanner:
         self._release(now_s)
         self._refill([link.name for link in links], now_s)
         self._settle(links)
+        self._forget_old(now_s)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
@@ -246,7 +251,7 @@ class BandwidthPlanner:
 
     def accounts(self, now_s: float) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
         """The budgets of the nodes and of the uplinks by name."""
-        self._refill((), now_s)
+        self._refill(self._node_accounts, now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _urgency(self, link: NodeLink, now_s: float) -> int | None:
@@ -358,7 +363,7 @@ class BandwidthPlanner:
         """End the leases that no node reported on; they stay charged."""
         self._running = {k: each for k, each in self._running.items() if now_s < each.ends_s}
 
-    def _refill(self, nodes: Iterable[str], now_s: float) -> None:
+    def _refill(self, nodes: Collection[str], now_s: float) -> None:
         budget = self._budget
         for name in nodes:
             if name not in self._node_accounts:
@@ -369,8 +374,16 @@ class BandwidthPlanner:
                 per_day = uplink.bytes_per_day
                 limit = budget.bytes_per_day if per_day is None else per_day
                 self._uplink_accounts[name] = Account(budget.link_time_share, limit, now_s)
-        for account in chain(self._node_accounts.values(), self._uplink_accounts.values()):
+        of_nodes = (self._node_accounts[name] for name in nodes)
+        for account in chain(of_nodes, self._uplink_accounts.values()):
             account.refill(now_s)
+
+    def _forget_old(self, now_s: float) -> None:
+        """Drop the nodes that were not there for a day."""
+        old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
+        for name in old:
+            for of_nodes in (self._node_accounts, self._tested_s, self._failures, self._unsettled):
+                of_nodes.pop(name, None)
 
     def _accounts_of(self, planned: PlannedTest) -> list[Account]:
         return [

@@ -1,6 +1,6 @@
 """The planner of bandwidth tests: which tests, at what cost, and never over a budget."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -427,6 +427,18 @@ def test_a_budget_saves_a_limited_amount() -> None:
     assert account.at_s == 10 * DAY_S
 
 
+def test_a_node_that_left_is_forgotten_after_a_day() -> None:
+    links = [known("a"), known("b"), known("left")]
+    planner = planner_of(links)
+    begin(planner, PlannedTest("left", "b", 1, (), {"left": 1.0, "b": 1.0}), LATER_S)
+    planner.finish("x-1", 1, is_measured=False)
+    planner.plan(links[:2], lan, DAY_S)
+    assert planner.accounts(DAY_S)[0].keys() == {"a", "b", "left"}
+    planner.plan(links[:2], lan, 2 * DAY_S + 1)
+    assert planner.accounts(3 * DAY_S)[0].keys() == {"a", "b"}
+    assert "left" not in {*planner._tested_s, *planner._failures, *planner._unsettled}
+
+
 @examples(100)
 @given(
     st.floats(1e5, 1e12),
@@ -465,7 +477,7 @@ class Day:
         self.bandwidths = NodeBandwidths(1800.0)
         self.running: dict[str, tuple[PlannedTest, float]] = {}
         self.moved: list[tuple[float, str, int]] = []  # what each node or uplink carried, and when
-        self.link_s = Counter[str]()
+        self.link_s: defaultdict[str, float] = defaultdict(float)
         self.throttled: set[str] = set()
         self.tests = 0
 
