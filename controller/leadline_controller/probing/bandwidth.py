@@ -42,6 +42,7 @@ _SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
 _MOST_DEBT = 0.1  # of the bytes that can be saved
 # The first test of a node, and one that settles a contradiction, may come before it is paid.
 _FIRST_DEBT_S, _SETTLING_DEBT_S = 0.5, 0.05
+_DEBTS_S = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)  # by urgency
 # A link that carries this share of its bandwidth for users is left alone as long as possible.
 _BUSY_SHARE = 0.3
 _MAX_STARTED_AT_ONCE = 50
@@ -195,17 +196,18 @@ class BandwidthPlanner:
         )
         # Those with the most left serve first, so that no node serves all others.
         servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
+        paying = [name for name in servers if self._can_pay(free[name], 3)]
         planned: list[PlannedTest] = []
         for urgency, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
-            if name not in free:
+            if name not in free or not self._can_pay(free[name], urgency):
                 continue
             waited_s = self._waited_s(name, now_s)
             is_any_useful = waited_s >= _RARELY * self._interval_s
             useful = (
                 free[each]
-                for each in servers
+                for each in (servers if urgency < 2 else paying)
                 if each in free
                 and each != name
                 and (is_any_useful or _is_fast_enough(free[each], free[name]))
@@ -271,6 +273,12 @@ class BandwidthPlanner:
             return None
         return 2 if _is_open(link) else 3
 
+    def _can_pay(self, link: NodeLink, urgency: int) -> bool:
+        """Whether the node itself can pay a test. It spares most nodes the search for a peer."""
+        least = self._sized(link, link, 3 if urgency == 2 else urgency, (), 0.0)
+        account = self._node_accounts[link.name]
+        return account.can_pay(least.link_s[link.name], least.max_bytes, _DEBTS_S[urgency])
+
     def _waited_s(self, node: str, now_s: float) -> float:
         return now_s - self._tested_s.get(node, -DAY_S)
 
@@ -283,7 +291,6 @@ class BandwidthPlanner:
         rtt_ms: Callable[[str, str], float | None],
     ) -> PlannedTest | None:
         """The best test of a node that can be paid."""
-        debt_s = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)[urgency]
         options = []
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
@@ -304,7 +311,7 @@ class BandwidthPlanner:
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
             test = self._sized(link, other, urgency, uplinks, rtt)
             if all(
-                account.can_pay(test.link_s[name], test.max_bytes, debt_s)
+                account.can_pay(test.link_s[name], test.max_bytes, _DEBTS_S[urgency])
                 for name, account in zip(_takers(test), self._accounts_of(test), strict=True)
             ):
                 return test

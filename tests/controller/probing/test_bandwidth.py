@@ -427,6 +427,27 @@ def test_a_budget_saves_a_limited_amount() -> None:
     assert account.at_s == 10 * DAY_S
 
 
+def test_nodes_that_cannot_pay_cost_no_search_for_a_peer() -> None:
+    links = [known(f"n{i}", 10.0 if i % 2 else 100.0) for i in range(400)]
+    planner = planner_of(links)
+    asked = 0
+
+    def counting(_a: str, _b: str) -> float:
+        nonlocal asked
+        asked += 1
+        return LAN_MS
+
+    tests = 0
+    for tick in range(60):
+        asked = 0
+        planned = planner.plan(links, counting, 100 + tick / 2)
+        for number, each in enumerate(planned):
+            finish(planner, each, 100 + tick / 2, f"x-{tick}-{number}")
+        tests += len(planned)
+        assert asked <= 32 * (len(planned) + 1)
+    assert tests > 200
+
+
 def test_a_node_that_left_is_forgotten_after_a_day() -> None:
     links = [known("a"), known("b"), known("left")]
     planner = planner_of(links)
