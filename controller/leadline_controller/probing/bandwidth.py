@@ -3,19 +3,23 @@
 A test runs where it says most for its cost: first where a result contradicts what is believed, then
 where nothing is known or only a lower bound, then where the last test is oldest. It transfers no
 more bytes than a measurement of that link needs. A test takes both nodes, each declared uplink
-between them, and its part of their budgets, all in one step.
+between them, and its part of their budgets, all in one step. A peer that is too slow to show what
+the node's link can do is left alone.
+
+A test is charged at the speed that is believed of each link, and corrected once its result counts:
+on a link that was throttled it took longer than planned.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import ceil, inf
 
 from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
-    EXACT_ROUND_TRIPS,
-    EXACT_S,
+    UNKNOWN_RTT_MS,
     NodeLink,
+    exact_s,
 )
 
 DAY_S = 86_400.0
@@ -35,13 +39,18 @@ _SHARE_OF_LINK_SPEED = 0.8
 _PLANNED_SHARE = 0.95
 # The most that a budget saves while no test runs.
 _SAVED_LINK_S, _SAVED_BYTES = 1.0, 30_000_000
+_MOST_DEBT = 0.1  # of the bytes that can be saved
 # The first test of a node, and one that settles a contradiction, may come before it is paid.
 _FIRST_DEBT_S, _SETTLING_DEBT_S = 0.5, 0.05
+_DEBTS_S = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)  # by urgency
 # A link that carries this share of its bandwidth for users is left alone as long as possible.
 _BUSY_SHARE = 0.3
 _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
-_RETRY_S = 3.0  # after a test without a result
+# After a test without a result, and twice as long each time.
+_RETRY_S, _MAX_DOUBLINGS = 3.0, 5
+# A little more than it takes to measure what a test suspects.
+_SETTLING_SIZE = 1.25
 _RARELY = 3.0
 
 
@@ -98,14 +107,19 @@ class Account:
         self.at_s = max(self.at_s, now_s)
         link_s = self.link_s + passed_s * self.share * _PLANNED_SHARE
         self.link_s = min(link_s, _SAVED_LINK_S)
-        saved_bytes = min(_SAVED_BYTES, self.bytes_per_day / 4)  # they count for the next day too
-        amount = self.bytes + passed_s * (self.bytes_per_day - saved_bytes) / DAY_S
-        self.bytes = min(amount, saved_bytes)
+        # What was saved, and debts, count for the next day too.
+        bytes_per_day = self.bytes_per_day - (1 + _MOST_DEBT) * self._saved_bytes
+        self.bytes = min(self.bytes + passed_s * bytes_per_day / DAY_S, self._saved_bytes)
 
     def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
         """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
-        debt_bytes = debt_s * self.bytes_per_day / DAY_S * 1000
+        debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, _MOST_DEBT * self._saved_bytes)
         return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
+
+    @property
+    def _saved_bytes(self) -> float:
+        """The most that can be saved."""
+        return min(_SAVED_BYTES, self.bytes_per_day / 4)
 
     def pay(self, link_s: float, amount: int) -> None:
         """Charge a test. Negative values correct the plan by what it took."""
@@ -119,6 +133,15 @@ class Account:
 class _Running:
     planned: PlannedTest
     ends_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsettled:
+    """What a node was charged for a test that ended before plan number `plan`."""
+
+    amount: int
+    link_s: float
+    plan: int
 
 
 class BandwidthPlanner:
@@ -142,6 +165,9 @@ class BandwidthPlanner:
         self._uplink_accounts: dict[str, Account] = {}
         self._running: dict[str, _Running] = {}
         self._tested_s: dict[str, float] = {}
+        self._failures: dict[str, int] = {}  # tests as client since the last result
+        self._unsettled: dict[str, list[_Unsettled]] = {}
+        self._plans = 0
         self._not_before_s = float("-inf")
 
     def pause(self, until_s: float) -> None:
@@ -159,6 +185,8 @@ class BandwidthPlanner:
             return []
         self._release(now_s)
         self._refill([link.name for link in links], now_s)
+        self._settle(links)
+        self._forget_old(now_s)
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
@@ -168,16 +196,26 @@ class BandwidthPlanner:
         )
         # Those with the most left serve first, so that no node serves all others.
         servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
+        paying = [name for name in servers if self._can_pay(free[name], 3)]
         planned: list[PlannedTest] = []
         for urgency, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
-            if name not in free:
+            if name not in free or not self._can_pay(free[name], urgency):
                 continue
-            others = (free[each] for each in servers if each in free and each != name)
-            test = self._test_of(
-                free[name], islice(others, _MAX_PEERS_COMPARED), urgency, uplinks, rtt_ms
+            waited_s = self._waited_s(name, now_s)
+            is_any_useful = waited_s >= _RARELY * self._interval_s
+            useful = (
+                free[each]
+                for each in (servers if urgency < 2 else paying)
+                if each in free
+                and each != name
+                and (is_any_useful or _is_fast_enough(free[each], free[name]))
             )
+            others = list(islice(useful, _MAX_PEERS_COMPARED))
+            test = self._test_of(free[name], others, urgency, uplinks, rtt_ms)
+            if test is None and urgency == 2 and waited_s >= self._interval_s:
+                test = self._test_of(free[name], others, 3, uplinks, rtt_ms)
             if test is not None:
                 planned.append(test)
                 uplinks |= set(test.uplinks)
@@ -189,16 +227,25 @@ class BandwidthPlanner:
         budgets are charged. ends_s: the latest end."""
         self._running[lease_id] = _Running(planned, ends_s)
         self._tested_s[planned.client] = now_s
+        self._failures[planned.client] = self._failures.get(planned.client, 0) + 1
         self._charge(planned, 1.0)
         for account in self._accounts_of(planned):
             account.tests += 1
 
-    def finish(self, lease_id: str, transferred_bytes: int) -> None:
-        """The test ended: it is charged for the bytes that it transferred."""
+    def finish(self, lease_id: str, transferred_bytes: int, *, is_measured: bool) -> None:
+        """The test ended: it is charged for the bytes that it transferred. is_measured: with a
+        result."""
         running = self._running.pop(lease_id, None)
-        if running is not None:
-            share = transferred_bytes / running.planned.max_bytes
-            self._charge(running.planned, share - 1.0)
+        if running is None:
+            return
+        planned = running.planned
+        share = transferred_bytes / planned.max_bytes
+        self._charge(planned, share - 1.0)
+        for name in (planned.client, planned.server):
+            charged = _Unsettled(transferred_bytes, planned.link_s[name] * share, self._plans)
+            self._unsettled.setdefault(name, []).append(charged)
+        if is_measured:
+            self._failures.pop(planned.client, None)
 
     def is_running(self, lease_id: str) -> bool:
         """Whether this lease is in progress."""
@@ -206,24 +253,34 @@ class BandwidthPlanner:
 
     def accounts(self, now_s: float) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
         """The budgets of the nodes and of the uplinks by name."""
-        self._refill((), now_s)
+        self._refill(self._node_accounts, now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _urgency(self, link: NodeLink, now_s: float) -> int | None:
         """How urgent a test of the node is, 0 first; None if none is due."""
-        bandwidth, waited_s = link.bandwidth, now_s - self._tested_s.get(link.name, -DAY_S)
-        if waited_s < _RETRY_S:
+        bandwidth, waited_s = link.bandwidth, self._waited_s(link.name, now_s)
+        doublings = min(max(self._failures.get(link.name, 0) - 1, 0), _MAX_DOUBLINGS)
+        if waited_s < _RETRY_S * 2**doublings:
             return None
         if bandwidth is None:
             return 1
         if bandwidth.is_suspect:
             return 0
         interval_s = self._interval_s
-        if bandwidth.is_short or link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
+        if link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
         if waited_s < interval_s:
             return None
         return 2 if _is_open(link) else 3
+
+    def _can_pay(self, link: NodeLink, urgency: int) -> bool:
+        """Whether the node itself can pay a test. It spares most nodes the search for a peer."""
+        least = self._sized(link, link, 3 if urgency == 2 else urgency, (), 0.0)
+        account = self._node_accounts[link.name]
+        return account.can_pay(least.link_s[link.name], least.max_bytes, _DEBTS_S[urgency])
+
+    def _waited_s(self, node: str, now_s: float) -> float:
+        return now_s - self._tested_s.get(node, -DAY_S)
 
     def _test_of(
         self,
@@ -234,7 +291,6 @@ class BandwidthPlanner:
         rtt_ms: Callable[[str, str], float | None],
     ) -> PlannedTest | None:
         """The best test of a node that can be paid."""
-        debt_s = (_SETTLING_DEBT_S, _FIRST_DEBT_S, 0.0, 0.0)[urgency]
         options = []
         for other in others:
             uplinks = self._uplinks_between(link.name, other.name)
@@ -246,15 +302,16 @@ class BandwidthPlanner:
                 other.name in link.last_peers[:1],
                 other.name not in self._anchors,
                 other.bandwidth is None or other.bandwidth.is_suspect,
+                urgency == 3 and _is_open(other),  # it saves for a larger test
                 _expected_mbps(other) < AGREEING_SHARE * _expected_mbps(link),
-                rtt or 0.0,
+                UNKNOWN_RTT_MS if rtt is None else rtt,
                 other.name,
             )
             options.append((rank, other, uplinks, rtt))
         for _, other, uplinks, rtt in sorted(options, key=lambda option: option[0]):
             test = self._sized(link, other, urgency, uplinks, rtt)
             if all(
-                account.can_pay(test.link_s[name], test.max_bytes, debt_s)
+                account.can_pay(test.link_s[name], test.max_bytes, _DEBTS_S[urgency])
                 for name, account in zip(_takers(test), self._accounts_of(test), strict=True)
             ):
                 return test
@@ -269,9 +326,12 @@ class BandwidthPlanner:
         rtt: float | None,
     ) -> PlannedTest:
         mbps = min(_expected_mbps(link), _expected_mbps(other))
-        seconds = max(EXACT_S, EXACT_ROUND_TRIPS * (rtt or 0.0) / 1000)
-        most = (LEAST_BYTES, LEAST_BYTES, self._max_bytes, REFRESH_BYTES)[urgency]
-        wanted = mbps * 1e6 / 8 * seconds / _MEASURED_SHARE
+        if urgency == 0 and link.bandwidth is not None:
+            mbps = min(mbps, link.bandwidth.suspected_mbps * _SETTLING_SIZE)
+        # A link that is open saves for a larger test.
+        refresh = LEAST_BYTES if _is_open(link) else REFRESH_BYTES
+        most = (self._max_bytes, LEAST_BYTES, self._max_bytes, refresh)[urgency]
+        wanted = mbps * 1e6 / 8 * exact_s(rtt) / _MEASURED_SHARE
         size = max(LEAST_BYTES, min(most, ceil(wanted / BLOCK_BYTES) * BLOCK_BYTES))
         link_s = {each.name: size * 8e-6 / _assumed_mbps(each) for each in (link, other)}
         for name in uplinks:
@@ -285,6 +345,22 @@ class BandwidthPlanner:
             if (a in uplink.nodes) != (b in uplink.nodes)
         )
 
+    def _settle(self, links: Sequence[NodeLink]) -> None:
+        """Charge tests at what their link can do as one knows by now. While a node is suspect that
+        is open, and at the first plan after a test its result may not be stored."""
+        self._plans += 1
+        for link in links:
+            unsettled = self._unsettled.get(link.name)
+            if not unsettled or (link.bandwidth is not None and link.bandwidth.is_suspect):
+                continue
+            account = self._node_accounts[link.name]
+            for each in unsettled:
+                if each.plan < self._plans - 1:
+                    link_s = each.amount * 8e-6 / _assumed_mbps(link)
+                    account.pay(link_s - each.link_s, 0)
+            kept = [each for each in unsettled if each.plan >= self._plans - 1]
+            self._unsettled[link.name] = kept
+
     def _taken(self) -> tuple[set[str], set[str]]:
         running = [each.planned for each in self._running.values()]
         nodes = {name for planned in running for name in (planned.client, planned.server)}
@@ -294,7 +370,7 @@ class BandwidthPlanner:
         """End the leases that no node reported on; they stay charged."""
         self._running = {k: each for k, each in self._running.items() if now_s < each.ends_s}
 
-    def _refill(self, nodes: Iterable[str], now_s: float) -> None:
+    def _refill(self, nodes: Collection[str], now_s: float) -> None:
         budget = self._budget
         for name in nodes:
             if name not in self._node_accounts:
@@ -305,8 +381,16 @@ class BandwidthPlanner:
                 per_day = uplink.bytes_per_day
                 limit = budget.bytes_per_day if per_day is None else per_day
                 self._uplink_accounts[name] = Account(budget.link_time_share, limit, now_s)
-        for account in chain(self._node_accounts.values(), self._uplink_accounts.values()):
+        of_nodes = (self._node_accounts[name] for name in nodes)
+        for account in chain(of_nodes, self._uplink_accounts.values()):
             account.refill(now_s)
+
+    def _forget_old(self, now_s: float) -> None:
+        """Drop the nodes that were not there for a day."""
+        old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
+        for name in old:
+            for of_nodes in (self._node_accounts, self._tested_s, self._failures, self._unsettled):
+                of_nodes.pop(name, None)
 
     def _accounts_of(self, planned: PlannedTest) -> list[Account]:
         return [
@@ -329,6 +413,16 @@ def _is_open(link: NodeLink) -> bool:
     if bandwidth is None or not bandwidth.is_short:
         return False
     return link.link_mbps is None or bandwidth.mbps < _SHARE_OF_LINK_SPEED * link.link_mbps
+
+
+def _is_fast_enough(peer: NodeLink, link: NodeLink) -> bool:
+    """Whether a test with the peer can show if the link is as fast as is believed."""
+    known = link.bandwidth
+    if known is None:
+        return True
+    if known.is_suspect:
+        return _expected_mbps(peer) * AGREEING_SHARE > known.suspected_mbps
+    return _expected_mbps(peer) >= AGREEING_SHARE * known.mbps
 
 
 def _expected_mbps(link: NodeLink) -> float:

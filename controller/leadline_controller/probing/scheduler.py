@@ -99,7 +99,9 @@ class ProbeScheduler:
         with self._lock:
             transferred_bytes, test = self._bandwidth_grants.report(node, report, at_s)
             if transferred_bytes is not None:
-                self._planner.finish(report.lease_id, transferred_bytes)
+                self._planner.finish(
+                    report.lease_id, transferred_bytes, is_measured=test is not None
+                )
             return test
 
     def rtt_refusal(self, node: str, measured_s: float) -> str | None:

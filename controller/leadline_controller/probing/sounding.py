@@ -18,6 +18,7 @@ from leadline_wire.codec import encode
 from leadline_wire.v1 import telemetry_pb2 as pb
 
 from leadline_controller.framework.model import Node
+from leadline_controller.probing.bandwidth import Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.probing.truth import Change, Truth
@@ -84,10 +85,14 @@ class Sounding:
             name: Node(name, allocatable={}, addresses=(str(_FIRST_ADDRESS + at),))
             for name, at in self._index.items()
         }
+        uplinks = tuple(
+            Uplink(each.name, frozenset(truth.names[at] for at in each.nodes), each.mbps)
+            for each in truth.uplinks
+        )
         self._scheduler = ProbeScheduler(
             self.telemetry,
             self._leases.append,
-            ProbeSettings(limits or ProbeLimits()),
+            ProbeSettings(limits or ProbeLimits(), uplinks=uplinks),
             lambda: nodes,
         )
         self._ingestor = TelemetryIngestor(_CLUSTER, self.telemetry, self._scheduler)

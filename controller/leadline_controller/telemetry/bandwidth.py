@@ -17,11 +17,14 @@ from dataclasses import dataclass, replace
 EXACT_S = 0.005
 # TCP's window lets the second half of the bytes through in one round trip, if the link does.
 EXACT_ROUND_TRIPS = 3
+# Assumed for a pair whose round trip is not known, so that the first tests are lower bounds.
+UNKNOWN_RTT_MS = 20.0
 # Results that are this near to each other agree.
 AGREEING_SHARE = 0.8
 # A lower bound proves nothing, unless TCP should have reached twice as much by then.
 _SUSPICIOUS_SHARE = 0.5
 _PEERS = 2
+_LEAST_MBPS = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +47,19 @@ class BandwidthTest:
     @property
     def is_exact(self) -> bool:
         """Whether this is what the links can do; else they can do at least this."""
-        least_s = max(EXACT_S, EXACT_ROUND_TRIPS * (self.rtt_ms or 0.0) / 1000)
-        return not self.is_hindered and self.seconds >= least_s
+        return not self.is_hindered and self.seconds >= exact_s(self.rtt_ms)
 
     def expected_mbps(self, link_mbps: float) -> float:
         """The rate that this test should have measured on a link of `link_mbps`: the second half of
         the bytes takes a round trip at least, since TCP's window has grown to the first half."""
         megabits = self.mbps * self.seconds
-        return megabits / max(megabits / link_mbps, (self.rtt_ms or 0.0) / 1000)
+        rtt_ms = UNKNOWN_RTT_MS if self.rtt_ms is None else self.rtt_ms
+        return megabits / max(megabits / max(link_mbps, _LEAST_MBPS), rtt_ms / 1000)
+
+
+def exact_s(rtt_ms: float | None) -> float:
+    """How long an exact measurement takes at least, s. rtt_ms: of the pair, None if unknown."""
+    return max(EXACT_S, EXACT_ROUND_TRIPS * (UNKNOWN_RTT_MS if rtt_ms is None else rtt_ms) / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,8 @@ class LinkBandwidth:
 
     at_s: when a test agreed with it last. lower_bound: it can do at least this, because the test
     was too short (is_short), or the peer's link is no faster and the node's interface is.
-    is_suspect: a later test contradicts it, and another one is to decide.
+    is_suspect: a later test contradicts it, which measured suspected_mbps, and another one is to
+    decide.
     """
 
     mbps: float
@@ -68,6 +77,7 @@ class LinkBandwidth:
     lower_bound: bool = False
     is_short: bool = False
     is_suspect: bool = False
+    suspected_mbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +104,38 @@ class _Result:
     is_own: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspicion:
+    """A test with `peer` contradicts what is believed. held: the best result, if it counts on until
+    the next one although a newer one may have replaced it."""
+
+    peer: str
+    mbps: float
+    held: _Result | None = None
+
+
 class NodeBandwidths:
     """The bandwidth of every node's link."""
 
     def __init__(self, ttl_s: float) -> None:
         self._ttl_s = ttl_s
         self._results: dict[str, tuple[_Result, ...]] = {}  # the newest first, one for each peer
-        self._suspects: dict[str, str] = {}  # node -> the peer of the test that made it one
+        self._suspects: dict[str, _Suspicion] = {}
 
     def of(self, node: str, now_s: float) -> LinkBandwidth | None:
         """The node's bandwidth; None if unknown."""
-        best = max(self._known(node, now_s), key=lambda each: each.mbps, default=None)
+        best = self._best(node, now_s)
         if best is None:
             return None
-        suspect = node in self._suspects
-        return LinkBandwidth(best.mbps, best.at_s, best.lower_bound, best.is_short, suspect)
+        suspicion = self._suspects.get(node)
+        return LinkBandwidth(
+            mbps=best.mbps,
+            at_s=best.at_s,
+            lower_bound=best.lower_bound,
+            is_short=best.is_short,
+            is_suspect=suspicion is not None,
+            suspected_mbps=suspicion.mbps if suspicion else 0.0,
+        )
 
     def last_peers(self, node: str) -> tuple[str, ...]:
         """The peers whose tests count, the newest first."""
@@ -118,11 +145,11 @@ class NodeBandwidths:
         """Store a result for both nodes. link_mbps: the speeds of their interfaces."""
         before = {end: self.of(end, test.at_s) for end in (test.client, test.server)}
         for node, peer in ((test.client, test.server), (test.server, test.client)):
-            of_peer, speed = before[peer], link_mbps[node] or 0.0
+            of_node, of_peer, speed = before[node], before[peer], link_mbps[node] or 0.0
             is_at_speed = test.mbps >= AGREEING_SHARE * speed > 0
             is_limited_by_peer = (
                 not is_at_speed
-                and speed > 0
+                and (speed > 0 or _contradicts(test.mbps, of_node))
                 and of_peer is not None
                 and test.mbps >= AGREEING_SHARE * of_peer.mbps
             )
@@ -134,57 +161,66 @@ class NodeBandwidths:
                 is_short=not is_at_speed and not test.is_exact,
                 is_own=node == test.server,
             )
-            if test.is_exact and not is_limited_by_peer:
-                self._add_exact(node, result, before[node], of_peer)
+            if (is_at_speed or test.is_exact) and not is_limited_by_peer:
+                self._add_exact(node, result)
             else:
-                self._add_lower_bound(node, result, test, before[node])
+                self._add_lower_bound(node, result, test, of_node)
 
     def drop(self, node: str) -> None:
         """Forget a node that is no longer in the cluster."""
         self._results.pop(node, None)
         self._suspects.pop(node, None)
 
-    def _known(self, node: str, now_s: float) -> list[_Result]:
+    def _best(self, node: str, now_s: float) -> _Result | None:
         known = [x for x in self._results.get(node, ()) if now_s - x.at_s <= self._ttl_s]
-        return [each for each in known if not each.is_own] or known
+        known = [each for each in known if not each.is_own] or known
+        suspicion = self._suspects.get(node)
+        if suspicion and suspicion.held and now_s - suspicion.held.at_s <= self._ttl_s:
+            known.append(suspicion.held)
+        return max(known, key=lambda each: each.mbps, default=None)
 
-    def _add_exact(
-        self,
-        node: str,
-        result: _Result,
-        before: LinkBandwidth | None,
-        of_peer: LinkBandwidth | None,
-    ) -> None:
-        is_contradiction = (
-            before is not None
-            and result.mbps < AGREEING_SHARE * before.mbps
-            and (of_peer is None or result.mbps < AGREEING_SHARE * of_peer.mbps)
-        )
-        suspected_by = self._suspects.get(node)
-        if is_contradiction and suspected_by is None:
-            self._suspects[node] = result.peer
-        elif not result.is_own and (suspected_by != result.peer or not is_contradiction):
-            self._suspects.pop(node, None)
+    def _add_exact(self, node: str, result: _Result) -> None:
+        best = self._best(node, result.at_s)
+        is_suspect = node in self._suspects
         self._put(node, result)
+        if not is_suspect and _contradicts(result.mbps, best):
+            held = None if best is None or best.is_own else best
+            self._suspects[node] = _Suspicion(result.peer, result.mbps, held)
+        elif not result.is_own:
+            self._suspects.pop(node, None)
+            if _contradicts(result.mbps, self._best(node, result.at_s)):
+                self._suspects[node] = _Suspicion(result.peer, result.mbps)
 
     def _add_lower_bound(
         self, node: str, result: _Result, test: BandwidthTest, before: LinkBandwidth | None
     ) -> None:
         """A lower bound replaces a lower value only. It settles a contradiction if it is what the
-        higher value lets expect."""
+        higher value lets expect, or if the peer of that test is known to be slow by now."""
+        suspicion = self._suspects.get(node)
+        is_peers_fault = suspicion and suspicion.peer == result.peer and not result.is_short
+        expected_mbps = test.expected_mbps(before.mbps) if before else 0.0
+        is_as_expected = result.mbps >= AGREEING_SHARE * expected_mbps
+        if (is_peers_fault or is_as_expected) and not result.is_own:
+            self._clear(node)
         if before is None or (result.mbps > before.mbps and not result.is_own):
             self._put(node, result)
-            return
-        expected_mbps = test.expected_mbps(before.mbps)
-        if result.mbps >= AGREEING_SHARE * before.mbps and not result.is_own:
+        elif not _contradicts(result.mbps, before) and not result.is_own:
             self._results[node] = tuple(
                 replace(each, at_s=result.at_s) if each.mbps == before.mbps else each
                 for each in self._results[node]
             )
-        if result.mbps >= AGREEING_SHARE * expected_mbps and not result.is_own:
-            self._suspects.pop(node, None)
-        elif result.is_short and result.mbps < _SUSPICIOUS_SHARE * expected_mbps:
-            self._suspects.setdefault(node, result.peer)
+        elif (
+            result.is_short
+            and not test.is_hindered
+            and result.mbps < _SUSPICIOUS_SHARE * expected_mbps
+        ):
+            self._suspects.setdefault(node, _Suspicion(result.peer, result.mbps))
+
+    def _clear(self, node: str) -> None:
+        """What is believed was right."""
+        suspicion = self._suspects.pop(node, None)
+        if suspicion and suspicion.held:
+            self._put(node, suspicion.held)
 
     def _put(self, node: str, result: _Result) -> None:
         others = [
@@ -196,3 +232,7 @@ class NodeBandwidths:
         by_others = [each for each in kept if not each.is_own][:_PEERS]
         own = [each for each in kept if each.is_own][:_PEERS]
         self._results[node] = (*by_others, *own)
+
+
+def _contradicts(mbps: float, believed: LinkBandwidth | _Result | None) -> bool:
+    return believed is not None and mbps < AGREEING_SHARE * believed.mbps

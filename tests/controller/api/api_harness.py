@@ -23,6 +23,7 @@ from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -168,8 +169,9 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     harness.hear("guest", cpu_percent=3.0)
     harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": 0.42})
-    tested = harness.stamp("n1", age_s=120)
-    harness.telemetry.bandwidth("n1", tested, "n2", 94.9, lower_bound=True)
+    # Too short to be more than a lower bound.
+    test = BandwidthTest("n1", "n2", 94.9, seconds=0.001, at_s=harness.now_s - 120)
+    harness.telemetry.bandwidth(test)
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5
     harness.place(pod("huge", cpu_milli=64000), PENDING)

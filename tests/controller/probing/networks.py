@@ -35,6 +35,11 @@ def clustered(count: int, random: np.random.Generator) -> Floats:
     return _symmetric(rtt_ms * random.lognormal(0, 0.05, rtt_ms.shape))
 
 
+def switched(count: int, random: np.random.Generator) -> Floats:
+    """Boards on one switch."""
+    return _symmetric(random.uniform(0.2, 0.5, (count, count)))
+
+
 def star(count: int, random: np.random.Generator) -> Floats:
     """Access links of very different length to one switch."""
     access = random.lognormal(1, 0.8, count)

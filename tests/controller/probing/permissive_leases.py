@@ -2,7 +2,10 @@
 
 from collections.abc import Container
 
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_wire.v1 import telemetry_pb2 as pb
+
+MEASURED_S = 0.1  # long enough to be what the links can do
 
 
 class EveryName(Container[str]):
@@ -13,7 +16,10 @@ class EveryName(Container[str]):
 
 
 class PermissiveLeases:
-    """Accepts everything, and records births and (node, lease id) of finished tests."""
+    """Accepts everything, and records births and (node, lease id) of reports on tests.
+
+    A report with a bandwidth is the result: its sender is the server, and its peer the client.
+    """
 
     def __init__(self) -> None:
         self.births: list[str] = []
@@ -25,8 +31,13 @@ class PermissiveLeases:
     def bandwidth_refusal(self, _node: str, _report: pb.BandwidthReport) -> str | None:
         return None
 
-    def on_bandwidth(self, node: str, lease_id: str) -> None:
-        self.tests.append((node, lease_id))
+    def on_bandwidth(
+        self, node: str, report: pb.BandwidthReport, at_s: float
+    ) -> BandwidthTest | None:
+        self.tests.append((node, report.lease_id))
+        if report.outcome != pb.BandwidthReport.DONE or not report.HasField("bandwidth_mbps"):
+            return None
+        return BandwidthTest(report.peer, node, report.bandwidth_mbps, MEASURED_S, at_s)
 
     def rtt_refusal(self, _node: str, _measured_s: float) -> str | None:
         return None

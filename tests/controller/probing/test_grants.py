@@ -1,36 +1,65 @@
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from leadline_controller.probing.grants import LATE_S, BandwidthGrants, PingGrants
-from leadline_controller.probing.planning import ProbeLimits, RunningLease
+from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.grants import BLOCK_BYTES, LATE_S, BandwidthGrants, PingGrants
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.ingestor import NOT_LEASED, OVER_LEASE, TOO_OFTEN
 from leadline_wire.v1 import telemetry_pb2 as pb
 
-# 10 MB in 2 s: a pace of 39.5 Mbit/s.
-LIMITS = ProbeLimits(duration_ms=2000, max_bytes=10_000_000)
-LEASE = RunningLease("a", "b", "x-1", ends_s=13.0)
+DONE, FAILED = pb.BandwidthReport.DONE, pb.BandwidthReport.FAILED
+MAX_BYTES, MOST_MBPS = 1_000_000, 100.0
+ENDS_S = 13.0
+PLANNED = PlannedTest("a", "b", MAX_BYTES, (), {"a": 0.08, "b": 0.08})
 
 
-def report(**changed: Any) -> pb.BandwidthReport:
-    """A good result of the client, with some fields changed."""
-    good = {"lease_id": "x-1", "peer": "b", "bandwidth_mbps": 20.0, "transferred_bytes": 5_000_000}
+def received(**changed: Any) -> pb.BandwidthReport:
+    """A good report of the server b, with some fields changed: 0.5 MB in 50 ms."""
+    good = {
+        "lease_id": "x-1",
+        "peer": "a",
+        "outcome": DONE,
+        "bandwidth_mbps": 80.0,
+        "transferred_bytes": MAX_BYTES,
+        "measured_us": 50_000,
+        "duration_ms": 110,
+    }
+    return pb.BandwidthReport(**{**good, **changed})
+
+
+def sent(**changed: Any) -> pb.BandwidthReport:
+    """A good report of the client a, with some fields changed."""
+    good = {
+        "lease_id": "x-1",
+        "peer": "b",
+        "outcome": DONE,
+        "transferred_bytes": MAX_BYTES,
+        "duration_ms": 120,
+    }
     return pb.BandwidthReport(**{**good, **changed})
 
 
 def granted() -> BandwidthGrants:
-    grants = BandwidthGrants(LIMITS)
-    grants.add(LEASE, now_s=0.0)
+    grants = BandwidthGrants()
+    grants.add(PLANNED, "x-1", MOST_MBPS, now_s=0.0, ends_s=ENDS_S)
     return grants
 
 
-def test_a_result_counts_under_its_lease_once() -> None:
+RESULT = BandwidthTest("a", "b", mbps=80.0, seconds=50_000 * 1e-6, at_s=5.0)
+
+
+@pytest.mark.parametrize("is_server_first", [False, True])
+def test_a_result_counts_once_both_ends_have_reported(is_server_first: bool) -> None:
     grants = granted()
-    assert grants.refusal("a", report(), 5.0) is None
-    assert not grants.use_up("b", "x-1")  # only its client's word ends it
-    assert grants.use_up("a", "x-1")
-    assert grants.refusal("a", report(), 5.0) == NOT_LEASED
-    assert not grants.use_up("a", "x-1")
+    reports = [("a", sent(), 4.0), ("b", received(), 5.0)]
+    (first, one, one_s), (second, other, other_s) = reports[:: -1 if is_server_first else 1]
+    assert grants.refusal(first, one, 5.0) is None
+    assert grants.report(first, one, one_s) == (None, None)
+    assert grants.refusal(first, one, 5.0) == NOT_LEASED  # it has reported
+    assert grants.refusal(second, other, 5.0) is None
+    assert grants.report(second, other, other_s) == (MAX_BYTES, RESULT)
+    for node, report, _ in reports:
+        assert grants.refusal(node, report, 5.0) == NOT_LEASED
 
 
 @pytest.mark.parametrize(
@@ -40,40 +69,114 @@ def test_a_result_counts_under_its_lease_once() -> None:
         ({"lease_id": ""}, NOT_LEASED),
         ({"node": "c"}, NOT_LEASED),
         ({"peer": "c"}, NOT_LEASED),
-        ({"node": "b", "peer": "a"}, NOT_LEASED),
-        ({"bandwidth_mbps": 1e30, "lower_bound": True}, OVER_LEASE),
-        ({"bandwidth_mbps": 46.0, "lower_bound": True}, OVER_LEASE),  # more than the bytes allow
-        ({"bandwidth_mbps": 45.0, "lower_bound": True}, None),
-        ({"bandwidth_mbps": 42.0}, OVER_LEASE),  # at the pace it must be called a lower bound
-        ({"bandwidth_mbps": 41.0}, None),
-        ({"bandwidth_mbps": 35.0, "lower_bound": True}, OVER_LEASE),  # nothing held it at 35
-        ({"bandwidth_mbps": 36.0, "lower_bound": True}, None),
-        ({"transferred_bytes": 10_131_072}, None),
-        ({"transferred_bytes": 10_131_073}, OVER_LEASE),
+        ({"node": "a", "peer": "a"}, NOT_LEASED),
+        ({"bandwidth_mbps": 1e30}, OVER_LEASE),
+        ({"bandwidth_mbps": 111.0, "measured_us": 1000}, OVER_LEASE),  # more than the interfaces do
+        ({"bandwidth_mbps": 109.0, "measured_us": 1000}, None),
+        ({"measured_us": 106_000}, OVER_LEASE),  # more bytes than came
+        ({"measured_us": 104_000}, None),
+        ({"measured_us": 0}, OVER_LEASE),
+        ({"measured_us": None}, OVER_LEASE),
+        ({"bandwidth_mbps": None}, OVER_LEASE),
+        ({"transferred_bytes": MAX_BYTES + BLOCK_BYTES}, None),
+        ({"transferred_bytes": MAX_BYTES + BLOCK_BYTES + 1}, OVER_LEASE),
         ({"bandwidth_mbps": 0.0}, None),
+        ({"outcome": FAILED, "bandwidth_mbps": None, "measured_us": None}, None),
     ],
 )
-def test_results_within_and_beyond_a_lease(changed: dict[str, Any], kind: str | None) -> None:
-    node = changed.pop("node", "a")
-    assert granted().refusal(node, report(**changed), 5.0) == kind
+def test_a_servers_report_within_and_beyond_its_lease(
+    changed: dict[str, Any], kind: str | None
+) -> None:
+    node = changed.get("node", "b")
+    fields = {name: value for name, value in changed.items() if name != "node"}
+    assert granted().refusal(node, received(**fields), 5.0) == kind
 
 
 @pytest.mark.parametrize(
-    ("node", "peer", "kind"),
-    [("a", "b", None), ("b", "a", None), ("c", "b", NOT_LEASED), ("a", "c", NOT_LEASED)],
+    ("changed", "kind"),
+    [
+        ({}, None),
+        ({"peer": "c"}, NOT_LEASED),
+        ({"transferred_bytes": MAX_BYTES + BLOCK_BYTES + 1}, OVER_LEASE),
+        ({"outcome": FAILED, "transferred_bytes": 0}, None),
+        ({"bandwidth_mbps": 1e30}, None),  # nobody asks a client
+    ],
 )
-def test_both_ends_may_report_a_failure(node: str, peer: str, kind: str | None) -> None:
-    failed = report(peer=peer, bandwidth_mbps=None, transferred_bytes=0)
-    assert granted().refusal(node, failed, 5.0) == kind
+def test_a_clients_report_within_and_beyond_its_lease(
+    changed: dict[str, Any], kind: str | None
+) -> None:
+    assert granted().refusal("a", sent(**changed), 5.0) == kind
 
 
-def test_a_result_may_come_late_but_not_for_ever() -> None:
+def test_a_clients_bandwidth_does_not_count() -> None:
     grants = granted()
-    assert grants.refusal("a", report(), LEASE.ends_s + LATE_S) is None
-    assert grants.refusal("a", report(), LEASE.ends_s + LATE_S + 1) == NOT_LEASED
+    grants.report("a", sent(bandwidth_mbps=99.0), 4.0)
+    assert grants.report("b", received(), 5.0) == (MAX_BYTES, RESULT)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "agree"),
+    [
+        ({}, {}, True),
+        ({}, {"transferred_bytes": 900_000}, True),  # some were still in the client's buffer
+        ({}, {"transferred_bytes": 190_000}, False),
+        ({"transferred_bytes": 900_000}, {}, False),  # more came than was sent
+        ({"duration_ms": 1}, {}, True),
+        ({"duration_ms": 1}, {"measured_us": 60_000}, False),  # it took the client less
+        ({"transferred_bytes": 0}, {}, False),
+    ],
+)
+def test_ends_that_contradict_each_other_are_not_believed(
+    client: dict[str, Any], server: dict[str, Any], agree: bool
+) -> None:
+    grants = granted()
+    grants.report("a", sent(**client), 4.0)
+    moved, result = grants.report("b", received(**server), 5.0)
+    assert moved == MAX_BYTES
+    assert (result is not None) == agree
+    assert grants.disagreements == ({} if agree else {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("end", ["a", "b"])
+def test_a_failure_at_one_end_ends_the_lease_without_a_result(end: str) -> None:
+    grants = granted()
+    make = sent if end == "a" else received
+    failed = make(outcome=FAILED, bandwidth_mbps=None, transferred_bytes=65_536)
+    assert grants.report(end, failed, 4.0) == (65_536, None)
+    assert grants.refusal("a", sent(), 5.0) == NOT_LEASED
+    assert grants.refusal("b", received(), 5.0) == NOT_LEASED
+    assert grants.disagreements == {}
+
+
+@pytest.mark.parametrize("end", ["a", "b"])
+def test_a_result_of_a_hindered_board_is_marked(end: str) -> None:
+    hindered = {"hindrances": [pb.BandwidthReport.CPU_BOUND]}
+    grants = granted()
+    grants.report("a", sent(**(hindered if end == "a" else {})), 4.0)
+    _, result = grants.report("b", received(**(hindered if end == "b" else {})), 5.0)
+    assert result is not None
+    assert result.is_hindered
+    assert not result.is_exact
+
+
+def test_a_report_may_come_late_but_not_for_ever() -> None:
+    grants = granted()
+    assert grants.refusal("b", received(), ENDS_S + LATE_S) is None
+    assert grants.refusal("b", received(), ENDS_S + LATE_S + 1) == NOT_LEASED
     for number in range(2, 500):
-        grants.add(replace(LEASE, lease_id=f"x-{number}", ends_s=number * 10.0), number * 10.0)
+        at_s = number * 10.0
+        grants.add(PLANNED, f"x-{number}", MOST_MBPS, now_s=at_s, ends_s=at_s + ENDS_S)
     assert len(grants._grants) <= 10
+
+
+def test_the_reports_of_several_leases_are_kept_apart() -> None:
+    grants = granted()
+    other = PlannedTest("c", "d", MAX_BYTES, (), {"c": 0.08, "d": 0.08})
+    grants.add(other, "x-2", MOST_MBPS, now_s=0.0, ends_s=ENDS_S)
+    assert grants.refusal("d", received(peer="c"), 5.0) == NOT_LEASED
+    grants.report("a", sent(), 4.0)
+    assert grants.report("d", received(lease_id="x-2", peer="c"), 4.0) == (None, None)
+    assert grants.report("b", received(), 5.0) == (MAX_BYTES, RESULT)
 
 
 # Round trips.

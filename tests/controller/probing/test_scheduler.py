@@ -8,8 +8,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from leadline_controller.framework.model import Node
+from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -24,6 +26,7 @@ from tests.support.mosquitto import Broker, mosquitto
 from tests.support.ports import wait_until
 
 LIMITS = ProbeLimits(interval_s=10.0, ping_ttl_s=60, ping_peers=2)
+AMPLE = BandwidthBudget(link_time_share=0.5, bytes_per_day=10**12)
 
 
 class LeaseRecorder:
@@ -44,15 +47,25 @@ class LeaseRecorder:
         self.pings.clear()
         return nodes
 
+    def tested(self) -> list[tuple[str, str]]:
+        """(client, server) of each test."""
+        return [
+            (work.peer.node, node)
+            for node, work in self.tests
+            if work.role == pb.BandwidthLease.SERVER
+        ]
+
 
 class ProbeHarness:
     """A probe scheduler for boards that published their births."""
 
-    def __init__(self, *names: str, anchors: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *names: str, anchors: tuple[str, ...] = (), uplinks: tuple[Uplink, ...] = ()
+    ) -> None:
         self.telemetry = TelemetryBuilder()
         self.sent = LeaseRecorder()
         self.nodes: dict[str, Node] = {}
-        probing = ProbeSettings(LIMITS, anchors)
+        probing = ProbeSettings(LIMITS, AMPLE, uplinks, anchors)
         self.probe_scheduler = ProbeScheduler(
             self.telemetry.state, self.sent.send, probing, lambda: self.nodes
         )
@@ -66,6 +79,14 @@ class ProbeHarness:
         agent = Agent(name, address=address, probes=probes)
         self.telemetry.state.birth(agent, self.telemetry.stamp(name))
         self.probe_scheduler.on_birth(name)
+
+    def report(self, lease: pb.BandwidthLease, node: str, *, mbps: float = 90.0) -> bool:
+        """One end of a test reports to the probe scheduler. Whether it has the result then."""
+        board = BoardMessages(node)
+        is_client = lease.role == pb.BandwidthLease.CLIENT
+        report = board.sent(lease) if is_client else board.received(lease, mbps)
+        assert self.probe_scheduler.bandwidth_refusal(node, report) is None
+        return self.probe_scheduler.on_bandwidth(node, report, 0.0) is not None
 
 
 def test_the_expiry_of_a_lease_message_is_the_planned_delivery_time() -> None:
@@ -95,9 +116,8 @@ def test_a_restarted_agent_gets_its_lease_at_once() -> None:
 def test_a_new_leader_renews_all_ping_leases_and_waits_for_a_running_test() -> None:
     harness = ProbeHarness("n1", "n2")
     harness.probe_scheduler.tick(0.0)
-    harness.probe_scheduler.on_bandwidth(
-        harness.sent.tests[1][0], harness.sent.tests[1][1].lease_id
-    )
+    for node, lease in harness.sent.tests:
+        harness.report(lease, node)
     harness.sent.pinged()
     harness.sent.tests.clear()
     harness.probe_scheduler.on_started_leading(100.0)
@@ -134,20 +154,98 @@ def test_only_boards_with_iperf3_are_tested() -> None:
     assert harness.sent.pinged() == ["n1", "n2", "n3"]
 
 
-def test_one_test_runs_at_a_time_and_only_its_client_ends_it() -> None:
+def test_a_node_has_one_test_at_a_time_until_both_ends_have_reported() -> None:
     harness = ProbeHarness("n1", "n2", "n3", anchors=("n3",))
     harness.probe_scheduler.tick(0.0)
-    (server, serving), (client, _) = harness.sent.tests
+    (server, serving), (client, testing) = harness.sent.tests
     assert (server, client) == ("n3", "n1")
-    harness.probe_scheduler.tick(10.0)
-    harness.probe_scheduler.on_bandwidth(server, serving.lease_id)
-    harness.probe_scheduler.on_bandwidth("n2", serving.lease_id)
-    harness.probe_scheduler.on_bandwidth(client, "another-1")
-    harness.probe_scheduler.tick(11.0)
+    harness.probe_scheduler.tick(4.0)
+    assert not harness.report(testing, client)
+    harness.probe_scheduler.tick(5.0)
     assert len(harness.sent.tests) == 2
-    harness.probe_scheduler.on_bandwidth(client, serving.lease_id)
-    harness.probe_scheduler.tick(12.0)
-    assert [node for node, _ in harness.sent.tests[2:]] == ["n3", "n2"]
+    assert harness.report(serving, server)
+    harness.probe_scheduler.tick(6.0)
+    assert harness.sent.tested()[1:] == [("n2", "n3")]
+
+
+def test_a_test_that_one_end_cannot_run_is_over_and_is_tried_less_and_less_often() -> None:
+    harness = ProbeHarness("n1", "n2")
+    started_s = []
+    for tick in range(600):
+        harness.probe_scheduler.tick(tick / 2)
+        if not harness.sent.tests:
+            continue
+        (_, _), (client, testing) = harness.sent.tests
+        harness.sent.tests.clear()
+        started_s.append(tick / 2)
+        failed = BoardMessages(client).bandwidth(
+            testing.peer.node,
+            None,
+            lease_id=testing.lease_id,
+            outcome=pb.BandwidthReport.REFUSED,
+        )
+        assert harness.probe_scheduler.bandwidth_refusal(client, failed) is None
+        assert harness.probe_scheduler.on_bandwidth(client, failed, 0.0) is None
+    assert started_s[:4] == [0.0, 0.5, 3.0, 3.5]  # each end in its turn
+    assert len(started_s) <= 16
+
+
+def test_a_test_without_reports_expires() -> None:
+    harness = ProbeHarness("n1", "n2")
+    harness.probe_scheduler.tick(0.0)
+    _, lease = harness.sent.tests[0]
+    ends_s = DELIVERY_S + (LIMITS.ttl_ms + lease.duration_ms) / 1000 + 1
+    harness.probe_scheduler.tick(ends_s - 0.1)
+    assert len(harness.sent.tests) == 2
+    harness.probe_scheduler.tick(ends_s)
+    assert len(harness.sent.tests) == 4
+
+
+def test_tests_without_a_node_in_common_run_at_once() -> None:
+    names = [f"n{i}" for i in range(7)]
+    harness = ProbeHarness(*names)
+    harness.probe_scheduler.tick(0.0)
+    nodes = [node for node, _ in harness.sent.tests]
+    assert len(nodes) == len(set(nodes)) == 6
+    assert len({lease.lease_id for _, lease in harness.sent.tests}) == 3
+
+
+def test_tests_over_a_shared_uplink_do_not_run_at_once() -> None:
+    uplink = Uplink("lte", frozenset({"n1", "n2"}), 20.0)
+    harness = ProbeHarness("n1", "n2", "n3", "n4", anchors=("n3", "n4"), uplinks=(uplink,))
+    harness.probe_scheduler.tick(0.0)
+    crossing = [pair for pair in harness.sent.tested() if len({"n1", "n2"}.intersection(pair)) == 1]
+    assert len(harness.sent.tested()) == 2
+    assert len(crossing) <= 1
+
+
+def test_both_ends_get_leases_with_each_others_address_and_the_limits() -> None:
+    harness = ProbeHarness("n1")
+    harness.born("n2", address="192.0.2.2")
+    harness.probe_scheduler.tick(0.0)
+    (server, serving), (client, testing) = harness.sent.tests
+    assert (server, client) == ("n2", "n1")
+    assert (serving.peer.node, serving.peer.address) == ("n1", "192.0.2.1")
+    assert (testing.peer.node, testing.peer.address) == ("n2", "192.0.2.2")
+    assert serving.lease_id == testing.lease_id
+    for lease in (serving, testing):
+        assert 0 < lease.max_bytes <= LIMITS.max_bytes
+        assert 500 <= lease.duration_ms <= LIMITS.duration_ms
+        assert (lease.ttl_ms, lease.port) == (LIMITS.ttl_ms, LIMITS.port)
+
+
+def test_a_result_faster_than_either_interface_is_refused() -> None:
+    harness = ProbeHarness("n1", "n2")
+    reading = BoardReading({"link_mbps": 100.0})
+    harness.telemetry.state.report("n1", harness.telemetry.stamp("n1", measured_s=0.0), reading)
+    harness.probe_scheduler.tick(0.0)
+    _, serving = harness.sent.tests[0]
+    n2 = BoardMessages("n2")
+    refusals = [
+        harness.probe_scheduler.bandwidth_refusal("n2", n2.received(serving, mbps))
+        for mbps in (111.0, 109.0)
+    ]
+    assert refusals == ["over_lease", None]
 
 
 def test_leases_of_an_earlier_controller_are_not_ours() -> None:
@@ -224,9 +322,7 @@ class IngestHarness:
         self.ingestor = TelemetryIngestor(CLUSTER, self.state, self.harness.probe_scheduler)
         self.boards = {name: BoardMessages(name, session=2) for name in ("n1", "n2")}
         self.harness.probe_scheduler.tick(100.0)
-        self.lease = next(
-            work for _, work in self.harness.sent.tests if work.role == pb.BandwidthLease.CLIENT
-        )
+        (_, self.serving), (_, self.testing) = self.harness.sent.tests  # n1 is the client
 
     def take(self, node: str, message: pb.RttReport | pb.BandwidthReport) -> None:
         topic = self.boards[node].topic(kind_of(message))
@@ -236,32 +332,38 @@ class IngestHarness:
         return [(link.rtt_ms, link.bandwidth_mbps) for link in self.state.links(101.0)]
 
 
-def test_a_bandwidth_counts_under_its_lease_once() -> None:
+def test_a_bandwidth_counts_once_both_ends_have_reported() -> None:
     ingest = IngestHarness()
-    n1 = ingest.boards["n1"]
-    for mbps in (90.0, 91.0):
-        ingest.take("n1", n1.bandwidth("n2", mbps, lease_id=ingest.lease.lease_id))
+    ingest.take("n2", ingest.boards["n2"].received(ingest.serving, 90.0))
+    assert ingest.known() == []
+    ingest.take("n1", ingest.boards["n1"].sent(ingest.testing))
     assert ingest.known() == [(None, 90.0)]
-    assert ingest.state.refused == {"not_leased": 1}
+    ingest.take("n2", ingest.boards["n2"].received(ingest.serving, 91.0))
+    ingest.take("n1", ingest.boards["n1"].sent(ingest.testing))
+    assert ingest.known() == [(None, 90.0)]
+    assert ingest.state.refused == {"not_leased": 2}
 
 
 def test_a_bandwidth_over_its_lease_leaves_it_open_and_no_message_counts_as_lost() -> None:
     ingest = IngestHarness()
-    n1 = ingest.boards["n1"]
-    ingest.take("n1", n1.bandwidth("n2", 900_000.0, lease_id=ingest.lease.lease_id))
+    n1, n2 = ingest.boards["n1"], ingest.boards["n2"]
+    ingest.take("n1", n1.sent(ingest.testing))
+    too_fast = n2.received(ingest.serving, 90.0)
+    too_fast.bandwidth_mbps = 900_000.0
+    ingest.take("n2", too_fast)
     assert ingest.known() == []
-    ingest.take("n1", n1.bandwidth("n2", 90.0, lease_id=ingest.lease.lease_id))
+    ingest.take("n2", n2.received(ingest.serving, 90.0))
     assert ingest.known() == [(None, 90.0)]
     assert ingest.state.refused == {"over_lease": 1}
-    assert ingest.state.lost_messages("n1") == 0
+    assert ingest.state.lost_messages("n2") == 0
 
 
 def test_a_result_for_an_earlier_controller_is_refused_and_counted() -> None:
     before, after = IngestHarness(), IngestHarness()
-    n1 = after.boards["n1"]
-    after.take("n1", n1.bandwidth("n2", 90.0, lease_id=before.lease.lease_id))
+    after.take("n1", after.boards["n1"].sent(before.testing))
+    after.take("n2", after.boards["n2"].received(before.serving, 90.0))
     assert after.known() == []
-    assert after.state.refused == {"not_leased": 1}
+    assert after.state.refused == {"not_leased": 2}
 
 
 def test_leases_of_a_former_leader_expire() -> None:
@@ -270,9 +372,10 @@ def test_leases_of_a_former_leader_expire() -> None:
     assert ingest.harness.probe_scheduler.ping_peers("n1") == {"n2"}
     ingest.harness.probe_scheduler.tick_as_standby(1000.0)
     assert ingest.harness.probe_scheduler.ping_peers("n1") == set()
-    n1 = ingest.boards["n1"]
-    ingest.take("n1", n1.bandwidth("n2", 90.0, lease_id=ingest.lease.lease_id))
+    ingest.take("n1", ingest.boards["n1"].sent(ingest.testing))
+    ingest.take("n2", ingest.boards["n2"].received(ingest.serving, 90.0))
     assert ingest.known() == []
+    assert ingest.state.refused == {"not_leased": 2}
 
 
 def test_round_trips_count_for_leased_peers_only() -> None:
@@ -307,14 +410,17 @@ QUICK = ProbeLimits(interval_s=0.2, duration_ms=300, ttl_ms=1000, ping_ttl_s=3, 
 class BrokerHarness:
     """A controller's MQTT session and probe scheduler, and boards that obey their leases.
 
-    overlaps: how often two clients ran tests at once.
+    tested: (client, server, lease) of each test. overlaps: how often a board had two tests at once.
     """
 
     def __init__(self, broker: Broker) -> None:
         self.state = TelemetryState(TimesToLive())
         nodes = {name: Node(name, addresses=("192.0.2.1",)) for name in ("n1", "n2", "n3")}
         self.probe_scheduler = ProbeScheduler(
-            self.state, lambda lease: self.session.send(lease), ProbeSettings(QUICK), lambda: nodes
+            self.state,
+            lambda lease: self.session.send(lease),
+            ProbeSettings(QUICK, AMPLE),
+            lambda: nodes,
         )
         ingestor = TelemetryIngestor(CLUSTER, self.state, self.probe_scheduler)
         settings = BrokerSettings(broker.host, broker.port, CLUSTER, "controller")
@@ -322,7 +428,7 @@ class BrokerHarness:
         self.pings: Counter[str] = Counter()
         self.tested: list[tuple[str, str, str]] = []
         self.served: list[str] = []
-        self.at_work = threading.Semaphore(1)
+        self.at_work = {name: threading.Semaphore(1) for name in nodes}
         self.overlaps = 0
         self._over = threading.Event()
         self._ticking = threading.Thread(target=self._tick)
@@ -350,8 +456,6 @@ class BrokerHarness:
                 if lease.WhichOneof("work") == "ping":
                     self.pings[name] += 1
                     client.send_soon(board, board.rtt(*[(p.node, 1.5) for p in lease.ping.peers]))
-                elif lease.bandwidth.role == pb.BandwidthLease.SERVER:
-                    self.served.append(lease.bandwidth.lease_id)
                 else:
                     threading.Thread(
                         target=self._test, args=(client, board, lease.bandwidth)
@@ -363,13 +467,18 @@ class BrokerHarness:
             yield client
 
     def _test(self, client: WireClient, board: BoardMessages, lease: pb.BandwidthLease) -> None:
-        alone = self.at_work.acquire(blocking=False)
+        """The server needs the client's time and does not wait for it: it reports first."""
+        alone = self.at_work[board.node].acquire(blocking=False)
         self.overlaps += not alone
-        time.sleep(0.05)
-        self.tested.append((board.node, lease.peer.node, lease.lease_id))
+        is_server = lease.role == pb.BandwidthLease.SERVER
+        if is_server:
+            self.served.append(lease.lease_id)
+        else:
+            time.sleep(0.05)
+            self.tested.append((board.node, lease.peer.node, lease.lease_id))
         if alone:
-            self.at_work.release()
-        client.send_soon(board, board.bandwidth(lease.peer.node, 90.0, lease_id=lease.lease_id))
+            self.at_work[board.node].release()
+        client.send_soon(board, board.received(lease, 90.0) if is_server else board.sent(lease))
 
 
 @pytest.mark.broker
@@ -378,7 +487,8 @@ def test_a_cluster_measures_its_links_under_leases() -> None:
         for name in ("n1", "n2", "n3"):
             boards.enter_context(broker_harness.board(broker, name))
         wait_until(
-            lambda: len({test[:2] for test in broker_harness.tested}) == 3, "each pair is tested"
+            lambda: len({frozenset(test[:2]) for test in broker_harness.tested}) == 3,
+            "each pair is tested",
         )
         enough = len(broker_harness.tested) + 6
         wait_until(lambda: len(broker_harness.tested) >= enough, "and again")
@@ -393,9 +503,7 @@ def test_a_cluster_measures_its_links_under_leases() -> None:
     assert {link.rtt_ms for link in known.values()} == {1.5}
     assert {link.bandwidth_mbps for link in known.values()} == {90.0}
     assert broker_harness.overlaps == 0
-    order = [test[:2] for test in broker_harness.tested]
-    assert order[-3:] == order[-6:-3]
-    assert len(set(order[-3:])) == 3
+    assert {test[0] for test in broker_harness.tested} == {"n1", "n2", "n3"}
 
 
 @pytest.mark.broker
@@ -410,7 +518,7 @@ def test_a_client_that_dies_does_not_block_the_other_tests() -> None:
         wait_until(lambda: broker_harness.tested, "tests begin")
         client.drop()
         wait_until(
-            lambda: [pair[:2] for pair in broker_harness.tested[-3:]] == [("n1", "n3")] * 3,
+            lambda: [set(pair[:2]) for pair in broker_harness.tested[-3:]] == [{"n1", "n3"}] * 3,
             "the others are tested on",
             timeout_s=40,
         )

@@ -1,5 +1,6 @@
 """What the probe scheduler and the estimates believe about networks that are known."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from leadline_controller.framework.view import Floats
 from leadline_controller.parsing.fields import FieldError
 from leadline_controller.probing.sounding import Sounding
-from leadline_controller.probing.truth import Change, Truth, read_truth
+from leadline_controller.probing.truth import Change, Truth, Uplink, read_truth
 from leadline_wire import topics
 
 from tests.controller.probing import networks
@@ -24,10 +25,12 @@ UNCLUSTERED = (
 )
 
 
-def truth_of(network: networks.Network, count: int, seed: int, **changed: Any) -> Truth:
+def truth_of(
+    network: networks.Network, count: int, seed: int, mbps: float = 100.0, **changed: Any
+) -> Truth:
     rtt_ms = network(count, np.random.default_rng(seed))
     names = tuple(f"n{i}" for i in range(count))
-    return Truth(names, rtt_ms, np.full(count, 100.0), noise=NOISE, **changed)
+    return Truth(names, rtt_ms, np.full(count, mbps), noise=NOISE, **changed)
 
 
 class _Recording(Sounding):
@@ -126,6 +129,80 @@ def test_two_boards_measure_each_other() -> None:
     (pair,) = run.document()["pairs"]
     assert pair["source"] == "measured"
     assert abs(pair["rtt_ms"] - pair["true_rtt_ms"]) <= pair["error_ms"]
+
+
+# Bandwidth.
+
+# Up to three tests on a link of 5 Mbit/s, which were planned for 100: 131,072 bytes, and twice
+# 65,536 to settle it. The budget pays for it in the ten minutes that follow.
+DEBT_S = 0.42
+
+
+@pytest.mark.parametrize(
+    ("network", "count", "seed"),
+    [
+        (networks.switched, 4, 1),
+        (networks.switched, 4, 2),
+        (networks.switched, 20, 1),
+        (networks.clustered, 20, 2),
+        (networks.switched, 100, 1),
+        (networks.clustered, 100, 2),
+    ],
+)
+def test_a_throttled_link_is_noticed_within_30_s_and_the_budget(
+    network: networks.Network, count: int, seed: int
+) -> None:
+    run = Sounding(truth_of(network, count, seed, changes=(Change(300.0, 1, None, 5.0),)), seed)
+    run.run(10)
+    document = run.document()
+    assert document["changes"][0]["noticed_after_s"] <= 30
+    throttled = document["nodes"].pop(1)
+    assert throttled["bandwidth_mbps"] == pytest.approx(5.0)
+    assert throttled["link_time_share"] <= 0.001 + DEBT_S / 600
+    assert max(node["link_time_share"] for node in document["nodes"]) <= 0.001
+    assert max(node["test_bytes"] for node in document["nodes"]) <= 1_000_000_000 / 144
+    if network is networks.switched:
+        assert {node["bandwidth_mbps"] for node in document["nodes"]} == {100.0}
+    assert run.telemetry.refused == {}
+
+
+def test_the_debt_of_a_throttled_link_is_paid_back() -> None:
+    run = Sounding(truth_of(networks.switched, 4, 1, changes=(Change(300.0, 1, None, 5.0),)))
+    run.run(25)
+    assert max(node["link_time_share"] for node in run.document()["nodes"]) <= 0.001
+
+
+@pytest.mark.parametrize("count", [4, 20, 100])
+def test_a_gigabit_link_is_known_as_one(count: int) -> None:
+    run = Sounding(truth_of(networks.switched, count, 1, mbps=1000.0))
+    run.run(5)
+    nodes = run.document()["nodes"]
+    assert min(node["bandwidth_mbps"] for node in nodes) >= 500
+    assert max(node["link_time_share"] for node in nodes) <= 0.001
+    assert max(node["test_bytes"] for node in nodes) <= 1_000_000_000 / 288
+
+
+def test_slow_and_fast_links_are_told_apart() -> None:
+    speeds = [10.0, 20.0, 50.0, 100.0, 300.0, 1000.0, 1000.0, 1000.0]
+    truth = truth_of(networks.switched, len(speeds), 1)
+    run = Sounding(replace(truth, link_mbps=np.array(speeds)))
+    run.run(10)
+    nodes = run.document()["nodes"]
+    found = [node["bandwidth_mbps"] for node in nodes]
+    assert found[:5] == pytest.approx(speeds[:5])
+    assert min(found[5:]) >= 500
+    assert all(node["link_time_share"] <= 0.001 for node in nodes)
+
+
+def test_a_shared_uplink_limits_what_crosses_it_and_has_a_budget() -> None:
+    site = Uplink("lte", frozenset({0, 1, 2}), 20.0)
+    run = Sounding(truth_of(networks.switched, 6, 1, uplinks=(site,)))
+    run.run(10)
+    nodes = run.document()["nodes"]
+    # Within the site, and outside of it, no test needs the uplink.
+    assert {node["bandwidth_mbps"] for node in nodes} == {100.0}
+    _, uplinks = run._scheduler._planner.accounts(run.now_s)
+    assert uplinks["lte"].spent_link_s <= 0.001 * 600
 
 
 NODES = [{"name": "a", "link_mbps": 100}, {"name": "b", "link_mbps": 1000, "segment": "s"}]

@@ -58,6 +58,27 @@ class BoardMessages:
             **fields,
         )
 
+    def sent(self, lease: pb.BandwidthLease) -> pb.BandwidthReport:
+        """A client's report that it gave all bytes of its lease to TCP, in a second."""
+        return self.bandwidth(
+            lease.peer.node,
+            None,
+            lease_id=lease.lease_id,
+            transferred_bytes=lease.max_bytes,
+            duration_ms=1000,
+        )
+
+    def received(self, lease: pb.BandwidthLease, mbps: float) -> pb.BandwidthReport:
+        """A server's report that all bytes of its lease came, the second half at this rate."""
+        return self.bandwidth(
+            lease.peer.node,
+            mbps,
+            lease_id=lease.lease_id,
+            transferred_bytes=lease.max_bytes,
+            duration_ms=1000,
+            measured_us=round(lease.max_bytes / 2 * 8 / mbps),
+        )
+
     def birth(
         self,
         address: str = "192.0.2.1",

@@ -76,8 +76,15 @@ def board(ingest: IngestHarness) -> BoardMessages:
 def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> None:
     board = BoardMessages("n1")
     interfaces = [
-        pb.NetworkInterface(name=name, packets_sent_per_s=sent, packets_received_per_s=received)
-        for name, sent, received in (("eth0", 100, 50), ("wlan0", 20, 30))
+        pb.NetworkInterface(
+            name=name,
+            packets_sent_per_s=sent,
+            packets_received_per_s=received,
+            bytes_sent_per_s=sent * 1e5,
+            bytes_received_per_s=received * 1e5,
+            link_mbps=mbps,
+        )
+        for name, sent, received, mbps in (("wlan0", 20, 30, 54), ("eth0", 100, 50, 1000))
     ]
     report = board.report(
         age_ms=2500,
@@ -95,6 +102,8 @@ def test_a_report_becomes_the_metrics_of_the_papers(ingest: IngestHarness) -> No
         "packets_received_per_s": (80.0, 2.5),
         "disk_bytes_per_s": (1500.0, 2.5),
         "cpu_celsius": (-3.5, 2.5),
+        "link_mbps": (1000.0, 2.5),
+        "used_mbps": (80.0, 2.5),
     }
     seen = ingest.state.board("n1", NOW_S)
     assert seen is not None
@@ -147,6 +156,27 @@ def test_the_known_half_of_an_interface_is_still_known(ingest: IngestHarness) ->
     assert set(ingest.state.measurements("n1", NOW_S)) == {"packets_sent_per_s"}
 
 
+@pytest.mark.parametrize(("sent", "received"), [(5.0, None), (None, 5.0)])
+def test_traffic_is_unknown_unless_both_directions_are_known(
+    ingest: IngestHarness, sent: float | None, received: float | None
+) -> None:
+    board = BoardMessages("n1")
+    interface = pb.NetworkInterface(
+        link_mbps=100, bytes_sent_per_s=sent, bytes_received_per_s=received
+    )
+    ingest.take(board, board.report(network=[interface]))
+    assert set(ingest.state.measurements("n1", NOW_S)) == {"link_mbps"}
+
+
+def test_a_report_of_one_end_without_a_result_changes_no_bandwidth(
+    ingest: IngestHarness, board: BoardMessages
+) -> None:
+    ingest.take(board, board.bandwidth("n2", None, lease_id="x-2"))
+    assert ingest.tests[-1] == ("n1", "x-2")
+    assert ingest.state.measurements("n1", NOW_S)["bandwidth_mbps"][0] == 90.0
+    assert ingest.state.refused == {}
+
+
 def test_births_and_finished_tests_reach_the_probe_scheduler(
     ingest: IngestHarness, board: BoardMessages
 ) -> None:
@@ -195,7 +225,6 @@ def test_a_cleared_retained_message_is_not_an_error(
         (pb.BandwidthReport.REFUSED, None),
         (pb.BandwidthReport.FAILED, 55.0),
         (pb.BandwidthReport.ABSENT, None),
-        (pb.BandwidthReport.DONE, None),
         (99, 55.0),
     ],
 )

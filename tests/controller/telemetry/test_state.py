@@ -5,6 +5,7 @@ import pytest
 from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
+from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.state import BROKER, Agent
 
@@ -102,13 +103,13 @@ def test_a_nodes_bandwidth_is_its_best_links_and_falls_back_when_that_is_too_old
     assert np.isnan(known(1000.0 + TTL.bandwidth_s + 1)).all()
 
 
-def test_a_test_that_measured_nothing_leaves_the_bandwidth_alone() -> None:
+def test_a_result_about_an_unknown_node_is_ignored() -> None:
     builder = TelemetryBuilder("n1", "n2")
     builder.bandwidth("n1", "n2", 90.0, 0.0)
-    assert builder.bandwidth("n1", "n2", None, 10.0)
-    assert builder.bandwidth("n1", "n1", 999.0, 10.0)
-    assert builder.bandwidth("n1", "never-heard", 999.0, 10.0)
+    builder.bandwidth("n1", "never-heard", 999.0, 10.0)
+    builder.bandwidth("never-heard", "n1", 999.0, 10.0)
     assert builder.state.measurements("n1", 10.0) == {"bandwidth_mbps": (90.0, 10.0)}
+    assert [link.bandwidth_mbps for link in builder.state.links(10.0)] == [90.0]
 
 
 def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
@@ -117,16 +118,45 @@ def test_only_a_changed_bandwidth_counts_as_a_change() -> None:
     for peer, mbps, at_s in (
         ("n2", 90.0, 0.0),
         ("n2", 90.0, 10.0),
-        ("n2", None, 20.0),
         ("n3", 10.0, 30.0),  # n1 has a better link
         ("n2", 80.0, 40.0),
     ):
         builder.bandwidth("n1", peer, mbps, at_s)
         told.append(builder.state.bandwidth_changes)
-    assert [after - before for before, after in pairwise(told)] == [2, 0, 0, 1, 2]
+    assert [after - before for before, after in pairwise(told)] == [2, 0, 1, 2]
     builder.state.metrics(table("n1"), 41.0 + TTL.bandwidth_s)  # it is unknown now
     builder.bandwidth("n1", "n2", 80.0, 50.0 + TTL.bandwidth_s)
     assert builder.state.bandwidth_changes > told[-1]
+
+
+def test_what_is_known_of_a_link_has_its_speed_traffic_and_last_peers() -> None:
+    builder = TelemetryBuilder("n1", "n2", "n3")
+    reading = BoardReading({"link_mbps": 1000.0, "used_mbps": 12.0})
+    builder.state.report("n1", builder.stamp("n1", measured_s=100.0), reading)
+    builder.bandwidth("n1", "n2", 400.0, 100.0)
+    (n1, n3) = builder.state.node_links(("n1", "n3"), 110.0)
+    assert (n1.link_mbps, n1.used_mbps, n1.last_peers) == (1000.0, 12.0, ("n2",))
+    assert n1.bandwidth is not None
+    assert (n1.bandwidth.mbps, n1.bandwidth.at_s) == (400.0, 100.0)
+    assert n3 == NodeLink("n3")
+    (late,) = builder.state.node_links(("n1",), 100.0 + TTL.bandwidth_s + 1)
+    assert (late.link_mbps, late.used_mbps, late.bandwidth) == (None, 0.0, None)
+
+
+def test_a_short_test_between_far_nodes_is_a_lower_bound() -> None:
+    builder = TelemetryBuilder("n1", "n2", "n3")
+    builder.rtt("n1", "n2", 40.0, 100.0)
+    builder.rtt("n1", "n3", 1.0, 100.0)
+    near, far = (
+        BandwidthTest("n1", "n3", 9.0, 0.1, 100.0),
+        BandwidthTest("n1", "n2", 9.0, 0.1, 99.0),
+    )
+    builder.state.bandwidth(far)
+    builder.state.bandwidth(near)
+    bounds = {(x.a, x.b): x.lower_bound for x in builder.state.links(100.0) if x.bandwidth_mbps}
+    assert bounds == {("n1", "n2"): True, ("n1", "n3"): False}
+    assert builder.state.rtt_ms("n2", "n1", 100.0) == 40.0
+    assert builder.state.rtt_ms("n2", "n3", 100.0) is None
 
 
 def test_columns_follow_the_node_table_and_include_new_boards() -> None:

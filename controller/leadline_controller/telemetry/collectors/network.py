@@ -26,5 +26,6 @@ def decode_network(report: pb.Report, reading: BoardReading) -> None:
     fastest = max(interfaces, key=lambda each: each.link_mbps)
     if fastest.link_mbps:
         reading.values["link_mbps"] = float(fastest.link_mbps)
-    used = max(fastest.bytes_sent_per_s, fastest.bytes_received_per_s)
-    reading.values["used_mbps"] = used * 8e-6
+    if fastest.HasField("bytes_sent_per_s") and fastest.HasField("bytes_received_per_s"):
+        used = max(fastest.bytes_sent_per_s, fastest.bytes_received_per_s)
+        reading.values["used_mbps"] = used * 8e-6

@@ -1,0 +1,593 @@
+"""The planner of bandwidth tests: which tests, at what cost, and never over a budget."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.probing.bandwidth import (
+    BLOCK_BYTES,
+    DAY_S,
+    LEAST_BYTES,
+    REFRESH_BYTES,
+    Account,
+    BandwidthBudget,
+    BandwidthPlanner,
+    PlannedTest,
+    Uplink,
+)
+from leadline_controller.telemetry.bandwidth import (
+    BandwidthTest,
+    LinkBandwidth,
+    NodeBandwidths,
+    NodeLink,
+)
+
+from tests.support.examples import examples
+
+LAN_MS = 0.3
+LATER_S = 2000.0  # all budgets have saved what they can
+INTERVAL_S = 22.0
+MOST_BYTES = 30_000_000
+
+
+def lan(_a: str, _b: str) -> float | None:
+    return LAN_MS
+
+
+def known(name: str, mbps: float = 100.0, **changed: Any) -> NodeLink:
+    """A node whose bandwidth was measured; `changed` are fields of the measurement."""
+    return NodeLink(name, 1000.0, LinkBandwidth(mbps, 0.0, **changed))
+
+
+def planner_of(
+    links: Sequence[NodeLink], budget: BandwidthBudget | None = None, **planning: Any
+) -> BandwidthPlanner:
+    """A planner whose budgets have saved since time 0."""
+    planner = BandwidthPlanner(budget or BandwidthBudget(), **planning)
+    assert planner.plan([known(link.name) for link in links], lan, 0.0) == []
+    return planner
+
+
+def planned_for(
+    links: Sequence[NodeLink], now_s: float = LATER_S, **planning: Any
+) -> list[PlannedTest]:
+    return planner_of(links, **planning).plan(links, lan, now_s)
+
+
+def begin(
+    planner: BandwidthPlanner, planned: PlannedTest, now_s: float, lease_id: str = "x-1"
+) -> None:
+    planner.start(planned, lease_id, now_s, now_s + 10.0)
+
+
+def finish(
+    planner: BandwidthPlanner, planned: PlannedTest, now_s: float, lease_id: str = "x-1"
+) -> None:
+    """A test that is done at once."""
+    begin(planner, planned, now_s, lease_id)
+    planner.finish(lease_id, planned.max_bytes, is_measured=True)
+
+
+# What comes first.
+
+
+def test_contradictions_come_first_then_unknown_links_then_bounds_then_the_others() -> None:
+    links = [
+        known("refresh"),
+        known("small-bound", lower_bound=True, is_short=True),
+        NodeLink("unknown", 1000.0),
+        known("suspect", is_suspect=True, suspected_mbps=5.0),
+        *(known(f"peer-{i}") for i in range(4)),
+    ]
+    planner = planner_of(links)
+    for i in range(4):  # as servers they are free, but no test of theirs is due
+        planner._tested_s[f"peer-{i}"] = LATER_S - 10
+    planned = planner.plan(links, lan, LATER_S)
+    assert [each.client for each in planned] == [
+        "suspect",
+        "unknown",
+        "small-bound",
+        "refresh",
+    ]
+    assert all(each.server.startswith("peer-") for each in planned)
+
+
+def test_of_equally_urgent_links_the_one_that_waited_longest_is_next() -> None:
+    links = [known(name) for name in "abcd"]
+    planner = planner_of(links)
+    for turn, client in enumerate("cab"):
+        finish(planner, PlannedTest(client, "d", LEAST_BYTES, (), {client: 0.0, "d": 0.0}), turn)
+    order = []
+    for turn in range(4):
+        planned = planner.plan(links, lan, LATER_S + turn)
+        order.append([each.client for each in planned][:1])
+        begin(planner, planned[0], LATER_S + turn, f"y-{turn}")
+        planner.finish(f"y-{turn}", planned[0].max_bytes, is_measured=True)
+    assert order == [["d"], ["c"], ["a"], ["b"]]
+
+
+def test_a_known_link_is_tested_each_interval_and_a_busy_one_rarely() -> None:
+    links = [known("a"), replace(known("b"), used_mbps=40.0), known("c")]
+    planner = planner_of(links)
+    for i, client in enumerate("abc"):
+        server = "c" if client != "c" else "a"
+        test = PlannedTest(client, server, LEAST_BYTES, (), {client: 0.0, server: 0.0})
+        finish(planner, test, LATER_S, f"x-{i}")
+    assert planner.plan(links, lan, LATER_S + INTERVAL_S - 0.1) == []
+    soon = planner.plan(links, lan, LATER_S + INTERVAL_S)
+    assert [each.client for each in soon] == ["a"]  # and c serves it
+    clients = {each.client for each in planner.plan(links[1:], lan, LATER_S + 3 * INTERVAL_S - 1)}
+    assert clients == {"c"}
+    assert planner.plan(links[1:2] + links[:1], lan, LATER_S + 3 * INTERVAL_S)
+
+
+def test_after_failures_a_test_is_retried_less_and_less_often() -> None:
+    links = [NodeLink("a"), NodeLink("b")]
+    planner = planner_of(links)
+    planner._tested_s["b"] = 1e9  # only a asks
+    started_s = []
+    for tick in range(1200):
+        now_s = LATER_S + tick / 2
+        for planned in planner.plan(links, lan, now_s):
+            begin(planner, planned, now_s)
+            planner.finish("x-1", 0, is_measured=False)
+            started_s.append(now_s)
+    waits = [after - before for before, after in pairwise(started_s)]
+    assert waits[:6] == [3.0, 6.0, 12.0, 24.0, 48.0, 96.0]
+    assert set(waits[6:]) == {96.0}
+
+
+def test_a_result_ends_the_longer_waits() -> None:
+    links = [known("a", is_suspect=True, suspected_mbps=50.0), known("b")]
+    planner = planner_of(links)
+    for turn, is_measured in enumerate((False, False, False, True)):
+        (planned,) = planner.plan(links, lan, LATER_S + 100 * turn)
+        begin(planner, planned, LATER_S + 100 * turn)
+        planner.finish("x-1", LEAST_BYTES, is_measured=is_measured)
+    assert planner.plan(links, lan, LATER_S + 303)
+
+
+# With whom.
+
+
+def test_anchors_are_the_preferred_servers() -> None:
+    links = [known(name) for name in "abcdef"]
+    planned = planned_for(links, anchors=("e", "gone"))
+    assert planned[0].server == "e"
+    assert len(planned) == 3  # one anchor does not hold up the others
+
+
+def test_the_peer_that_measured_last_is_avoided() -> None:
+    a = replace(known("a"), last_peers=("b", "c"))
+    planner = planner_of([a, known("b"), known("c")])
+    planner._tested_s.update(b=LATER_S, c=LATER_S)
+    (planned,) = planner.plan([a, known("b"), known("c")], lan, LATER_S + 1)
+    assert (planned.client, planned.server) == ("a", "c")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        NodeLink("b", 1000.0),
+        known("b", is_suspect=True, suspected_mbps=5.0),
+        known("b", 10.0),
+        known("b", lower_bound=True, is_short=True),
+    ],
+    ids=["unknown", "suspect", "slow", "saving"],
+)
+def test_a_peer_that_says_little_is_avoided(other: NodeLink) -> None:
+    links = [known("a"), other, known("c")]
+    planner = planner_of(links)
+    planner._tested_s.update(b=LATER_S, c=LATER_S)
+    (planned,) = planner.plan(links, lan, LATER_S + 1)
+    assert (planned.client, planned.server) == ("a", "c")
+    (planned,) = planner.plan(links[:2], lan, LATER_S + 1)  # there is no other
+    assert (planned.client, planned.server) == ("a", "b")
+
+
+def test_a_slower_peer_serves_rarely() -> None:
+    links = [known("a"), known("slow", 10.0)]
+    planner = planner_of(links)
+    test = PlannedTest("a", "slow", LEAST_BYTES, (), {"a": 0.0, "slow": 0.0})
+    finish(planner, test, LATER_S)
+    planner._tested_s["slow"] = LATER_S + 3 * INTERVAL_S
+    assert planner.plan(links, lan, LATER_S + 3 * INTERVAL_S - 1) == []
+    (planned,) = planner.plan(links, lan, LATER_S + 3 * INTERVAL_S)
+    assert (planned.client, planned.server) == ("a", "slow")
+
+
+def test_a_peer_as_slow_as_what_is_suspected_does_not_settle_it() -> None:
+    a = known("a", 1000.0, is_suspect=True, suspected_mbps=45.0)
+    links = [a, known("b", 50.0), known("c", 60.0)]
+    planner = planner_of(links)
+    planner._tested_s.update(a=LATER_S - 10, b=LATER_S, c=LATER_S)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    assert (planned.client, planned.server) == ("a", "c")
+    assert planner.plan(links[:2], lan, LATER_S) == []
+
+
+def test_a_near_peer_is_preferred() -> None:
+    links = [known(name) for name in "abcd"]
+    planner = planner_of(links)
+    planner._tested_s.update(b=LATER_S, c=LATER_S, d=LATER_S)
+    rtt_ms = {"b": 9.0, "c": 1.0, "d": None}
+    (planned,) = planner.plan(links, lambda _, peer: rtt_ms[peer], LATER_S + 1)
+    assert planned.server == "c"
+
+
+def test_only_the_nodes_that_are_given_are_tested() -> None:
+    assert planned_for([]) == []
+    assert planned_for([known("a")]) == []
+
+
+# How much.
+
+
+@pytest.mark.parametrize(
+    ("link", "amount"),
+    [
+        (NodeLink("a", 1000.0), LEAST_BYTES),
+        (known("a", 20.0), LEAST_BYTES),
+        (known("a", 100.0), 8 * BLOCK_BYTES),  # 10 ms
+        (known("a", 900.0), REFRESH_BYTES),
+        # Four times as much as is known, if it is exact: 400 Mbit/s for 10 ms.
+        (known("a", 100.0, lower_bound=True, is_short=True), 31 * BLOCK_BYTES),
+        (known("a", 900.0, is_suspect=True, suspected_mbps=100.0), 10 * BLOCK_BYTES),
+    ],
+)
+def test_a_test_has_as_many_bytes_as_its_measurement_needs(link: NodeLink, amount: int) -> None:
+    links = [link, known("b", 1000.0)]
+    planner = planner_of(links)
+    planner._tested_s["b"] = LATER_S
+    (planned,) = planner.plan(links, lan, LATER_S + 1)
+    assert planned.client == "a"
+    assert planned.max_bytes == amount
+
+
+def test_a_measurement_between_far_nodes_needs_more_bytes() -> None:
+    link = known("a", 100.0, is_suspect=True, suspected_mbps=5.0)
+    links = [link, known("b", 1000.0)]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lambda *_: 40.0, LATER_S)
+    half_s = planned.max_bytes / 2 * 8e-6 / 5.0
+    assert 3 * 0.040 <= half_s <= 1.5 * 3 * 0.040
+
+
+def test_no_test_is_larger_than_the_limit() -> None:
+    links = [known("a", 500.0, lower_bound=True, is_short=True), known("b", 1000.0)]
+    (planned,) = planned_for(links, max_bytes=10 * BLOCK_BYTES)[:1]
+    assert planned.max_bytes == 10 * BLOCK_BYTES
+
+
+def test_what_cannot_be_paid_yet_is_tested_with_fewer_bytes_meanwhile() -> None:
+    bound = known("a", 600.0, lower_bound=True, is_short=True)
+    links = [bound, known("b", 1000.0)]
+    planner = planner_of(links)
+    sizes = []
+    for tick in range(1200):
+        for planned in planner.plan(links, lan, float(tick)):
+            if planned.client == "a":
+                sizes.append(planned.max_bytes)
+            finish(planner, planned, float(tick), f"x-{tick}")
+    assert set(sizes[:3]) == {LEAST_BYTES}
+    assert max(sizes) > 1_000_000  # 1,000 Mbit/s for 10 ms
+
+
+def test_a_test_is_charged_at_the_speed_of_each_link() -> None:
+    uplink = Uplink("lte", frozenset({"a"}), mbps=20.0)
+    planned = planned_for([known("a", 100.0), known("b", 50.0)], uplinks=(uplink,))[0]
+    megabits = planned.max_bytes * 8e-6
+    assert planned.link_s == pytest.approx(
+        {"a": megabits / 100, "b": megabits / 50, "lte": megabits / 20}
+    )
+
+
+# Several at once.
+
+
+def test_tests_that_run_at_once_have_no_node_in_common() -> None:
+    planned = planned_for([known(f"n{i}") for i in range(9)])
+    nodes = [name for each in planned for name in (each.client, each.server)]
+    assert len(planned) == 4
+    assert len(set(nodes)) == 8
+
+
+def test_one_test_at_a_time_crosses_an_uplink() -> None:
+    inside, outside = [known(f"in-{i}") for i in range(2)], [known(f"out-{i}") for i in range(2)]
+    uplink = Uplink("lte", frozenset({"in-0", "in-1"}), mbps=20.0)
+    links = [*inside, *outside]
+    # Each side is one node short of a pair: only the uplink leads to the others.
+    planned = planned_for([links[0], *outside], uplinks=(uplink,))
+    assert [(each.client, each.uplinks) for each in planned] == [("in-0", ("lte",))]
+    planned = planned_for(links, uplinks=(uplink,))
+    assert {frozenset((each.client, each.server)) for each in planned} == {
+        frozenset({"in-0", "in-1"}),
+        frozenset({"out-0", "out-1"}),
+    }
+    planned = planned_for(
+        links, uplinks=(uplink,), anchors=("out-0", "out-1")
+    )  # an anchor is not worth an uplink
+    assert all(not each.uplinks for each in planned)
+
+
+def test_a_running_test_takes_its_nodes_and_uplinks_until_its_end() -> None:
+    uplinks = (
+        Uplink("one", frozenset({"a", "b"}), mbps=20.0),
+        Uplink("two", frozenset({"a", "b", "c"}), mbps=20.0),
+    )
+    links = [known(name) for name in "abcd"]
+    planner = planner_of(links, uplinks=uplinks)
+    crossing = PlannedTest(
+        "a", "d", LEAST_BYTES, ("one", "two"), dict.fromkeys(("a", "d", "one", "two"), 0.0)
+    )
+    begin(planner, crossing, LATER_S)
+    assert planner.is_running("x-1")
+    assert planner.plan(links, lan, LATER_S + 1) == []  # from b to c is over uplink one
+    planner.finish("x-1", LEAST_BYTES, is_measured=True)
+    assert not planner.is_running("x-1")
+    assert len(planner.plan(links, lan, LATER_S + 1)) == 2
+
+
+def test_a_lease_without_reports_expires_and_stays_charged() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    begin(planner, planned, LATER_S)
+    assert planner.plan(links, lan, LATER_S + 9.9) == []
+    assert planner.plan(links, lan, LATER_S + 10.0) != []
+    planner.finish("x-1", 0, is_measured=False)  # it comes too late
+    nodes, _ = planner.accounts(LATER_S + 10.0)
+    assert nodes["a"].spent_bytes == planned.max_bytes
+
+
+def test_after_a_change_of_leader_nothing_is_planned_until_the_old_leases_are_over() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    planner.pause(LATER_S + 10)
+    planner.pause(LATER_S + 5)
+    assert planner.plan(links, lan, LATER_S + 9.9) == []
+    assert planner.plan(links, lan, LATER_S + 10) != []
+
+
+# Budgets.
+
+
+def test_a_new_node_is_tested_at_once_and_pays_later() -> None:
+    planner = BandwidthPlanner(BandwidthBudget())
+    links = [NodeLink("a", 100.0), NodeLink("b", 100.0)]
+    (planned,) = planner.plan(links, lan, 0.0)
+    finish(planner, planned, 0.0)
+    account = planner.accounts(0.0)[0]["a"]
+    assert -0.5 <= account.link_s < 0
+    assert account.bytes < 0
+    after = [known("a"), known("b")]
+    first_s = next(now_s for now_s in range(1000) if planner.plan(after, lan, float(now_s)))
+    assert first_s >= planned.link_s["a"] / 0.001
+
+
+@pytest.mark.parametrize(
+    "budget", [BandwidthBudget(bytes_per_day=0), BandwidthBudget(bytes_per_day=100_000)]
+)
+def test_without_a_budget_nothing_is_tested(budget: BandwidthBudget) -> None:
+    planner = BandwidthPlanner(budget)
+    suspect = known("a", is_suspect=True, suspected_mbps=5.0)
+    for now_s in range(0, 200_000, 500):
+        assert planner.plan([suspect, NodeLink("b")], lan, float(now_s)) == []
+
+
+def test_an_uplink_has_a_budget_of_its_own() -> None:
+    links = [known("a"), known("b")]
+    uplink = Uplink("lte", frozenset({"a"}), mbps=20.0, bytes_per_day=0)
+    assert planned_for(links, uplinks=(uplink,)) == []
+    assert planned_for(links, uplinks=(replace(uplink, bytes_per_day=None),)) != []
+
+
+def test_a_test_is_charged_for_what_it_transferred() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    begin(planner, planned, LATER_S)
+    planner.finish("x-1", planned.max_bytes // 4, is_measured=False)
+    planner.finish("x-1", planned.max_bytes, is_measured=True)  # counts once
+    account = planner.accounts(LATER_S)[0]["a"]
+    assert account.spent_bytes == planned.max_bytes // 4
+    assert account.spent_link_s == pytest.approx(planned.link_s["a"] / 4)
+    assert account.tests == 1
+
+
+def test_a_test_over_a_link_that_was_throttled_is_charged_once_that_is_known() -> None:
+    links = [known("a"), known("b")]
+    planner = planner_of(links)
+    (planned,) = planner.plan(links, lan, LATER_S)
+    finish(planner, planned, LATER_S)
+    a, b = (planner.accounts(LATER_S)[0][name] for name in "ab")
+    planned_s = a.spent_link_s
+    suspects = [known(name, is_suspect=True, suspected_mbps=5.0) for name in "ab"]
+    planner._tested_s.update(a=LATER_S + 9, b=LATER_S + 9)
+    for turn in range(3):
+        planner.plan(suspects, lan, LATER_S + 1 + turn / 2)
+    assert (a.spent_link_s, b.spent_link_s) == (planned_s, planned_s)
+    for turn in range(3):
+        planner.plan([known("a", 5.0), known("b")], lan, LATER_S + 3 + turn / 2)
+    assert a.spent_link_s == pytest.approx(20 * planned_s)
+    assert b.spent_link_s == pytest.approx(planned_s)
+
+
+def test_a_budget_saves_a_limited_amount() -> None:
+    account = Account(share=0.001, bytes_per_day=1e9, at_s=0.0)
+    account.refill(10 * DAY_S)
+    assert (account.link_s, account.bytes) == (1.0, MOST_BYTES)
+    account.refill(9 * DAY_S)  # a clock that goes back adds nothing
+    assert account.at_s == 10 * DAY_S
+
+
+def test_nodes_that_cannot_pay_cost_no_search_for_a_peer() -> None:
+    links = [known(f"n{i}", 10.0 if i % 2 else 100.0) for i in range(400)]
+    planner = planner_of(links)
+    asked = 0
+
+    def counting(_a: str, _b: str) -> float:
+        nonlocal asked
+        asked += 1
+        return LAN_MS
+
+    tests = 0
+    for tick in range(60):
+        asked = 0
+        planned = planner.plan(links, counting, 100 + tick / 2)
+        for number, each in enumerate(planned):
+            finish(planner, each, 100 + tick / 2, f"x-{tick}-{number}")
+        tests += len(planned)
+        assert asked <= 32 * (len(planned) + 1)
+    assert tests > 200
+
+
+def test_a_node_that_left_is_forgotten_after_a_day() -> None:
+    links = [known("a"), known("b"), known("left")]
+    planner = planner_of(links)
+    begin(planner, PlannedTest("left", "b", 1, (), {"left": 1.0, "b": 1.0}), LATER_S)
+    planner.finish("x-1", 1, is_measured=False)
+    planner.plan(links[:2], lan, DAY_S)
+    assert planner.accounts(DAY_S)[0].keys() == {"a", "b", "left"}
+    planner.plan(links[:2], lan, 2 * DAY_S + 1)
+    assert planner.accounts(3 * DAY_S)[0].keys() == {"a", "b"}
+    assert "left" not in {*planner._tested_s, *planner._failures, *planner._unsettled}
+
+
+@examples(100)
+@given(
+    st.floats(1e5, 1e12),
+    st.lists(st.tuples(st.floats(0.0, 7200.0), st.floats(0.0, 1.0)), min_size=1, max_size=200),
+)
+def test_no_day_has_more_bytes_than_the_limit(
+    per_day: float, requests: list[tuple[float, float]]
+) -> None:
+    """Whenever tests are asked for, and whether they may be in debt or not."""
+    account = Account(share=1.0, bytes_per_day=per_day, at_s=0.0)
+    now_s, paid = 0.0, list[tuple[float, int]]()
+    for wait_s, share in requests:
+        now_s += wait_s
+        account.refill(now_s)
+        amount = int(share * min(MOST_BYTES, per_day))
+        if account.can_pay(0.0, amount, debt_s=0.5):
+            account.pay(0.0, amount)
+            paid.append((now_s, amount))
+    for start_s, _ in paid:
+        in_a_day = sum(amount for at_s, amount in paid if start_s <= at_s < start_s + DAY_S)
+        assert in_a_day <= per_day * (1 + 1e-9)
+
+
+TICK_S, LEASE_S = 20.0, 50.0
+
+
+class Day:
+    """Some days of a cluster with random results, losses and changes of the links, in ticks."""
+
+    def __init__(self, seed: int, budget: BandwidthBudget, uplinks: tuple[Uplink, ...]) -> None:
+        self.random, self.uplinks = Random(seed), {each.name: each for each in uplinks}
+        names = [f"n{i}" for i in range(6)]
+        self.mbps = {name: self.random.choice([20.0, 100.0, 1000.0]) for name in names}
+        self.rtt_ms = {(a, b): self.random.choice([0.3, 2.0, 25.0]) for a in names for b in names}
+        self.planner = BandwidthPlanner(budget, uplinks, interval_s=INTERVAL_S)
+        self.bandwidths = NodeBandwidths(1800.0)
+        self.running: dict[str, tuple[PlannedTest, float]] = {}
+        self.moved: list[tuple[float, str, int]] = []  # what each node or uplink carried, and when
+        self.link_s: defaultdict[str, float] = defaultdict(float)
+        self.throttled: set[str] = set()
+        self.tests = 0
+
+    def rtt(self, a: str, b: str) -> float:
+        return self.rtt_ms[min(a, b), max(a, b)]
+
+    def run(self, days: float) -> None:
+        for tick in range(round(days * DAY_S / TICK_S)):
+            now_s = tick * TICK_S
+            for lease_id, (planned, ends_s) in list(self.running.items()):
+                self._advance(lease_id, planned, ends_s, now_s)
+            if tick % 1000 == 999:
+                name = self.random.choice(list(self.mbps))
+                self.mbps[name] = self.random.choice([20.0, 100.0, 1000.0])
+                self.throttled.add(name)
+            if tick % 750 == 749:
+                self.planner.pause(now_s + LEASE_S)
+            links = [
+                NodeLink(
+                    name,
+                    1000.0,
+                    self.bandwidths.of(name, now_s),
+                    self.bandwidths.last_peers(name),
+                )
+                for name in self.mbps
+            ]
+            for planned in self.planner.plan(links, self.rtt, now_s):
+                self._start(planned, now_s)
+
+    def _start(self, planned: PlannedTest, now_s: float) -> None:
+        takes = {planned.client, planned.server, *planned.uplinks}
+        for other, _ in self.running.values():
+            assert takes.isdisjoint({other.client, other.server, *other.uplinks})
+        self.tests += 1
+        lease_id = f"x-{self.tests}"
+        self.planner.start(planned, lease_id, now_s, now_s + LEASE_S)
+        self.running[lease_id] = (planned, now_s + LEASE_S)
+
+    def _advance(self, lease_id: str, planned: PlannedTest, ends_s: float, now_s: float) -> None:
+        kind = self.random.random()
+        if kind < 0.1 and now_s < ends_s:
+            return  # it takes longer, and perhaps for ever
+        del self.running[lease_id]
+        amount = planned.max_bytes if kind < 0.8 else self.random.randrange(planned.max_bytes)
+        ends = (planned.client, planned.server)
+        for name in (*ends, *planned.uplinks):
+            mbps = self.mbps.get(name) or self.uplinks[name].mbps or 1.0
+            self.moved.append((now_s, name, amount))
+            self.link_s[name] += amount * 8e-6 / mbps
+        if now_s >= ends_s:
+            return
+        is_measured = kind < 0.8
+        self.planner.finish(lease_id, amount, is_measured=is_measured)
+        if is_measured:
+            mbps = min(
+                *(self.mbps[end] for end in ends),
+                *(self.uplinks[name].mbps or 1.0 for name in planned.uplinks),
+            )
+            rtt_ms = self.rtt(*ends)
+            seconds = max(amount / 2 * 8e-6 / mbps, rtt_ms / 1000)
+            test = BandwidthTest(*ends, amount / 2 * 8e-6 / seconds, seconds, now_s, rtt_ms)
+            self.bandwidths.add(test, dict.fromkeys(self.mbps, 1000.0))
+
+
+@pytest.mark.parametrize(
+    ("seed", "budget"),
+    [
+        (1, BandwidthBudget()),
+        (2, BandwidthBudget(bytes_per_day=50_000_000)),
+        (3, BandwidthBudget(link_time_share=0.0001)),
+        (4, BandwidthBudget(link_time_share=0.01, bytes_per_day=10_000_000_000)),
+    ],
+)
+def test_over_a_day_no_budget_is_broken(seed: int, budget: BandwidthBudget) -> None:
+    uplinks = (
+        Uplink("lte", frozenset({"n0", "n1"}), mbps=20.0, bytes_per_day=20_000_000),
+        Uplink("hall", frozenset({"n0", "n1", "n2"}), mbps=100.0),
+    )
+    day = Day(seed, budget, uplinks)
+    days = 1.25
+    day.run(days)
+    assert day.tests > 100
+    limits = {**dict.fromkeys([*day.mbps, "hall"], budget.bytes_per_day), "lte": 20_000_000}
+    for start_s in (0.0, DAY_S / 8, DAY_S / 4):
+        spent = Counter[str]()
+        for at_s, name, amount in day.moved:
+            spent[name] += amount if start_s <= at_s < start_s + DAY_S else 0
+        assert all(spent[name] <= limits[name] for name in limits)
+    allowed_s = budget.link_time_share * days * DAY_S
+    for name in day.mbps:
+        debt_s = 0.5 if name in day.throttled else 0.05
+        assert day.link_s[name] <= allowed_s + debt_s, name

@@ -1,0 +1,429 @@
+"""What is believed of links after tests whose results are known."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from leadline_controller.telemetry.bandwidth import (
+    EXACT_ROUND_TRIPS,
+    EXACT_S,
+    UNKNOWN_RTT_MS,
+    BandwidthTest,
+    LinkBandwidth,
+    NodeBandwidths,
+    exact_s,
+)
+
+from tests.support.examples import examples
+
+TTL_S = 1800.0
+
+
+class Beliefs:
+    """Beliefs about links whose true speeds are known. link_mbps: the speeds of the interfaces."""
+
+    def __init__(
+        self,
+        true_mbps: dict[str, float],
+        link_mbps: dict[str, float | None] | None = None,
+        rtt_ms: float | None = 0.4,
+    ) -> None:
+        self.true_mbps, self.rtt_ms = true_mbps, rtt_ms
+        self.link_mbps = dict.fromkeys(true_mbps) | (link_mbps or {})
+        self.bandwidths = NodeBandwidths(TTL_S)
+        self.now_s = 0.0
+
+    def test(
+        self, client: str, server: str, seconds: float = 0.1, *, hindered: bool = False
+    ) -> None:
+        """A test that measures the slower one of two links, 10 s after the last."""
+        mbps = min(self.true_mbps[client], self.true_mbps[server])
+        self.measured(client, server, mbps, seconds, hindered=hindered)
+
+    def measured(
+        self, client: str, server: str, mbps: float, seconds: float = 0.1, *, hindered: bool = False
+    ) -> None:
+        self.now_s += 10.0
+        test = BandwidthTest(client, server, mbps, seconds, self.now_s, self.rtt_ms, hindered)
+        self.bandwidths.add(test, self.link_mbps)
+
+    def all_pairs(self, nodes: Iterable[str]) -> None:
+        names = list(nodes)
+        for client in names:
+            for server in names:
+                if client != server:
+                    self.test(client, server)
+
+    def of(self, node: str) -> LinkBandwidth:
+        known = self.bandwidths.of(node, self.now_s)
+        assert known is not None
+        return known
+
+    def mbps(self, *nodes: str) -> list[float]:
+        return [self.of(node).mbps for node in nodes]
+
+    def suspects(self) -> set[str]:
+        return {node for node in self.true_mbps if self.of(node).is_suspect}
+
+
+def fleet(**changed: float) -> Beliefs:
+    """Four nodes at 100 Mbit/s, and others, which have all tested each other."""
+    beliefs = Beliefs({**dict.fromkeys("abcd", 100.0), **changed})
+    for _ in range(2):
+        beliefs.all_pairs(beliefs.true_mbps)
+    assert not beliefs.suspects()
+    return beliefs
+
+
+# What a test says.
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rtt_ms", "hindered", "exact"),
+    [
+        (EXACT_S, 0.3, False, True),
+        (EXACT_S - 1e-4, 0.3, False, False),
+        (0.1, 30.0, False, True),
+        (0.08, 30.0, False, False),
+        (0.1, 30.0, True, False),
+        (EXACT_ROUND_TRIPS * UNKNOWN_RTT_MS / 1000, None, False, True),
+        (EXACT_S, None, False, False),
+    ],
+)
+def test_a_test_is_exact_if_it_took_several_round_trips(
+    seconds: float, rtt_ms: float | None, hindered: bool, exact: bool
+) -> None:
+    test = BandwidthTest("a", "b", 50.0, seconds, 0.0, rtt_ms, hindered)
+    assert test.is_exact == exact
+    assert (seconds >= exact_s(rtt_ms)) == (exact or hindered)
+
+
+def test_a_short_test_between_far_nodes_cannot_reach_the_links_speed() -> None:
+    # 0.5 Mbit in a round trip of 30 ms.
+    test = BandwidthTest("a", "b", 0.5 / 0.03, 0.03, 0.0, rtt_ms=30.0)
+    assert test.expected_mbps(1000.0) == pytest.approx(0.5 / 0.03)
+    assert test.expected_mbps(5.0) == pytest.approx(5.0)
+    assert test.expected_mbps(0.0) == pytest.approx(0.0, abs=0.01)
+
+
+# Beliefs.
+
+
+def test_a_test_counts_for_both_ends_until_it_is_too_old() -> None:
+    beliefs = Beliefs({"a": 100.0, "b": 100.0})
+    assert beliefs.bandwidths.of("a", 0.0) is None
+    beliefs.test("a", "b")
+    assert beliefs.of("a") == beliefs.of("b") == LinkBandwidth(100.0, at_s=10.0)
+    assert beliefs.bandwidths.of("a", 10.0 + TTL_S) is not None
+    assert beliefs.bandwidths.of("a", 10.1 + TTL_S) is None
+
+
+def test_a_slow_peer_limits_only_its_own_link() -> None:
+    beliefs = fleet(slow=10.0)
+    assert beliefs.mbps("a", "b", "c", "d", "slow") == [100.0] * 4 + [10.0]
+    for _ in range(5):
+        beliefs.test("a", "slow")
+        beliefs.test("slow", "a")
+    assert beliefs.mbps("a", "slow") == [100.0, 10.0]
+    assert not beliefs.suspects()
+
+
+def test_slow_peers_limit_only_their_own_links() -> None:
+    beliefs = fleet(slow=10.0, tardy=10.0)
+    for client, server in [("a", "slow"), ("a", "tardy"), ("slow", "a"), ("tardy", "a")] * 3:
+        beliefs.test(client, server)
+    assert beliefs.mbps("a", "slow", "tardy") == [100.0, 10.0, 10.0]
+    assert not beliefs.suspects()
+
+
+def test_a_new_node_behind_a_slow_peer_is_at_least_as_fast() -> None:
+    beliefs = Beliefs({"slow": 10.0, "new": 100.0, "c": 100.0}, {"slow": 1000.0, "new": 100.0})
+    beliefs.test("slow", "c")
+    beliefs.test("slow", "c")
+    beliefs.test("new", "slow")
+    assert (beliefs.of("new").mbps, beliefs.of("new").lower_bound) == (10.0, True)
+    assert not beliefs.of("new").is_short  # more bytes to this peer would not help
+    beliefs.test("new", "c")
+    assert beliefs.of("new") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+def test_a_link_at_the_speed_of_its_interface_is_known_however_short_the_test() -> None:
+    beliefs = Beliefs({"a": 95.0, "b": 95.0}, {"a": 100.0, "b": 1000.0})
+    beliefs.test("a", "b", 0.002)
+    assert not beliefs.of("a").lower_bound
+    assert (beliefs.of("b").lower_bound, beliefs.of("b").is_short) == (True, True)
+
+
+# Changes.
+
+
+@pytest.mark.parametrize("as_client", [True, False])
+def test_a_throttled_link_is_believed_after_two_peers(as_client: bool) -> None:
+    beliefs = fleet()
+    beliefs.true_mbps["a"] = 5.0
+    tests = [("a", peer) if as_client else (peer, "a") for peer in "bc"]
+    beliefs.test(*tests[0])
+    assert beliefs.of("a").mbps == 100.0
+    assert beliefs.suspects() == {"a", "b"}
+    assert beliefs.of("a").suspected_mbps == 5.0
+    beliefs.test(*tests[1])
+    if as_client:
+        assert beliefs.of("a") == LinkBandwidth(5.0, beliefs.now_s)
+    else:  # it measured itself
+        assert beliefs.of("a").mbps == 100.0
+        assert beliefs.of("a").is_suspect
+
+
+def test_the_peers_of_a_throttled_link_are_cleared_by_others() -> None:
+    beliefs = fleet()
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("a", "b")
+    beliefs.test("a", "c")
+    beliefs.test("b", "d")
+    beliefs.test("c", "d")
+    assert beliefs.mbps("a", "b", "c", "d") == [5.0, 100.0, 100.0, 100.0]
+    assert not beliefs.suspects()
+
+
+def test_a_throttled_peer_does_not_slow_a_node_that_only_it_has_measured() -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 100.0))
+    beliefs.test("b", "a")
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("b", "a")
+    assert beliefs.of("b").mbps == 100.0
+    assert beliefs.of("b").is_suspect
+    beliefs.test("b", "c")
+    assert beliefs.of("b") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+def test_of_two_nodes_one_is_believed_slow_and_later_both() -> None:
+    beliefs = Beliefs(dict.fromkeys("ab", 100.0))
+    beliefs.test("a", "b")
+    beliefs.test("b", "a")
+    beliefs.true_mbps = dict.fromkeys("ab", 5.0)
+    for _ in range(2):
+        beliefs.test("b", "a")
+        beliefs.test("a", "b")
+    assert sorted(beliefs.mbps("a", "b")) == [5.0, 100.0]  # nobody can say which link it is
+    assert not beliefs.suspects()
+    beliefs.now_s += TTL_S
+    beliefs.test("a", "b")
+    beliefs.test("b", "a")
+    assert beliefs.mbps("a", "b") == [5.0, 5.0]
+
+
+def test_a_node_that_only_a_throttled_peer_has_measured_keeps_its_value() -> None:
+    beliefs = fleet(x=100.0)
+    beliefs.bandwidths.drop("x")
+    beliefs.test("x", "a")
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("x", "a")
+    beliefs.test("a", "b")
+    beliefs.test("a", "c")
+    assert beliefs.mbps("a", "x") == [5.0, 100.0]
+    beliefs.test("x", "a")
+    assert beliefs.mbps("a", "x") == [5.0, 100.0]
+    assert not beliefs.of("x").is_suspect
+
+
+@pytest.mark.parametrize(("seconds", "speed"), [(0.1, None), (0.003, None), (0.003, 100.0)])
+def test_any_peer_that_measures_the_old_value_confirms_it(
+    seconds: float, speed: float | None
+) -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 100.0), {"a": speed})
+    beliefs.test("a", "b")
+    beliefs.measured("a", "b", 5.0)
+    assert beliefs.of("a").is_suspect
+    beliefs.test("a", "c", seconds)
+    assert beliefs.of("a") == LinkBandwidth(100.0, beliefs.now_s)
+
+
+def test_a_single_bad_result_is_forgotten() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 12.0)
+    assert beliefs.suspects() == {"a", "b"}
+    beliefs.test("a", "c")
+    beliefs.test("b", "d")
+    assert not beliefs.suspects()
+    assert beliefs.mbps("a", "b") == [100.0, 100.0]
+
+
+def test_a_link_that_became_faster_is_believed_at_once() -> None:
+    beliefs = fleet()
+    beliefs.true_mbps = dict.fromkeys("abcd", 900.0)
+    beliefs.test("a", "b")
+    assert beliefs.mbps("a", "b") == [900.0, 100.0]  # what b measured itself does not count
+    beliefs.test("b", "a")
+    assert beliefs.mbps("a", "b") == [900.0, 900.0]
+    assert not beliefs.suspects()
+
+
+def test_suspicion_stays_while_the_results_contradict_the_belief() -> None:
+    beliefs = fleet()
+    beliefs.true_mbps["a"] = 5.0
+    beliefs.test("b", "a")
+    beliefs.test("a", "c")  # one result of two says 100 still
+    assert beliefs.of("a").is_suspect
+    beliefs.test("a", "d")
+    assert beliefs.of("a") == LinkBandwidth(5.0, beliefs.now_s)
+
+
+# Lower bounds.
+
+
+def test_a_larger_lower_bound_replaces_a_smaller_one_and_an_exact_result_any() -> None:
+    beliefs = Beliefs(dict.fromkeys("ab", 1000.0))
+    for mbps in (200.0, 400.0, 300.0):
+        beliefs.measured("a", "b", mbps, 0.001)
+    assert (beliefs.of("a").mbps, beliefs.of("a").lower_bound) == (400.0, True)
+    beliefs.test("a", "b")
+    assert beliefs.of("a") == LinkBandwidth(1000.0, beliefs.now_s)
+    beliefs.measured("a", "b", 600.0, 0.001)
+    assert (beliefs.of("a").mbps, beliefs.of("a").lower_bound) == (1000.0, False)
+
+
+def test_a_short_test_that_reaches_what_is_believed_renews_it() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 85.0, 0.003)
+    assert beliefs.of("a") == LinkBandwidth(100.0, beliefs.now_s)
+    at_s = beliefs.now_s
+    beliefs.measured("a", "b", 60.0, 0.003)
+    assert beliefs.of("a") == LinkBandwidth(100.0, at_s)
+
+
+def test_a_short_test_settles_a_suspicion_if_it_is_as_fast_as_it_can_be() -> None:
+    beliefs = fleet()
+    beliefs.rtt_ms = 30.0
+    beliefs.measured("a", "b", 5.0)
+    assert beliefs.of("a").is_suspect
+    beliefs.measured("a", "c", 17.0, 0.03)  # one round trip
+    assert not beliefs.of("a").is_suspect
+
+
+def test_a_short_test_far_below_what_it_could_reach_makes_a_suspect() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 60.0, 0.003)
+    assert not beliefs.suspects()
+    beliefs.measured("a", "b", 30.0, 0.003)
+    assert beliefs.suspects() == {"a", "b"}
+    assert beliefs.of("a").mbps == 100.0
+
+
+# Hindered boards.
+
+
+def test_a_result_of_a_hindered_board_is_a_lower_bound_and_no_suspicion() -> None:
+    beliefs = fleet()
+    for _ in range(5):
+        beliefs.measured("a", "b", 20.0, hindered=True)
+        beliefs.measured("a", "c", 20.0, hindered=True)
+    assert beliefs.mbps("a", "b", "c") == [100.0, 100.0, 100.0]
+    assert not beliefs.suspects()
+    new = Beliefs(dict.fromkeys("ab", 100.0))
+    new.measured("a", "b", 20.0, hindered=True)
+    assert (new.of("a").mbps, new.of("a").lower_bound) == (20.0, True)
+
+
+# Nobody is believed about itself.
+
+
+def test_what_a_node_measured_itself_counts_until_another_measured_it() -> None:
+    beliefs = Beliefs(dict.fromkeys("abc", 100.0))
+    beliefs.true_mbps["liar"] = 10.0
+    beliefs.link_mbps["liar"] = None
+    beliefs.measured("a", "liar", 900.0)
+    assert beliefs.of("liar").mbps == 900.0
+    beliefs.test("liar", "b")
+    assert beliefs.of("liar").mbps == 10.0
+    assert beliefs.of("liar").is_suspect  # until a second peer agrees
+    beliefs.measured("c", "liar", 900.0)
+    beliefs.test("liar", "c")
+    assert beliefs.of("liar") == LinkBandwidth(10.0, beliefs.now_s)
+
+
+def test_a_liar_cannot_slow_another_node_alone() -> None:
+    beliefs = fleet()
+    for _ in range(5):
+        beliefs.measured("a", "b", 1.0)
+        beliefs.test("a", "c")
+    assert beliefs.of("a").mbps == 100.0
+    assert not beliefs.of("a").is_suspect
+
+
+def test_the_last_peers_are_those_that_measured_the_node() -> None:
+    beliefs = Beliefs(dict.fromkeys("abcd", 100.0))
+    beliefs.test("a", "b")
+    beliefs.test("a", "c")
+    beliefs.test("d", "a")
+    assert beliefs.bandwidths.last_peers("a") == ("c", "b")
+    assert beliefs.bandwidths.last_peers("b") == ()
+    assert beliefs.bandwidths.last_peers("d") == ("a",)
+
+
+def test_a_node_that_left_is_forgotten() -> None:
+    beliefs = fleet()
+    beliefs.measured("a", "b", 5.0)
+    beliefs.bandwidths.drop("a")
+    assert beliefs.bandwidths.of("a", beliefs.now_s) is None
+    beliefs.test("a", "c")
+    assert not beliefs.of("a").is_suspect
+
+
+# Any sequence.
+
+NODES = "abcde"
+tests = st.tuples(
+    st.sampled_from(NODES),
+    st.sampled_from(NODES),
+    st.floats(0.0, 1e4),
+    st.floats(0.0, 1.0),
+    st.booleans(),
+).filter(lambda each: each[0] != each[1])
+
+
+@examples(100)
+@given(
+    st.lists(tests, min_size=1, max_size=30),
+    st.sampled_from([None, 0.2, 30.0]),
+    st.sampled_from([None, 100.0, 1000.0]),
+)
+def test_a_belief_is_always_what_a_test_measured(
+    series: list[tuple[str, str, float, float, bool]], rtt_ms: float | None, link: float | None
+) -> None:
+    beliefs = Beliefs(dict.fromkeys(NODES, 0.0), dict.fromkeys(NODES, link), rtt_ms)
+    for client, server, mbps, seconds, hindered in series:
+        beliefs.measured(client, server, mbps, seconds, hindered=hindered)
+    for node in NODES:
+        known = beliefs.bandwidths.of(node, beliefs.now_s)
+        own = [each[2] for each in series if node in each[:2]]
+        assert (known is None) == (not own)
+        assert known is None or known.mbps in own
+        assert len(beliefs.bandwidths.last_peers(node)) <= 2
+
+
+SPEEDS = st.sampled_from([100.0, 50.0, 20.0, 5.0])
+
+
+@examples(100)
+@given(st.lists(SPEEDS, min_size=5, max_size=5))
+def test_after_all_have_tested_each_other_the_beliefs_are_the_truth(speeds: list[float]) -> None:
+    """But for a single fastest link, which no peer can show."""
+    beliefs = Beliefs(dict(zip(NODES, speeds, strict=True)))
+    for _ in range(3):
+        beliefs.all_pairs(NODES)
+    for node, mbps in beliefs.true_mbps.items():
+        assert beliefs.of(node).mbps == min(mbps, sorted(speeds)[-2])
+
+
+@examples(100)
+@given(st.lists(st.tuples(st.sampled_from("cde"), SPEEDS), max_size=6))
+def test_every_change_is_believed_while_two_links_are_fast(
+    changes: list[tuple[str, float]],
+) -> None:
+    beliefs = fleet(e=100.0)
+    for node, mbps in changes:
+        beliefs.true_mbps[node] = mbps
+        for _ in range(3):
+            beliefs.all_pairs(NODES)
+        assert beliefs.mbps(*NODES) == list(beliefs.true_mbps.values())
