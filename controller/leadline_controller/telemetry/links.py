@@ -4,7 +4,7 @@ Round trips are in columns, because thousands of nodes report them between two d
 decision needs a table of them. Times are seconds on the controller's monotonic clock.
 """
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
