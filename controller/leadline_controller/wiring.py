@@ -132,7 +132,11 @@ class Controller:
             address_policy=AddressPolicy(settings.networks),
         )
         probe_scheduler = ProbeScheduler(
-            self.telemetry, lambda lease: session.send(lease), probing, self._nodes
+            self.telemetry,
+            lambda lease: session.send(lease),
+            probing,
+            self._nodes,
+            self.state.bandwidth_requested_mbps,
         )
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(

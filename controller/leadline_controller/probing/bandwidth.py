@@ -1,9 +1,9 @@
 """Plans bandwidth tests within a budget. No I/O.
 
 A test runs where it says most for its cost: first where a result contradicts what is believed, then
-where nothing is known or only a lower bound, then where the last test is oldest. It transfers no
-more bytes than a measurement of that link needs. A test takes both nodes, each declared uplink
-between them, and its part of their budgets, all in one step.
+where nothing is known or only a lower bound, first one below what pods request, then where the last
+test is oldest. It transfers no more bytes than a measurement of that link needs. A test takes both
+nodes, each declared uplink between them, and its part of their budgets, all in one step.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -162,14 +162,14 @@ class BandwidthPlanner:
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
-            (urgency, self._tested_s.get(link.name, float("-inf")), link.name)
+            (urgency, not link.is_wanted, self._tested_s.get(link.name, float("-inf")), link.name)
             for link in free.values()
             if (urgency := self._urgency(link, now_s)) is not None
         )
         # Those with the most left serve first, so that no node serves all others.
         servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
         planned: list[PlannedTest] = []
-        for urgency, _, name in due:
+        for urgency, _, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
             if name not in free:
@@ -221,7 +221,7 @@ class BandwidthPlanner:
         interval_s = self._interval_s
         if bandwidth.is_short or link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
-        if waited_s < interval_s:
+        if waited_s < interval_s and not (link.is_wanted and _is_open(link)):
             return None
         return 2 if _is_open(link) else 3
 

@@ -6,7 +6,7 @@ The event loop calls it periodically and the MQTT thread at births and results, 
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from threading import Lock
@@ -50,7 +50,8 @@ class ProbeScheduler:
     """Renews every board's ping lease, runs bandwidth tests, and checks the results.
 
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
-    Only they are probed, at addresses that the policy allows.
+    Only they are probed, at addresses that the policy allows. wanted_mbps: the bandwidth that the
+    pods of a node request, by node.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ProbeScheduler:
         send: Callable[[pb.Lease], None],
         probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
+        wanted_mbps: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._telemetry = telemetry
         self._send = send
@@ -66,6 +68,7 @@ class ProbeScheduler:
         self._anchors = probing.anchors
         self._address_policy = probing.address_policy
         self._nodes = nodes
+        self._wanted_mbps = wanted_mbps
         limits = probing.limits
         self._planner = BandwidthPlanner(
             probing.budget, probing.uplinks, probing.anchors, limits.interval_s, limits.max_bytes
@@ -187,6 +190,9 @@ class ProbeScheduler:
     def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
         names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
         links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
+        for name, wanted_mbps in self._wanted_mbps().items():
+            if name in links:
+                links[name] = replace(links[name], wanted_mbps=wanted_mbps)
         rtt_ms = partial(self._telemetry.rtt_ms, now_s=now_s)
         for planned in self._planner.plan(list(links.values()), rtt_ms, now_s):
             self._tests += 1
