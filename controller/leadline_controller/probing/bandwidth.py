@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import ceil, inf
 
+from leadline_controller.probing.spending import HOUR_S, AccountReading, HourlySpending
 from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
     EXACT_ROUND_TRIPS,
@@ -87,6 +88,7 @@ class Account:
     spent_link_s: float = 0.0
     spent_bytes: int = 0
     tests: int = 0
+    recent: HourlySpending = field(default_factory=HourlySpending)
     since_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +115,26 @@ class Account:
         self.bytes -= amount
         self.spent_link_s += link_s
         self.spent_bytes += amount
+        self.recent.add(link_s, amount, self.at_s)
+
+    def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
+        """The account as of the last `refill`."""
+        age_s = self.at_s - self.since_s
+        hour_s, _ = self.recent.of_last(1, self.at_s)
+        day_s, day_bytes = self.recent.of_last(24, self.at_s)
+        return AccountReading(
+            name=name,
+            allowed_share=self.share,
+            share=self.spent_link_s / max(age_s, 1.0),
+            hour_share=hour_s / min(max(age_s, 1.0), HOUR_S),
+            day_share=day_s / min(max(age_s, 1.0), DAY_S),
+            bytes_per_day=round(self.bytes_per_day),
+            bytes=self.spent_bytes,
+            day_bytes=round(day_bytes),
+            tests=self.tests,
+            age_s=age_s,
+            pings_per_minute=pings_per_minute,
+        )
 
 
 @dataclass(slots=True)
@@ -204,9 +226,16 @@ class BandwidthPlanner:
         """Whether this lease is in progress."""
         return lease_id in self._running
 
-    def accounts(self, now_s: float) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
-        """The budgets of the nodes and of the uplinks by name."""
-        self._refill((), now_s)
+    def running(self, now_s: float) -> tuple[PlannedTest, ...]:
+        """The tests in progress."""
+        self._release(now_s)
+        return tuple(each.planned for each in self._running.values())
+
+    def accounts(
+        self, now_s: float, nodes: Iterable[str] = ()
+    ) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
+        """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`."""
+        self._refill(nodes, now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _urgency(self, link: NodeLink, now_s: float) -> int | None:

@@ -23,6 +23,7 @@ from leadline_controller.probing.bandwidth import (
 )
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
+from leadline_controller.probing.spending import AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
@@ -33,6 +34,15 @@ _PING_LEASES_PER_TICK = 100
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReading:
+    """What probing costs each node and uplink, sorted by name, and the tests in progress."""
+
+    nodes: tuple[AccountReading, ...] = ()
+    uplinks: tuple[AccountReading, ...] = ()
+    running: tuple[PlannedTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,19 @@ class ProbeScheduler:
         """The peers to which the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
+
+    # Called on any thread.
+
+    def budget(self, now_s: float) -> BudgetReading:
+        """What probing has cost up to now."""
+        with self._lock:
+            pings = self._ping_grants.pings_per_minute(self._limits.ping_count, now_s)
+            nodes, uplinks = self._planner.accounts(now_s, pings)
+            return BudgetReading(
+                tuple(nodes[name].read(name, pings.get(name, 0.0)) for name in sorted(nodes)),
+                tuple(uplinks[name].read(name) for name in sorted(uplinks)),
+                self._planner.running(now_s),
+            )
 
     # Called from the event loop.
 

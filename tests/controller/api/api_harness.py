@@ -22,7 +22,11 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
+from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.probing.spending import AccountReading
 from leadline_controller.strategies.netsched import NetSched
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -54,7 +58,8 @@ class FakeLeadership:
 
 
 class ControllerHarness:
-    """The state of a controller, with a clock that the test moves."""
+    """The state of a controller, with a clock that the test moves. budget: what it says that
+    probing costs."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -63,6 +68,7 @@ class ControllerHarness:
         self.history = Recorder(HistorySettings(), self.moment)
         self.decisions = DecisionLog(sink=self.history.put, now=self.moment)
         self.turn = FakeLeadership()
+        self.budget = BudgetReading()
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -73,6 +79,7 @@ class ControllerHarness:
             cluster_name="lab",
             strategy="netsched",
             leadership=self.turn,
+            budget=lambda: self.budget,
         )
         self._sent: Counter[str] = Counter()
 
@@ -158,6 +165,23 @@ def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
     return Pod("default", name, uid=f"uid-{name}", requests=requests, **changed)
 
 
+def account(name: str, pings_per_minute: float | None = None) -> AccountReading:
+    """Half of the bytes of a day are spent, and a tenth of the hour's link time is left."""
+    return AccountReading(
+        name=name,
+        allowed_share=0.001,
+        share=0.0004,
+        hour_share=0.0009,
+        day_share=0.0005,
+        bytes_per_day=1_000_000_000,
+        bytes=700_000_000,
+        day_bytes=500_000_000,
+        tests=12,
+        age_s=100_000.0,
+        pings_per_minute=pings_per_minute,
+    )
+
+
 def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     """The controller of the module's docstring; `extra_nodes` are nodes without an agent."""
     harness = ControllerHarness()
@@ -168,8 +192,14 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.hear("n2", cpu_percent=80.0, notes=("under-voltage", "throttled"))
     harness.hear("guest", cpu_percent=3.0)
     harness.telemetry.rtts("n1", harness.stamp("n1", age_s=2), {"n2": 0.42})
-    tested = harness.stamp("n1", age_s=120)
-    harness.telemetry.bandwidth("n1", tested, "n2", 94.9, lower_bound=True)
+    # Too short to be more than a lower bound.
+    test = BandwidthTest("n1", "n2", 94.9, seconds=0.001, at_s=harness.now_s - 120)
+    harness.telemetry.bandwidth(test)
+    harness.budget = BudgetReading(
+        nodes=tuple(account(name, 96.0) for name in ("n1", "n2", *extra_nodes)),
+        uplinks=(account("lte"),),
+        running=(PlannedTest("n1", "n2", 131_072, ("lte",), {}),),
+    )
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5
     harness.place(pod("huge", cpu_milli=64000), PENDING)

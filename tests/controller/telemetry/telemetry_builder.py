@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from leadline_controller.framework.view import METRICS, NodeTable
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
@@ -46,10 +47,11 @@ class TelemetryBuilder:
         return self.state.rtts(name, self.stamp(name, measured_s=at_s), rtts_ms)
 
     def bandwidth(
-        self, name: str, peer: str, mbps: float | None, at_s: float, *, lower_bound: bool = False
-    ) -> bool:
-        stamp = self.stamp(name, measured_s=at_s)
-        return self.state.bandwidth(name, stamp, peer, mbps, lower_bound=lower_bound)
+        self, client: str, server: str, mbps: float, at_s: float, *, lower_bound: bool = False
+    ) -> None:
+        """A result on which both ends agree; a lower bound was measured for a too short time."""
+        seconds = 0.0001 if lower_bound else 1.0
+        self.state.bandwidth(BandwidthTest(client, server, mbps, seconds, at_s))
 
 
 def table(*names: str) -> NodeTable:
