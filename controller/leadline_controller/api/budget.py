@@ -2,13 +2,12 @@
 
 from leadline_wire.v1 import control_pb2 as pb
 
-from leadline_controller.framework.ports import Leadership
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.probing.spending import AccountReading
 
 
-def response(reading: BudgetReading, leadership: Leadership) -> pb.GetBudgetResponse:
-    """What probing costs, and who leads."""
+def response(reading: BudgetReading) -> pb.GetBudgetResponse:
+    """What probing costs, without who leads."""
     return pb.GetBudgetResponse(
         nodes=map(_status, reading.nodes),
         uplinks=map(_status, reading.uplinks),
@@ -21,8 +20,6 @@ def response(reading: BudgetReading, leadership: Leadership) -> pb.GetBudgetResp
             )
             for test in reading.running
         ],
-        leader=leadership.leads(),
-        lease_holder=leadership.holder(),
     )
 
 

@@ -173,8 +173,10 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         return await asyncio.to_thread(NodeReader(self._source).matrix)
 
     async def GetBudget(self, _: pb.GetBudgetRequest, __: Context) -> pb.GetBudgetResponse:
-        reading = await asyncio.to_thread(self._source.budget)
-        return budget.response(reading, self._source.leadership)
+        source = self._source
+        answer = await asyncio.to_thread(lambda: budget.response(source.budget()))
+        answer.leader, answer.lease_holder = source.leadership.leads(), source.leadership.holder()
+        return answer
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

@@ -53,7 +53,7 @@ def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
     on.print(nodes.NodesTable(statuses(harness), wide=wide))
     for kind in links.KINDS:
         on.print(links.matrix_of(reader.matrix(), kind, wide=wide))
-    on.print(*budget.tables(response(harness.budget, harness.turn), wide=wide), sep="\n")
+    on.print(*budget.tables(response(harness.budget), wide=wide), sep="\n")
     told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
     on.print(decisions.placements_table(told, wide=wide))
     for pod in ("default/web-1", "default/huge"):
@@ -230,7 +230,7 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
 
 def test_a_budget_shows_percent_of_link_time_and_bytes() -> None:
     harness, on = example_controller(), console(80)
-    on.print(*budget.tables(response(harness.budget, harness.turn)), sep="\n")
+    on.print(*budget.tables(response(harness.budget)), sep="\n")
     shown = rows(text(on))
     assert shown["n1"] == ["0.09", "0.1", "500M", "500M", "12", "96"]
     assert shown["lte"] == ["0.09", "0.1", "500M", "500M", "12", "-"]
