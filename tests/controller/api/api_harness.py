@@ -195,14 +195,14 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     # Too short to be more than a lower bound.
     test = BandwidthTest("n1", "n2", 94.9, seconds=0.001, at_s=harness.now_s - 120)
     harness.telemetry.bandwidth(test)
-    harness.budget = BudgetReading(
-        nodes=tuple(account(name, 96.0) for name in ("n1", "n2", *extra_nodes)),
-        uplinks=(account("lte"),),
-        running=(PlannedTest("n1", "n2", 131_072, ("lte",), {}),),
-    )
     harness.place(pod("web-1"), BOUND, {"alpha": 0.5})
     harness.now_s += 5
     harness.place(pod("huge", cpu_milli=64000), PENDING)
     harness.now_s += 5
     harness.place(pod("web-2"), "failed: the API server refused it")
+    harness.budget = BudgetReading(
+        nodes=tuple(account(name, 96.0) for name in ("n1", "n2", *extra_nodes)),
+        uplinks=(account("lte"),),
+        running=(PlannedTest("n1", "n2", 131_072, ("lte",), {}),),
+    )
     return harness
