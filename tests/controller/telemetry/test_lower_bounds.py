@@ -8,7 +8,7 @@ from leadline_controller.telemetry.state import TelemetryState
 
 from tests.controller.telemetry.telemetry_builder import NAN, TelemetryBuilder, table
 
-SHORT_S, LONG_S = 0.001, 0.02
+SHORT_S, LONG_S = 0.001, 1.0
 NODES = table("n1", "n2", "never-heard")
 
 
