@@ -30,7 +30,7 @@ from leadline_controller.framework.ports import Clock, Cluster, ClusterChange, L
 from leadline_controller.leaderelection.elector import SOLE_LEADER, LeaderElector
 from leadline_controller.notify import Heartbeats, Notifier, feed
 from leadline_controller.probing.addresses import AddressPolicy
-from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.probing.scheduler import BudgetReading, ProbeScheduler, ProbeSettings
 from leadline_controller.scheduling.extender_service import ExtenderProfile, ExtenderService
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
@@ -93,6 +93,7 @@ class Controller:
     heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     telemetry: TelemetryState = field(init=False)
     history: Recorder = field(init=False)
+    probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
     _listeners: list[Callable[[ClusterChange], None]] = field(default_factory=list)
 
@@ -132,8 +133,13 @@ class Controller:
             address_policy=AddressPolicy(settings.networks),
         )
         probe_scheduler = ProbeScheduler(
-            self.telemetry, lambda lease: session.send(lease), probing, self._nodes
+            self.telemetry,
+            lambda lease: session.send(lease),
+            probing,
+            self._nodes,
+            self.state.bandwidth_requested_mbps,
         )
+        self.probe_scheduler = probe_scheduler
         ingestor = TelemetryIngestor(settings.cluster, self.telemetry, probe_scheduler)
         session = BrokerSession(
             BrokerSettings(
@@ -181,6 +187,7 @@ class Controller:
             places=self.settings.standalone,
             advises=self.settings.extender is not None,
             address_policy=AddressPolicy(self.settings.networks),
+            budget=self._budget,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -223,6 +230,11 @@ class Controller:
     def _notify(self, change: ClusterChange) -> None:
         for listener in self._listeners:
             listener(change)
+
+    def _budget(self) -> BudgetReading:
+        if self.probe_scheduler is None:  # it does not measure yet
+            return BudgetReading()
+        return self.probe_scheduler.budget(self.clock.now_s())
 
     def _nodes(self) -> Mapping[str, Node] | None:
         return self.state.nodes() if self.state.listed else None

@@ -36,6 +36,7 @@ def view(
     ports: Mapping[int, tuple[HostPort, ...]] | None = None,
     assigned_pods: Sequence[Pod] = (),
     resources: Sequence[Resource] = (),
+    bandwidth_most_mbps: Sequence[float] = (),
 ) -> ClusterView:
     table = NodeTable(nodes)
     places = [table.index[pod.node_name or ""] for pod in assigned_pods]
@@ -48,7 +49,8 @@ def view(
         table=table,
         requested={k: np.array(v, dtype=np.int64) for k, v in (requested or {}).items()},
         metrics=NodeMetrics(
-            **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS}
+            **{name: np.array(measured.get(name, unknown), dtype=np.float64) for name in METRICS},
+            bandwidth_most_mbps=np.array(bandwidth_most_mbps, dtype=np.float64),
         ),
         links=LinkTable(table.index, links),
         bandwidth_requested_mbps=np.array(

@@ -5,24 +5,30 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import grpc
 import pytest
 from leadline_controller import wiring
-from leadline_controller.api.settings import ExtenderSettings
+from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
-from leadline_controller.framework.model import Pod
+from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.planning import DELIVERY_S
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.state import Agent
+from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
+from leadline_wire.v1.control_pb2_grpc import InspectionStub
 
 from tests.controller.api.api_harness import FakeLeadership
 from tests.controller.api.extender_server import post
 from tests.controller.probing import test_scheduler as probing
 from tests.controller.scheduling.extender_harness import args, pending, pod_manifest, wide
+from tests.controller.telemetry.telemetry_builder import TelemetryBuilder
 from tests.support.manual_clock import ManualClock
 from tests.support.memory_cluster import MemoryCluster
+from tests.support.ports import free_port
 
 NODES = [wide("n1", 10), wide("n2", 1000)]
 ANY_PORT = ExtenderSettings("127.0.0.1:0")
@@ -107,6 +113,25 @@ async def test_a_strategys_own_filter_also_runs_in_the_extender(every: bool) -> 
 
 
 # Probing.
+
+
+async def test_the_budget_is_that_of_the_boards_that_are_probed() -> None:
+    node = Node("n1", addresses=("192.0.2.1",))
+    settings = Settings(serve=ServeSettings("127.0.0.1:0"), broker_port=free_port())
+    controller = wiring.Controller(settings, MemoryCluster([node]))
+    agent = Agent("n1", address="192.0.2.1", probes=("icmp",))
+    controller.telemetry.birth(agent, TelemetryBuilder().stamp("n1"))
+    async with controller.serving("dacs") as address, grpc.aio.insecure_channel(address) as channel:
+        stub = InspectionStub(channel)
+        answer = await stub.GetBudget(control.GetBudgetRequest())
+        assert (list(answer.nodes), answer.leader) == ([], True)
+        async with controller.measuring(), running(controller.follow()):
+            for _ in range(200):
+                answer = await stub.GetBudget(control.GetBudgetRequest())
+                if answer.nodes:
+                    break
+                await asyncio.sleep(0.02)
+    assert [(each.name, each.allowed_share) for each in answer.nodes] == [("n1", 0.001)]
 
 
 class Failing(probing.LeaseRecorder):

@@ -69,7 +69,7 @@ def test_the_help_of_every_command_has_an_example(path: tuple[str, ...]) -> None
 
 
 def test_the_commands_of_the_contract_are_there() -> None:
-    promised = "nodes node matrix placements explain score watch strategies lab version"
+    promised = "nodes node matrix budget placements explain score watch strategies lab version"
     assert set(promised.split()) <= set(built_in())
 
 
@@ -121,7 +121,10 @@ def test_exit_codes(arguments: list[str], code: int) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nodes"], ["node", "n1"], ["matrix"], ["placements"], ["explain", "web-1"], ["watch"]],
+    [
+        *(["nodes"], ["node", "n1"], ["matrix"], ["budget"], ["placements"]),
+        *(["explain", "web-1"], ["watch"]),
+    ],
     ids=" ".join,
 )
 def test_without_a_controller_every_question_ends_with_3(arguments: list[str]) -> None:
@@ -158,7 +161,7 @@ ARGUMENTS = st.lists(st.sampled_from([*FLAGS, str(SNAPSHOT), str(EXAMPLES)]) | T
 @given(command=st.sampled_from(WORDS) | TYPED.filter("lab".__ne__), more=ARGUMENTS)
 def test_whatever_is_typed_there_is_no_traceback(command: str, more: list[str]) -> None:
     address = () if "--address" in more else ("--address", "127.0.0.1:1")
-    asks = command in ("nodes", "node", "matrix", "placements", "explain", "watch")
+    asks = command in ("nodes", "node", "matrix", "budget", "placements", "explain", "watch")
     outcome = called(command, *(address if asks else ()), *more)
     assert outcome.code in (FINE, NO, BAD, UNREACHABLE)
     assert outcome.code == FINE or outcome.out or told_in_one_line(outcome), outcome

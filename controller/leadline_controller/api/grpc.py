@@ -23,7 +23,7 @@ from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from leadline_controller.api import gate, placements
+from leadline_controller.api import budget, gate, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.listeners import cancel, listen
@@ -171,6 +171,12 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
 
     async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
         return await asyncio.to_thread(NodeReader(self._source).matrix)
+
+    async def GetBudget(self, _: pb.GetBudgetRequest, __: Context) -> pb.GetBudgetResponse:
+        source = self._source
+        answer = await asyncio.to_thread(lambda: budget.response(source.budget()))
+        answer.leader, answer.lease_holder = source.leadership.leads(), source.leadership.holder()
+        return answer
 
     async def ListPlacements(
         self, request: pb.ListPlacementsRequest, context: Context

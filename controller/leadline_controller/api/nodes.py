@@ -18,6 +18,7 @@ from leadline_controller.framework.model import CPU, MEMORY, PODS, SCHEDULER_NAM
 from leadline_controller.framework.ports import Leadership
 from leadline_controller.leaderelection.elector import SOLE_LEADER
 from leadline_controller.probing.addresses import AddressPolicy
+from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
 from leadline_controller.telemetry.state import Agent, TelemetryState
@@ -32,7 +33,7 @@ class InspectionSource:
     monotonic clock of the states. cluster_name: the cluster in the topics. strategy: its name.
     scheduler_name: of the pods that this controller schedules, if `places` is true and it has the
     leadership. advises: whether it serves kube-scheduler's extender calls. address_policy: the
-    addresses at which it probes boards.
+    addresses at which it probes boards. budget: reads what probing costs, on any thread.
 
     Read `cluster` and `decisions` only in the event loop.
     """
@@ -50,6 +51,7 @@ class InspectionSource:
     places: bool = True
     advises: bool = False
     address_policy: AddressPolicy | None = None
+    budget: Callable[[], BudgetReading] = BudgetReading
 
 
 _MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire
@@ -72,7 +74,6 @@ class NodeReader:
         self._pods = Counter(
             node for pod, node in source.cluster.pods() if node is not None and not pod.finished
         )
-        self._at_least = _lower_bounds(source.telemetry.links(self._now_s))
         self._nodes = {node.name: node for node in self._view.nodes}
         self.names = sorted(self._agents.keys() | self._nodes.keys(), key=in_order)
 
@@ -136,13 +137,16 @@ class NodeReader:
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
         known = self._source.telemetry.measurements(name, self._now_s)
+        (link,) = self._source.telemetry.node_links((name,), self._now_s)
         for metric, (value, age_s) in known.items():
             if math.isfinite(value):
+                bandwidth = link.bandwidth if metric == BANDWIDTH else None
                 yield pb.Measurement(
                     name=metric,
                     value=value,
                     age_s=max(0.0, age_s),
-                    lower_bound=metric == BANDWIDTH and name in self._at_least,
+                    lower_bound=bandwidth is not None and bandwidth.lower_bound,
+                    suspect=bandwidth is not None and bandwidth.is_suspect,
                 )
 
     def _notes(
@@ -174,19 +178,6 @@ def _resources(amounts: Mapping[str, int]) -> pb.Resources:
         memory_bytes=amounts.get(MEMORY, 0),
         pods=amounts.get(PODS, 0),
     )
-
-
-def _lower_bounds(links: Iterable[LinkReading]) -> frozenset[str]:
-    """The nodes for whose best link, which counts as the node's bandwidth, only a lower bound is
-    known."""
-    best: dict[str, tuple[float, float, bool]] = {}
-    for link in links:
-        if link.bandwidth_mbps is None:
-            continue
-        found = (link.bandwidth_mbps, link.bandwidth_at_s, link.lower_bound)
-        for end in (link.a, link.b):
-            best[end] = max(best.get(end, found), found)
-    return frozenset(node for node, (_, _, lower_bound) in best.items() if lower_bound)
 
 
 def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:

@@ -41,6 +41,7 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
         "metrics": {
             metric.name: {"value": metric.value, "age_s": metric.age_s}
             | ({"lower_bound": True} if metric.lower_bound else {})
+            | ({"suspect": True} if metric.suspect else {})
             for metric in status.metrics
         },
         "lost_messages": status.lost_messages,
@@ -180,6 +181,9 @@ def _facts(status: pb.NodeStatus) -> Table:
         "last report": human.UNKNOWN if age_s is None else f"{human.age(age_s)} ago",
         "board": status.hardware_model or human.UNKNOWN,
         "address": status.address or human.UNKNOWN,
+        "interface": _mbps(status, "link_mbps"),
+        "users' traffic": _mbps(status, "used_mbps"),
+        "bandwidth": _certainty(status),
         "tier": status.tier or human.UNKNOWN,
         "CPU requested": cpu,
         "memory requested": memory,
@@ -192,6 +196,22 @@ def _facts(status: pb.NodeStatus) -> Table:
     made = table(("", ""), ((cell(name, "bold"), value) for name, value in facts.items()))
     made.show_header = False
     return made
+
+
+def _mbps(status: pb.NodeStatus, metric: str) -> str:
+    mbps = _values(status).get(metric)
+    return human.UNKNOWN if mbps is None else f"{human.number(mbps)} Mbit/s"
+
+
+def _certainty(status: pb.NodeStatus) -> str:
+    """The bandwidth, and how well it is known."""
+    for metric in status.metrics:
+        if metric.name == "bandwidth_mbps":
+            how = "a lower bound" if metric.lower_bound else "exact"
+            if metric.suspect:
+                how = "suspect: a later test contradicts it"
+            return f"{_bandwidth(status)} Mbit/s, {how}"
+    return human.UNKNOWN
 
 
 def summary(status: pb.NodeStatus) -> str:

@@ -145,6 +145,11 @@ class ClusterState:
         left = counted is not None and self._counted(pod.uid) is None
         return queueing_hints.pod_removed(counted) if counted and left else NO_EVENT
 
+    def bandwidth_requested_mbps(self) -> dict[str, float]:
+        """The bandwidth that the pods of each node request, by node, where they request any."""
+        names, requested_mbps = self.table.names, self._occupancy.bandwidth_requested_mbps()
+        return {names[i]: float(requested_mbps[i]) for i in np.flatnonzero(requested_mbps)}
+
     def begin_run(self) -> None:
         """Start a new run of decisions: DACS' zeta is 0 again (Algorithm 1, lines 1-2)."""
         self._placed_by_uid.clear()

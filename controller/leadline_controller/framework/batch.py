@@ -15,6 +15,7 @@ from leadline_controller.framework.cycle import (
     Filter,
     Strategy,
     assume,
+    caveats,
     decide,
     feasible_nodes,
     pre_filter_failure,
@@ -186,7 +187,7 @@ def _planned_decision(
     chosen = np.flatnonzero(candidates == node)
     if not chosen.size:
         return None
-    why = plan.why.get(pod.key, "as planned for the whole batch")
+    why = plan.why.get(pod.key, "as planned for the whole batch") + caveats(results, node)
     scores = replace(strategy.score(view, pod, candidates), finalists=chosen)
     name = view.table.names[node]
     return Decision(

@@ -33,6 +33,7 @@ class FilterResult:
     without the filter's name. unresolvable: why no node can pass, if the reason lies with the pod
     and not with the nodes. resolvable_by_preemption: the nodes that might pass after preemption,
     shape (n,); None means none. requeue_on: the cluster events that can make a node pass.
+    caveat: what is not certain about the node with this index that passes, "" for nothing.
     """
 
     passes: Bools
@@ -40,6 +41,7 @@ class FilterResult:
     unresolvable: str | None = None
     resolvable_by_preemption: Bools | None = None
     requeue_on: ClusterEvent = ANY_EVENT
+    caveat: Callable[[int], str] = lambda _: ""
 
     @property
     def passes_with_preemption(self) -> Bools:
@@ -256,10 +258,16 @@ def decide(
     why = scores.why(at)
     if scores.finalists.size > 1:
         why += f"; {scores.finalists.size} nodes tied, chosen at random"
+    why += caveats(results, int(candidates[at]))
     node = view.table.names[candidates[at]]
     return Decision(
         pod, node, why, strategy.name, strategy.better, view, results, scores, strategy.needs
     )
+
+
+def caveats(results: Mapping[str, FilterResult], node: int) -> str:
+    """What the filters are not certain of about the chosen node, as the end of a sentence."""
+    return "".join(f"; {caveat}" for each in results.values() if (caveat := each.caveat(node)))
 
 
 def feasible_nodes(view: ClusterView, results: Mapping[str, FilterResult]) -> Ints:

@@ -28,6 +28,8 @@ class NodeMetrics:
 
     measured_at_s: the time of each measurement, shape (n, m) with a column for each of METRICS,
     seconds on the clock of the decision; shape (0, 0) without times, as in a snapshot.
+    bandwidth_most_mbps: what the link can do at most; where only a lower bound is measured, the
+    interface's speed, inf if unknown. Shape (0,) if no bandwidth is a bound, as in a snapshot.
     """
 
     cpu_percent: Floats
@@ -37,6 +39,7 @@ class NodeMetrics:
     disk_bytes_per_s: Floats
     bandwidth_mbps: Floats
     measured_at_s: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    bandwidth_most_mbps: Floats = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
     def unknown(cls, count: int) -> "NodeMetrics":
@@ -44,7 +47,9 @@ class NodeMetrics:
         return cls(**{name: np.full(count, np.nan) for name in METRICS})
 
 
-METRICS: tuple[str, ...] = tuple(f.name for f in fields(NodeMetrics) if f.name != "measured_at_s")
+METRICS: tuple[str, ...] = tuple(
+    f.name for f in fields(NodeMetrics) if f.name not in ("measured_at_s", "bandwidth_most_mbps")
+)
 
 
 class LinkTable:
@@ -178,6 +183,15 @@ class ClusterView:
         stated = self.table.bandwidth_mbps
         capacity = np.where(np.isnan(stated), self.metrics.bandwidth_mbps, stated)
         return capacity - self.bandwidth_requested_mbps
+
+    def bandwidth_possible_mbps(self) -> Floats:
+        """Like `bandwidth_free_mbps`, but with the most that a link may do where only a lower bound
+        of its capacity is measured."""
+        most = self.metrics.bandwidth_most_mbps
+        if not most.size:
+            return self.bandwidth_free_mbps()
+        stated = self.table.bandwidth_mbps
+        return np.where(np.isnan(stated), most, stated) - self.bandwidth_requested_mbps
 
     def registry_mbps(self) -> Floats:
         """Bandwidth from the registry to each node, Mbit/s, shape (n,): stated, else the measured

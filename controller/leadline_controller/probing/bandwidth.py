@@ -1,10 +1,10 @@
 """Plans bandwidth tests within a budget. No I/O.
 
 A test runs where it says most for its cost: first where a result contradicts what is believed, then
-where nothing is known or only a lower bound, then where the last test is oldest. It transfers no
-more bytes than a measurement of that link needs. A test takes both nodes, each declared uplink
-between them, and its part of their budgets, all in one step. A peer that is too slow to show what
-the node's link can do is left alone.
+where nothing is known or only a lower bound, first one below what pods request, then where the last
+test is oldest. It transfers no more bytes than a measurement of that link needs. A test takes both
+nodes, each declared uplink between them, and its part of their budgets, all in one step. A peer
+that is too slow to show what the node's link can do is left alone.
 
 A test is charged at the speed that is believed of each link, and corrected once its result counts:
 on a link that was throttled it took longer than planned.
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import ceil, inf
 
+from leadline_controller.probing.spending import HOUR_S, AccountReading, HourlySpending
 from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
     UNKNOWN_RTT_MS,
@@ -96,6 +97,7 @@ class Account:
     spent_link_s: float = 0.0
     spent_bytes: int = 0
     tests: int = 0
+    recent: HourlySpending = field(default_factory=HourlySpending)
     since_s: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +115,8 @@ class Account:
 
     def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
         """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
+        if not self.share:
+            return False
         debt_bytes = min(debt_s * self.bytes_per_day / DAY_S * 1000, _MOST_DEBT * self._saved_bytes)
         return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
 
@@ -127,6 +131,26 @@ class Account:
         self.bytes -= amount
         self.spent_link_s += link_s
         self.spent_bytes += amount
+        self.recent.add(link_s, amount, self.at_s)
+
+    def read(self, name: str, pings_per_minute: float | None = None) -> AccountReading:
+        """The account as of the last `refill`."""
+        age_s = self.at_s - self.since_s
+        hour_s, _ = self.recent.of_last(1, self.at_s)
+        day_s, day_bytes = self.recent.of_last(24, self.at_s)
+        return AccountReading(
+            name=name,
+            allowed_share=self.share,
+            share=self.spent_link_s / max(age_s, 1.0),
+            hour_share=hour_s / min(max(age_s, 1.0), HOUR_S),
+            day_share=day_s / min(max(age_s, 1.0), DAY_S),
+            bytes_per_day=round(self.bytes_per_day),
+            bytes=self.spent_bytes,
+            day_bytes=round(day_bytes),
+            tests=self.tests,
+            age_s=age_s,
+            pings_per_minute=pings_per_minute,
+        )
 
 
 @dataclass(slots=True)
@@ -190,7 +214,7 @@ class BandwidthPlanner:
         nodes, uplinks = self._taken()
         free = {link.name: link for link in links if link.name not in nodes}
         due = sorted(
-            (urgency, self._tested_s.get(link.name, float("-inf")), link.name)
+            (urgency, not link.is_wanted, self._tested_s.get(link.name, float("-inf")), link.name)
             for link in free.values()
             if (urgency := self._urgency(link, now_s)) is not None
         )
@@ -198,7 +222,7 @@ class BandwidthPlanner:
         servers = sorted(free, key=lambda name: (-self._node_accounts[name].link_s, name))
         paying = [name for name in servers if self._can_pay(free[name], 3)]
         planned: list[PlannedTest] = []
-        for urgency, _, name in due:
+        for urgency, _, _, name in due:
             if len(planned) == _MAX_STARTED_AT_ONCE:
                 break
             if name not in free or not self._can_pay(free[name], urgency):
@@ -251,9 +275,16 @@ class BandwidthPlanner:
         """Whether this lease is in progress."""
         return lease_id in self._running
 
-    def accounts(self, now_s: float) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
-        """The budgets of the nodes and of the uplinks by name."""
-        self._refill(self._node_accounts, now_s)
+    def running(self, now_s: float) -> tuple[PlannedTest, ...]:
+        """The tests in progress."""
+        self._release(now_s)
+        return tuple(each.planned for each in self._running.values())
+
+    def accounts(
+        self, now_s: float, nodes: Iterable[str] = ()
+    ) -> tuple[Mapping[str, Account], Mapping[str, Account]]:
+        """The budgets of the nodes and of the uplinks by name, with new ones for `nodes`."""
+        self._refill({*self._node_accounts, *nodes}, now_s)
         return self._node_accounts, self._uplink_accounts
 
     def _urgency(self, link: NodeLink, now_s: float) -> int | None:
@@ -269,7 +300,7 @@ class BandwidthPlanner:
         interval_s = self._interval_s
         if link.used_mbps > _BUSY_SHARE * bandwidth.mbps:
             interval_s *= _RARELY
-        if waited_s < interval_s:
+        if waited_s < interval_s and not (link.is_wanted and _is_open(link)):
             return None
         return 2 if _is_open(link) else 3
 

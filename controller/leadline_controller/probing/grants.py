@@ -193,6 +193,14 @@ class PingGrants:
             grant.peers | grant.previous_peers if now_s <= grant.previous_until_s else grant.peers
         )
 
+    def pings_per_minute(self, count: int, now_s: float) -> dict[str, float]:
+        """What each node may send under its lease, if it sends each peer `count` a round."""
+        return {
+            node: 60 * count * len(grant.peers) / grant.interval_s
+            for node, grant in self._grants.items()
+            if now_s <= grant.until_s
+        }
+
     def drop_expired(self, now_s: float) -> None:
         """Drop expired leases."""
         self._grants = {node: g for node, g in self._grants.items() if now_s <= g.until_s}

@@ -6,7 +6,7 @@ The event loop calls it periodically and the MQTT thread at births and results, 
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from threading import Lock
@@ -16,6 +16,7 @@ from leadline_wire.v1 import telemetry_pb2 as pb
 from leadline_controller.framework.model import Node
 from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.bandwidth import (
+    Account,
     BandwidthBudget,
     BandwidthPlanner,
     PlannedTest,
@@ -23,6 +24,7 @@ from leadline_controller.probing.bandwidth import (
 )
 from leadline_controller.probing.grants import BandwidthGrants, PingGrants
 from leadline_controller.probing.planning import DELIVERY_S, NEAR_PEERS, PingRing, ProbeLimits
+from leadline_controller.probing.spending import AccountReading
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
@@ -33,6 +35,15 @@ _PING_LEASES_PER_TICK = 100
 _LEAST_DURATION_MS = 500  # of a bandwidth test
 # The search for near nodes is O(n) for each of n nodes; beyond this many, only some get one a turn.
 _NEAR_NODES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReading:
+    """What probing costs each node and uplink, sorted by name, and the tests in progress."""
+
+    nodes: tuple[AccountReading, ...] = ()
+    uplinks: tuple[AccountReading, ...] = ()
+    running: tuple[PlannedTest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,8 @@ class ProbeScheduler:
     """Renews every board's ping lease, runs bandwidth tests, and checks the results.
 
     send: sends a lease to its node. nodes: the nodes of the cluster by name, None while unknown.
-    Only they are probed, at addresses that the policy allows.
+    Only they are probed, at addresses that the policy allows. wanted_mbps: the bandwidth that the
+    pods of a node request, by node.
     """
 
     def __init__(
@@ -59,6 +71,7 @@ class ProbeScheduler:
         send: Callable[[pb.Lease], None],
         probing: ProbeSettings,
         nodes: Callable[[], Mapping[str, Node] | None],
+        wanted_mbps: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._telemetry = telemetry
         self._send = send
@@ -66,6 +79,7 @@ class ProbeScheduler:
         self._anchors = probing.anchors
         self._address_policy = probing.address_policy
         self._nodes = nodes
+        self._wanted_mbps = wanted_mbps
         limits = probing.limits
         self._planner = BandwidthPlanner(
             probing.budget, probing.uplinks, probing.anchors, limits.interval_s, limits.max_bytes
@@ -113,6 +127,26 @@ class ProbeScheduler:
         """The peers to which the node may report round trips."""
         with self._lock:
             return self._ping_grants.peers(node, self._now_s)
+
+    # Called on any thread.
+
+    def budget(self, now_s: float) -> BudgetReading:
+        """What probing has cost up to now."""
+        with self._lock:
+            pings = self._ping_grants.pings_per_minute(self._limits.ping_count, now_s)
+            accounts = self._planner.accounts(now_s, pings)
+            nodes, uplinks = (sorted(each.items()) for each in accounts)
+            running = self._planner.running(now_s)
+
+        def read(name: str, account: Account, pings_per_minute: float | None) -> AccountReading:
+            with self._lock:  # for one at a time, because all take 0.1 s for 10,000 nodes
+                return account.read(name, pings_per_minute)
+
+        return BudgetReading(
+            tuple(read(name, account, pings.get(name, 0.0)) for name, account in nodes),
+            tuple(read(name, account, None) for name, account in uplinks),
+            running,
+        )
 
     # Called from the event loop.
 
@@ -189,6 +223,9 @@ class ProbeScheduler:
     def _start_bandwidth_tests(self, now_s: float, agents: dict[str, Agent]) -> None:
         names = [name for name, agent in agents.items() if "iperf3" in agent.probes]
         links = {link.name: link for link in self._telemetry.node_links(names, now_s)}
+        for name, wanted_mbps in self._wanted_mbps().items():
+            if name in links:
+                links[name] = replace(links[name], wanted_mbps=wanted_mbps)
         rtt_ms = partial(self._telemetry.rtt_ms, now_s=now_s)
         for planned in self._planner.plan(list(links.values()), rtt_ms, now_s):
             self._tests += 1

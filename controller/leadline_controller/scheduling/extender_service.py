@@ -164,8 +164,8 @@ class ExtenderService:
         uncertain_mbps = sum(mbps for mbps, _ in uncertain)
         if not uncertain_mbps:
             return 0.0
-        free_mbps = self._state.view(self._telemetry, self._clock.now_s()).bandwidth_free_mbps()
-        matters = np.abs(free_mbps - wanted_mbps) <= uncertain_mbps
+        view = self._state.view(self._telemetry, self._clock.now_s())
+        matters = np.abs(view.bandwidth_possible_mbps() - wanted_mbps) <= uncertain_mbps
         return max(s for mbps, s in uncertain if mbps) if matters.any() else 0.0
 
     def filter(self, args: ExtenderArgs) -> tuple[list[str], dict[str, str]]:

@@ -83,13 +83,21 @@ class LinkBandwidth:
 @dataclass(frozen=True, slots=True)
 class NodeLink:
     """What is known of a node's link. link_mbps: the speed of its interface, None if unknown.
-    last_peers: those that measured it last. used_mbps: its users' traffic."""
+    last_peers: those that measured it last. used_mbps: its users' traffic. wanted_mbps: what its
+    pods request."""
 
     name: str
     link_mbps: float | None = None
     bandwidth: LinkBandwidth | None = None
     last_peers: tuple[str, ...] = ()
     used_mbps: float = 0.0
+    wanted_mbps: float = 0.0
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether pods request more than the lower bound that is known."""
+        bandwidth = self.bandwidth
+        return bandwidth is not None and bandwidth.lower_bound and self.wanted_mbps > bandwidth.mbps
 
 
 @dataclass(frozen=True, slots=True)

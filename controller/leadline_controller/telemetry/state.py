@@ -68,7 +68,7 @@ class TelemetryState:
     """All measurements by node, and counters of messages.
 
     refused: rejected messages by kind. accepted: the others. bandwidth_changes: how often the
-    bandwidth of a node changed.
+    bandwidth of a node, or whether that is a lower bound, changed.
 
     Each node of the cluster has a record. Other names share a bounded number of records: when these
     are used up, new names get none; a name that is silent for ten minutes loses its record.
@@ -87,6 +87,7 @@ class TelemetryState:
         self._columns = {name: at for at, name in enumerate(names)}
         self._values = np.full((64, len(names)), np.nan)
         self._at_s = np.full((64, len(names)), -np.inf)
+        self._is_bound = np.zeros(64, dtype=np.bool_)  # whether the bandwidth is a lower bound
         self._changes = 0
         self._cached: tuple[object, NodeMetrics] | None = None
         self._ttl_s = np.full(len(names), ttl.report_s)
@@ -345,7 +346,12 @@ class TelemetryState:
         at_s = self._at_s[slots][:, : len(METRICS)]
         values.flags.writeable = at_s.flags.writeable = False  # views share them
         metrics = {name: values[:, at] for at, name in enumerate(METRICS)}
-        return NodeMetrics(**metrics, measured_at_s=at_s)
+        most_mbps = values[:, _BANDWIDTH].copy()
+        bounds = self._is_bound[slots] & ~np.isnan(most_mbps)
+        link_mbps = np.nan_to_num(values[bounds, self._columns[_LINK]], nan=np.inf)
+        most_mbps[bounds] = np.maximum(most_mbps[bounds], link_mbps)
+        most_mbps.flags.writeable = False
+        return NodeMetrics(**metrics, measured_at_s=at_s, bandwidth_most_mbps=most_mbps)
 
     def _accept(self, node: str, stamp: Stamp, *, birth: bool = False) -> _Record | None:
         record = self._record(node)
@@ -389,16 +395,18 @@ class TelemetryState:
         if slot == len(self._at_s):
             self._values = np.concatenate((self._values, np.full_like(self._values, np.nan)))
             self._at_s = np.concatenate((self._at_s, np.full_like(self._at_s, -np.inf)))
+            self._is_bound = np.concatenate((self._is_bound, np.zeros_like(self._is_bound)))
         return slot
 
     def _refresh_bandwidth(self, node: str, now_s: float) -> None:
         slot = self._records[node].slot
         known = self._bandwidths.of(node, now_s)
-        before = self._values[slot, _BANDWIDTH]
+        before = (self._values[slot, _BANDWIDTH], self._is_bound[slot])
         value, at_s = (known.mbps, known.at_s) if known else (np.nan, -np.inf)
         self._values[slot, _BANDWIDTH], self._at_s[slot, _BANDWIDTH] = value, at_s
+        self._is_bound[slot] = known is not None and known.lower_bound
         self._changes += 1
-        self.bandwidth_changes += known is not None and known.mbps != before
+        self.bandwidth_changes += known is not None and (known.mbps, known.lower_bound) != before
 
     def _fresh_values(
         self, slots: NDArray[np.int64], names: Sequence[str], now_s: float

@@ -35,16 +35,18 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("name", "value", "age_s", "lower_bound")
+    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    SUSPECT_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: float
     age_s: float
     lower_bound: bool
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ...) -> None: ...
+    suspect: bool
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s")
@@ -143,6 +145,64 @@ class GetMatrixResponse(_message.Message):
     nodes: _containers.RepeatedScalarFieldContainer[str]
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
     def __init__(self, nodes: _Optional[_Iterable[str]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ...) -> None: ...
+
+class GetBudgetRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetBudgetResponse(_message.Message):
+    __slots__ = ("nodes", "uplinks", "running", "leader", "lease_holder")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    UPLINKS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEASE_HOLDER_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[BudgetStatus]
+    uplinks: _containers.RepeatedCompositeFieldContainer[BudgetStatus]
+    running: _containers.RepeatedCompositeFieldContainer[RunningTest]
+    leader: bool
+    lease_holder: str
+    def __init__(self, nodes: _Optional[_Iterable[_Union[BudgetStatus, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[BudgetStatus, _Mapping]]] = ..., running: _Optional[_Iterable[_Union[RunningTest, _Mapping]]] = ..., leader: _Optional[bool] = ..., lease_holder: _Optional[str] = ...) -> None: ...
+
+class BudgetStatus(_message.Message):
+    __slots__ = ("name", "allowed_share", "share", "hour_share", "day_share", "bytes_per_day", "bytes", "day_bytes", "day_bytes_left", "tests", "age_s", "pings_per_minute")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_SHARE_FIELD_NUMBER: _ClassVar[int]
+    DAY_SHARE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_PER_DAY_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    DAY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DAY_BYTES_LEFT_FIELD_NUMBER: _ClassVar[int]
+    TESTS_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    PINGS_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    allowed_share: float
+    share: float
+    hour_share: float
+    day_share: float
+    bytes_per_day: int
+    bytes: int
+    day_bytes: int
+    day_bytes_left: int
+    tests: int
+    age_s: float
+    pings_per_minute: float
+    def __init__(self, name: _Optional[str] = ..., allowed_share: _Optional[float] = ..., share: _Optional[float] = ..., hour_share: _Optional[float] = ..., day_share: _Optional[float] = ..., bytes_per_day: _Optional[int] = ..., bytes: _Optional[int] = ..., day_bytes: _Optional[int] = ..., day_bytes_left: _Optional[int] = ..., tests: _Optional[int] = ..., age_s: _Optional[float] = ..., pings_per_minute: _Optional[float] = ...) -> None: ...
+
+class RunningTest(_message.Message):
+    __slots__ = ("client", "server", "max_bytes", "uplinks")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPLINKS_FIELD_NUMBER: _ClassVar[int]
+    client: str
+    server: str
+    max_bytes: int
+    uplinks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, client: _Optional[str] = ..., server: _Optional[str] = ..., max_bytes: _Optional[int] = ..., uplinks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPlacementsRequest(_message.Message):
     __slots__ = ("since_s",)

@@ -55,6 +55,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.FromString,
                 _registered_method=True)
+        self.GetBudget = channel.unary_unary(
+                '/leadline.v1.Inspection/GetBudget',
+                request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.FromString,
+                _registered_method=True)
         self.ListPlacements = channel.unary_unary(
                 '/leadline.v1.Inspection/ListPlacements',
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.ListPlacementsRequest.SerializeToString,
@@ -96,6 +101,13 @@ class InspectionServicer:
 
     def GetMatrix(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBudget(self, request, context):
+        """What probing costs each node and uplink, and what is left of its budget.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -142,6 +154,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.GetMatrix,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.SerializeToString,
+            ),
+            'GetBudget': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBudget,
+                    request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.SerializeToString,
             ),
             'ListPlacements': grpc.unary_unary_rpc_method_handler(
                     servicer.ListPlacements,
@@ -268,6 +285,33 @@ class Inspection:
             '/leadline.v1.Inspection/GetMatrix',
             leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBudget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/GetBudget',
+            leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_control__pb2.GetBudgetResponse.FromString,
             options,
             channel_credentials,
             insecure,

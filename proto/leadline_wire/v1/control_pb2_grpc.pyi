@@ -37,6 +37,8 @@ class InspectionStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListNodesRequest, _control_pb2.ListNodesResponse]
     GetNode: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetNodeRequest, _control_pb2.GetNodeResponse]
     GetMatrix: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetMatrixRequest, _control_pb2.GetMatrixResponse]
+    GetBudget: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]
+    """What probing costs each node and uplink, and what is left of its budget."""
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]
     ExplainPod: _grpc.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -52,6 +54,8 @@ class InspectionAsyncStub(InspectionStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_control_pb2.ListNodesRequest, _control_pb2.ListNodesResponse]  # type: ignore[assignment]
     GetNode: _aio.UnaryUnaryMultiCallable[_control_pb2.GetNodeRequest, _control_pb2.GetNodeResponse]  # type: ignore[assignment]
     GetMatrix: _aio.UnaryUnaryMultiCallable[_control_pb2.GetMatrixRequest, _control_pb2.GetMatrixResponse]  # type: ignore[assignment]
+    GetBudget: _aio.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]  # type: ignore[assignment]
+    """What probing costs each node and uplink, and what is left of its budget."""
     ListPlacements: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]  # type: ignore[assignment]
     ExplainPod: _aio.UnaryUnaryMultiCallable[_control_pb2.ExplainPodRequest, _control_pb2.ExplainPodResponse]  # type: ignore[assignment]
     """NOT_FOUND when no decision about the pod is remembered."""
@@ -88,6 +92,14 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.GetMatrixRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.GetMatrixResponse, _abc.Awaitable[_control_pb2.GetMatrixResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetBudget(
+        self,
+        request: _control_pb2.GetBudgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.GetBudgetResponse, _abc.Awaitable[_control_pb2.GetBudgetResponse]]:
+        """What probing costs each node and uplink, and what is left of its budget."""
 
     @_abc_1.abstractmethod
     def ListPlacements(

@@ -22,6 +22,9 @@ from leadline_controller.filters import FILTERS
 from leadline_controller.framework.cycle import Decision, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, Node, Pod
 from leadline_controller.framework.ports import PodChanged, Relisted
+from leadline_controller.probing.bandwidth import PlannedTest
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.probing.spending import AccountReading
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
@@ -55,7 +58,8 @@ class FakeLeadership:
 
 
 class ControllerHarness:
-    """The state of a controller, with a clock that the test moves."""
+    """The state of a controller, with a clock that the test moves. budget: what it says that
+    probing costs."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -64,6 +68,7 @@ class ControllerHarness:
         self.history = Recorder(HistorySettings(), self.moment)
         self.decisions = DecisionLog(sink=self.history.put, now=self.moment)
         self.turn = FakeLeadership()
+        self.budget = BudgetReading()
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -74,6 +79,7 @@ class ControllerHarness:
             cluster_name="lab",
             strategy="netsched",
             leadership=self.turn,
+            budget=lambda: self.budget,
         )
         self._sent: Counter[str] = Counter()
 
@@ -159,6 +165,23 @@ def pod(name: str, cpu_milli: int = 500, **changed: Any) -> Pod:
     return Pod("default", name, uid=f"uid-{name}", requests=requests, **changed)
 
 
+def account(name: str, pings_per_minute: float | None = None) -> AccountReading:
+    """Half of the bytes of a day are spent, and a tenth of the hour's link time is left."""
+    return AccountReading(
+        name=name,
+        allowed_share=0.001,
+        share=0.0004,
+        hour_share=0.0009,
+        day_share=0.0005,
+        bytes_per_day=1_000_000_000,
+        bytes=700_000_000,
+        day_bytes=500_000_000,
+        tests=12,
+        age_s=100_000.0,
+        pings_per_minute=pings_per_minute,
+    )
+
+
 def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     """The controller of the module's docstring; `extra_nodes` are nodes without an agent."""
     harness = ControllerHarness()
@@ -177,4 +200,9 @@ def example_controller(extra_nodes: Sequence[str] = ()) -> ControllerHarness:
     harness.place(pod("huge", cpu_milli=64000), PENDING)
     harness.now_s += 5
     harness.place(pod("web-2"), "failed: the API server refused it")
+    harness.budget = BudgetReading(
+        nodes=tuple(account(name, 96.0) for name in ("n1", "n2", *extra_nodes)),
+        uplinks=(account("lte"),),
+        running=(PlannedTest("n1", "n2", 131_072, ("lte",), {}),),
+    )
     return harness

@@ -15,6 +15,8 @@ from leadline_controller.api.settings import ServeSettings
 from leadline_controller.decisions.log import BOUND, PENDING
 from leadline_controller.framework.model import PODS
 from leadline_controller.framework.ports import NodeDeleted, PodChanged
+from leadline_controller.probing.scheduler import BudgetReading
+from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
@@ -107,6 +109,29 @@ async def test_a_node_has_its_measurements_with_their_age(stub: Stub) -> None:
     assert not by_name["cpu_percent"].lower_bound
     assert (n1.agent, n1.agent_version, n1.hardware_model) == ("online", "0.1.0", "Pi 4")
     assert n1.report_age_s == pytest.approx(13.0)
+
+
+async def test_a_bandwidth_that_a_test_contradicts_is_suspect(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    harness.telemetry.bandwidth(BandwidthTest("n2", "n1", 94.9, 0.1, harness.now_s))
+    harness.telemetry.bandwidth(BandwidthTest("n2", "n1", 9.0, 0.1, harness.now_s))
+    by_name = {metric.name: metric for metric in (await nodes_of(stub))["n2"].metrics}
+    assert by_name["bandwidth_mbps"].suspect
+    assert not by_name["cpu_percent"].suspect
+
+
+async def test_the_budget_is_that_of_the_probe_scheduler(
+    harness: ControllerHarness, stub: Stub
+) -> None:
+    answer = await stub.GetBudget(pb.GetBudgetRequest())
+    assert [status.name for status in answer.nodes] == ["n1", "n2"]
+    assert (answer.nodes[0].day_bytes, answer.nodes[0].day_bytes_left) == (500_000_000,) * 2
+    assert not answer.uplinks[0].HasField("pings_per_minute")
+    assert (answer.running[0].client, list(answer.running[0].uplinks)) == ("n1", ["lte"])
+    assert (answer.leader, answer.lease_holder) == (True, "this-one")
+    harness.budget = BudgetReading()
+    assert not (await stub.GetBudget(pb.GetBudgetRequest())).nodes
 
 
 async def test_unknown_values_are_absent(stub: Stub) -> None:

@@ -11,6 +11,7 @@ import yaml
 from leadline_controller.api.settings import ServeSettings, TlsFiles
 from leadline_controller.cli.__main__ import run
 from leadline_controller.decisions.log import PENDING
+from leadline_controller.probing.scheduler import BudgetReading
 
 from tests.controller.api.api_harness import ControllerHarness, answering, example_controller, pod
 from tests.support.certificates import Authority
@@ -24,7 +25,10 @@ class Outcome(NamedTuple):
 
 
 Leadline = Callable[..., Awaitable[Outcome]]
-LISTINGS = (["nodes"], ["node", "n1"], ["matrix"], ["placements"], ["explain", "web-1"])
+LISTINGS = (
+    *(["nodes"], ["node", "n1"], ["matrix"], ["budget"], ["placements"]),
+    ["explain", "web-1"],
+)
 
 
 @pytest.fixture
@@ -97,6 +101,34 @@ async def test_one_node_as_json_has_its_links_and_pods(leadline: Leadline) -> No
     node = json.loads((await leadline("node", "n1", "-o", "json")).out)
     assert node["links"][0]["rtt_method"] == "icmp"
     assert "default/web-1" in node["placed_pods"]
+
+
+async def test_the_budget_as_json_has_what_is_allowed_spent_and_left(leadline: Leadline) -> None:
+    told = json.loads((await leadline("budget", "-o", "json")).out)
+    node, uplink = told["nodes"][0], told["uplinks"][0]
+    assert (node["name"], uplink["name"]) == ("n1", "lte")
+    assert node["link_time_share"] == {"allowed": 0.001, "hour": 0.0009, "day": 0.0005, "all": 4e-4}
+    assert node["bytes"]["day_left"] == node["bytes"]["allowed_per_day"] - node["bytes"]["day"]
+    assert (node["tests"], node["age_s"], node["pings_per_minute"]) == (12, 100_000.0, 96.0)
+    assert uplink["pings_per_minute"] is None
+    (running,) = told["running"]
+    assert running == {"client": "n1", "server": "n2", "max_bytes": 131_072, "uplinks": ["lte"]}
+
+
+async def test_the_budget_of_a_standby_says_who_leads(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    assert "stands by" not in (await leadline("budget")).out
+    harness.turn.leading, harness.turn.named = False, "another"
+    assert "stands by and runs no tests; leader: another" in (await leadline("budget")).out
+    assert not json.loads((await leadline("budget", "-o", "json")).out)["leader"]
+
+
+async def test_a_budget_without_boards_says_so(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    harness.budget = BudgetReading()
+    assert (await leadline("budget")).out == "no node was probed yet\n"
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from leadline_controller.api.budget import response
 from leadline_controller.api.nodes import NodeReader
 from leadline_controller.api.placements import explanation, placement
-from leadline_controller.cli import decisions, human, links, nodes
+from leadline_controller.cli import budget, decisions, human, links, nodes
 from leadline_controller.decisions.times import Moment
 from leadline_wire.v1 import control_pb2 as pb
 from rich.console import Console
@@ -52,6 +53,7 @@ def show_all(harness: ControllerHarness, on: Console, *, wide: bool) -> None:
     on.print(nodes.NodesTable(statuses(harness), wide=wide))
     for kind in links.KINDS:
         on.print(links.matrix_of(reader.matrix(), kind, wide=wide))
+    on.print(*budget.tables(response(harness.budget), wide=wide), sep="\n")
     told = [placement(record, unset_clock(harness)) for record in harness.decisions.all()]
     on.print(decisions.placements_table(told, wide=wide))
     for pod in ("default/web-1", "default/huge"):
@@ -224,6 +226,47 @@ def test_text_from_the_network_cannot_control_the_terminal() -> None:
     assert "[red]x[/red]" in shown
     assert "\x1b]0" not in shown
     assert "\x07" not in shown
+
+
+def test_a_budget_shows_percent_of_link_time_and_bytes() -> None:
+    harness, on = example_controller(), console(80)
+    on.print(*budget.tables(response(harness.budget)), sep="\n")
+    shown = rows(text(on))
+    assert shown["n1"] == ["0.09", "0.1", "500M", "500M", "12", "96"]
+    assert shown["lte"] == ["0.09", "0.1", "500M", "500M", "12", "-"]
+    assert "running: n1 -> n2 over lte, at most 131kB" in text(on)
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        ({}, "94.9 Mbit/s, exact"),
+        ({"lower_bound": True}, ">= 94.9 Mbit/s, a lower bound"),
+        ({"suspect": True}, "94.9 Mbit/s, suspect: a later test contradicts it"),
+    ],
+)
+def test_a_node_shows_its_link_and_how_well_its_bandwidth_is_known(
+    state: dict[str, bool], shown: str
+) -> None:
+    status = pb.NodeStatus(
+        name="n1",
+        metrics=[
+            pb.Measurement(name="link_mbps", value=1000),
+            pb.Measurement(name="used_mbps", value=12.34),
+            pb.Measurement(name="bandwidth_mbps", value=94.9, **state),
+        ],
+    )
+    on = console(80)
+    on.print(*nodes.node_details(pb.GetNodeResponse(node=status)), sep="\n")
+    facts = rows(text(on))
+    assert facts["interface"] == ["1000 Mbit/s"]
+    assert facts["users' traffic"] == ["12.3 Mbit/s"]
+    assert facts["bandwidth"] == [shown]
+    assert nodes.document(status)["metrics"]["bandwidth_mbps"] == {
+        "value": 94.9,
+        "age_s": 0.0,
+        **state,
+    }
 
 
 def test_a_summary_is_one_line() -> None:

@@ -320,9 +320,11 @@ def test_removed_pods_leave_no_bandwidth_rounding_errors() -> None:
     for one in pods:
         state.assume(one, "n1")
     assert seen(state).bandwidth_requested_mbps.tolist() == [1.0, 0.0]
+    assert state.bandwidth_requested_mbps() == {"n1": 1.0}
     for one in pods:
         state.forget(one)
     assert seen(state).bandwidth_requested_mbps.tolist() == [0.0, 0.0]
+    assert state.bandwidth_requested_mbps() == {}
 
 
 def test_two_containers_may_name_one_port() -> None:

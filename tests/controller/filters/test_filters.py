@@ -1,12 +1,15 @@
 """Each filter against Kubernetes' rules, as tables."""
 
+from math import inf
+from random import Random
 from typing import Any
 
 import pytest
 from leadline_controller.filters import FILTERS
-from leadline_controller.framework.cycle import FilterResult
+from leadline_controller.framework.cycle import FilterResult, decide
 from leadline_controller.framework.model import CPU, MEMORY, PODS, HostPort, Node, Pod, Taint
 from leadline_controller.framework.view import ClusterView
+from leadline_controller.strategies.kube_default import KubeDefault
 
 from tests.controller.builders import GIB, node, pod, view
 
@@ -268,3 +271,43 @@ def test_node_bandwidth_fit(
     )
     annotations = {} if wanted is None else {"bandwidth-mbps": wanted}
     assert reasons_of("NodeBandwidthFit", cluster, pod(annotations=annotations)) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most", "stated", "taken", "reason", "caveat"),
+    [
+        ("90", 1000.0, None, 0.0, None, ""),
+        ("150", 1000.0, None, 0.0, None, "at least 94.12 Mbit/s is known"),
+        ("90", 1000.0, None, 50.0, None, "at least 94.12 Mbit/s is known"),
+        ("150", inf, None, 0.0, None, "at least 94.12 Mbit/s is known"),
+        (
+            "950",
+            1000.0,
+            None,
+            100.0,
+            "insufficient bandwidth: needs 950 Mbit/s, has at most 900 "
+            "(at least 94.12 Mbit/s is known)",
+            None,
+        ),
+        ("95", 94.123, None, 0.0, "insufficient bandwidth: needs 95 Mbit/s, has 94.123", None),
+        ("60", 1000.0, 50.0, 0.0, "insufficient bandwidth: needs 60 Mbit/s, has 50", None),
+    ],
+)
+def test_a_lower_bound_of_the_bandwidth_refuses_no_pod(
+    wanted: str, most: float, stated: float | None, taken: float, reason: str, caveat: str | None
+) -> None:
+    cluster = view(
+        [node("n", bandwidth_mbps=stated)],
+        metrics={"bandwidth_mbps": [94.123]},
+        bandwidth_most_mbps=[most],
+        bandwidth_requested_mbps=[taken],
+    )
+    wanting = pod(annotations={"bandwidth-mbps": wanted})
+    result = FILTERS["NodeBandwidthFit"](cluster, wanting)
+    assert reasons(result) == [reason]
+    decision = decide(cluster, wanting, FILTERS, KubeDefault(), Random(0))
+    if caveat is None:
+        assert decision.node is None
+    else:
+        assert result.caveat(0) == caveat
+        assert decision.why.endswith(f"; {caveat}" if caveat else "free")

@@ -13,8 +13,9 @@ from leadline_controller.cli.output import Format, emit, output_option
 @output_option
 @connection_options
 def node(name: str, output: Format, endpoint: Endpoint) -> None:
-    """Show everything about one node: its board, its metrics, its links and the pods placed on
-    it. Exit code 1 when there is no such node."""
+    """Show everything about one node: its board, the speed of its interface, its users' traffic,
+    its metrics, its links and the pods placed on it. A bandwidth is exact, a lower bound, or
+    suspect. Exit code 1 when there is no such node."""
     answer = ask(endpoint, lambda stub: stub.GetNode, pb.GetNodeRequest, name=name)
     emit(
         output,

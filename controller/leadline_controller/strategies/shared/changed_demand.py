@@ -77,7 +77,7 @@ def _has_room(view: ClusterView, pod: Pod, changed: Pod, node: int) -> bool:
     more_mbps = (changed.annotations.bandwidth_mbps or 0.0) - (
         pod.annotations.bandwidth_mbps or 0.0
     )
-    if more_mbps > 0 and not view.bandwidth_free_mbps()[node] >= more_mbps:
+    if more_mbps > 0 and not view.bandwidth_possible_mbps()[node] >= more_mbps:
         return False
     return all(
         int(view.free(resource)[node]) >= amount - pod.requests.get(resource, 0)

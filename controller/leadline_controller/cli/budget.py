@@ -1,0 +1,100 @@
+"""What probing costs, as plain data for JSON and YAML, and as tables."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from leadline_wire.v1 import control_pb2 as pb
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from leadline_controller.cli import human
+from leadline_controller.cli.client import optional
+from leadline_controller.cli.output import DIM, cell, table
+
+_COLUMNS = (
+    *("LINK TIME %\nlast hour", "\nallowed", "BYTES\nlast 24 h", "\nleft"),
+    *("TESTS", "PINGS\n/min"),
+)
+_WIDE = ("LINK TIME %\nlast 24 h", "\nin all", "BYTES\nin all", "COUNTED\nfor")
+
+
+def document(answer: pb.GetBudgetResponse) -> dict[str, Any]:
+    """All budgets. Shares are of the link's time: 0.001 is 0.1 %."""
+    return {
+        "leader": answer.leader,
+        "nodes": [_account(status) for status in answer.nodes],
+        "uplinks": [_account(status) for status in answer.uplinks],
+        "running": [
+            {
+                "client": test.client,
+                "server": test.server,
+                "max_bytes": test.max_bytes,
+                "uplinks": list(test.uplinks),
+            }
+            for test in answer.running
+        ],
+    }
+
+
+def _account(status: pb.BudgetStatus) -> dict[str, Any]:
+    return {
+        "name": status.name,
+        "link_time_share": {
+            "allowed": status.allowed_share,
+            "hour": status.hour_share,
+            "day": status.day_share,
+            "all": status.share,
+        },
+        "bytes": {
+            "allowed_per_day": status.bytes_per_day,
+            "day": status.day_bytes,
+            "day_left": status.day_bytes_left,
+            "all": status.bytes,
+        },
+        "tests": status.tests,
+        "age_s": status.age_s,
+        "pings_per_minute": optional(status, "pings_per_minute"),
+    }
+
+
+def tables(answer: pb.GetBudgetResponse, *, wide: bool = False) -> Iterator[RenderableType]:
+    """The nodes, the uplinks if there are any, and the tests that run now."""
+    if not answer.leader:
+        leader = answer.lease_holder or "none"
+        yield cell(f"this controller stands by and runs no tests; leader: {leader}", "yellow")
+    if not answer.nodes:
+        yield Text("no node was probed yet")
+        return
+    yield _table("NODE", answer.nodes, wide=wide)
+    if answer.uplinks:
+        yield Text()
+        yield _table("UPLINK", answer.uplinks, wide=wide)
+    for test in answer.running:
+        over = f" over {', '.join(test.uplinks)}" if test.uplinks else ""
+        size = f"{human.amount(test.max_bytes)}B"
+        yield cell(f"running: {test.client} -> {test.server}{over}, at most {size}", DIM)
+
+
+def _table(title: str, statuses: Iterable[pb.BudgetStatus], *, wide: bool) -> Table:
+    columns = _COLUMNS + (_WIDE if wide else ())
+    rows = ((status.name, *_row(status, wide=wide)) for status in statuses)
+    return table((title, *columns), rows, numbers=columns, folding=(title,))
+
+
+def _row(status: pb.BudgetStatus, *, wide: bool) -> Iterator[object]:
+    yield _percent(status.hour_share)
+    yield _percent(status.allowed_share)
+    yield human.amount(status.day_bytes)
+    yield human.amount(status.day_bytes_left)
+    yield status.tests
+    yield human.number(optional(status, "pings_per_minute"))
+    if wide:
+        yield _percent(status.day_share)
+        yield _percent(status.share)
+        yield human.amount(status.bytes)
+        yield human.age(status.age_s)
+
+
+def _percent(share: float) -> str:
+    return human.number(100 * share, 2)
