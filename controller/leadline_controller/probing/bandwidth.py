@@ -104,6 +104,8 @@ class Account:
 
     def can_pay(self, link_s: float, amount: int, debt_s: float = 0.0) -> bool:
         """Whether a test fits the budget now, with a debt of up to `debt_s` of link time."""
+        if not self.share:
+            return False
         debt_bytes = debt_s * self.bytes_per_day / DAY_S * 1000
         return self.link_s + debt_s >= link_s and self.bytes + debt_bytes >= amount
 
