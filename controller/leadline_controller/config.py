@@ -118,9 +118,9 @@ class Settings:
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
     test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
     links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
-    may be probed, besides the addresses of their node objects. standalone: whether to place the pods of `scheduler_name`. extender: None if
-    kube-scheduler does not use one. decisions: the database; in memory, unless `load` made the
-    settings.
+    may be probed, besides the addresses of their node objects. standalone: whether to place the
+    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. decisions: the
+    database; in memory, unless `load` made the settings.
     """
 
     cluster: str = "default"

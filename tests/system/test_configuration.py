@@ -331,6 +331,16 @@ def test_the_budget_of_bandwidth_tests_is_taken_over(tmp_path: Path) -> None:
     )
 
 
+def test_the_pages_example_of_an_uplink_is_one(tmp_path: Path) -> None:
+    (example,) = re.findall(
+        r"^```toml\n(\[\[probe\.uplinks.*?)^```$", PAGE.read_text(), re.M | re.S
+    )
+    file = tmp_path / "controller.toml"
+    file.write_text(example)
+    (read,) = controller.load(file).uplinks
+    assert (read.name, read.mbps, read.bytes_per_day) == ("lte", 20.0, 20_000_000)
+
+
 def test_the_extender_is_offered_where_its_section_is_there(
     tmp_path: Path, pem: Mapping[str, str]
 ) -> None:
