@@ -31,6 +31,7 @@ from leadline_controller.probing.bandwidth import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.scheduling.scheduler import SchedulingProfile
 from leadline_controller.snapshot.demo_cluster import DemoCluster
+from leadline_controller.telemetry.links import LinkReading
 from leadline_controller.wiring import Controller, running, strategy
 
 ANCHOR = "server"
@@ -174,15 +175,24 @@ def _is_measured(controller: Controller, node: str) -> bool:
     agent = telemetry.agents().get(node)
     if agent is None:
         return False
+    known = telemetry.measurements(node, now_s)
     links = [x for x in telemetry.links(now_s) if node in (x.a, x.b)]
-    # A test with a slow board says little about a fast one, so each waits for its own with the
-    # server.
-    tested = any(x.bandwidth_mbps is not None and ANCHOR in (x.a, x.b) for x in links)
     return (
-        "cpu_percent" in telemetry.measurements(node, now_s)
-        and (tested or "iperf3" not in agent.probes)
+        "cpu_percent" in known
+        and ("iperf3" not in agent.probes or _is_tested(node, known, links))
         and any(x.rtt_ms is not None for x in links)
     )
+
+
+def _is_tested(
+    node: str, known: Mapping[str, tuple[float, float]], links: Sequence[LinkReading]
+) -> bool:
+    """Whether the bandwidth is known. A test with a slow board says little about a fast one, so a
+    board waits for its test with the server, and until what is believed comes near it."""
+    if node == ANCHOR or "bandwidth_mbps" not in known:
+        return "bandwidth_mbps" in known
+    with_server = [x.bandwidth_mbps for x in links if ANCHOR in (x.a, x.b) and x.bandwidth_mbps]
+    return any(mbps / 4 <= known["bandwidth_mbps"][0] for mbps in with_server)
 
 
 def _bandwidth_is_known(controller: Controller) -> bool:
