@@ -14,6 +14,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
+from leadline_wire.codec import MOST_MBPS
+
 from leadline_controller.api.settings import (
     DEFAULT_ADDRESS,
     DEFAULT_EXTENDER_ADDRESS,
@@ -29,6 +31,7 @@ from leadline_controller.parsing.addresses import Network, is_loopback
 from leadline_controller.parsing.documents import parse_toml
 from leadline_controller.parsing.entry_points import PluginError
 from leadline_controller.parsing.fields import FieldError, Fields
+from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import ProbeLimits
 from leadline_controller.strategies import DEFAULT_STRATEGY, STRATEGIES
 from leadline_controller.telemetry.session import BrokerTls, check_cluster
@@ -48,6 +51,8 @@ _WHOLE_LIMITS = {
     "ping_count": (1, 20),
     "ping_ttl_s": (3, 86_400),
 }
+_MOST_LINK_TIME = 0.1
+_MOST_BYTES_PER_DAY = 10**15
 _PEM = "PEM files and a key without a passphrase that belongs to the certificate"
 
 
@@ -72,7 +77,7 @@ def _names(text: str) -> object:
 
 
 _TLS_FILES = ("ca_file", "cert_file", "key_file")
-# Every setting but strategy.options, which is a table, and what its variable's text becomes.
+# Every setting but those that are tables, and what its variable's text becomes.
 VARIABLES: Mapping[str, Callable[[str], object]] = {
     "cluster": str,
     "broker.host": str,
@@ -87,6 +92,8 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "probe.anchors": _names,
     "probe.networks": _names,
     "probe.interval_s": _number,
+    "probe.link_time_share": _number,
+    "probe.bytes_per_day": _number,
     **{f"probe.{name}": _number for name in _WHOLE_LIMITS},
     **{f"ttl.{each.name}": _number for each in fields(TimesToLive)},
     "grpc.address": str,
@@ -100,6 +107,7 @@ VARIABLES: Mapping[str, Callable[[str], object]] = {
     "decisions.max_mb": _number,
     "decisions.max_age_days": _number,
 }
+_TABLES = ("strategy.options", "probe.uplinks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +116,11 @@ class Settings:
 
     kubeconfig: None means the cluster that the controller runs in. warm_up_s: how long the first
     decision may wait for the metrics of every ready node. anchors: nodes against which the others
-    test their bandwidth; without any, all pairs are tested. seed: makes the choice between equal
-    nodes repeatable. networks: where boards may be probed, besides the addresses of their node
-    objects. standalone: whether to place the pods of `scheduler_name`. extender: None if
-    kube-scheduler does not use one. decisions: the database; in memory, unless `load` made the
-    settings.
+    test their bandwidth if they are free. budget, uplinks: what these tests may cost, and which
+    links nodes share. seed: makes the choice between equal nodes repeatable. networks: where boards
+    may be probed, besides the addresses of their node objects. standalone: whether to place the
+    pods of `scheduler_name`. extender: None if kube-scheduler does not use one. decisions: the
+    database; in memory, unless `load` made the settings.
     """
 
     cluster: str = "default"
@@ -129,6 +137,8 @@ class Settings:
     anchors: tuple[str, ...] = ()
     networks: tuple[Network, ...] = ()
     limits: ProbeLimits = field(default_factory=ProbeLimits)
+    budget: BandwidthBudget = field(default_factory=BandwidthBudget)
+    uplinks: tuple[Uplink, ...] = ()
     ttl: TimesToLive = field(default_factory=TimesToLive)
     serve: ServeSettings = field(default_factory=lambda: ServeSettings(DEFAULT_ADDRESS))
     extender: ExtenderSettings | None = None
@@ -218,6 +228,13 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
         anchors=probe.texts("anchors"),
         networks=_networks(probe),
         limits=_limits(probe),
+        budget=BandwidthBudget(
+            **_given(
+                link_time_share=probe.number("link_time_share", _MOST_LINK_TIME),
+                bytes_per_day=probe.integer("bytes_per_day", 0, _MOST_BYTES_PER_DAY),
+            )
+        ),
+        uplinks=_uplinks(probe),
         ttl=TimesToLive(**_given(**lifetimes)),
         serve=serve,
         extender=_extender(root.object("extender")) if root.has("extender") else None,
@@ -228,7 +245,7 @@ def _settings(root: Fields, environ: Mapping[str, str]) -> Settings:
 def _only_settings(table: Fields) -> Fields:
     """The table. Raises FieldError if it has anything but settings."""
     prefix = f"{table.path}." if table.path else ""
-    known = [path for path in (*VARIABLES, "strategy.options") if path.startswith(prefix)]
+    known = [path for path in (*VARIABLES, *_TABLES) if path.startswith(prefix)]
     table.only(*dict.fromkeys(path.removeprefix(prefix).partition(".")[0] for path in known))
     return table
 
@@ -330,6 +347,25 @@ def _networks(probe: Fields) -> tuple[Network, ...]:
         with _named(expected, ValueError):
             networks.append(ip_network(text))
     return tuple(networks)
+
+
+def _uplinks(probe: Fields) -> tuple[Uplink, ...]:
+    uplinks: dict[str, Uplink] = {}
+    for entry in probe.objects("uplinks"):
+        entry.only("name", "nodes", "mbps", "bytes_per_day")
+        name, nodes = entry.name("name"), entry.texts("nodes")
+        if not name or name in uplinks:
+            raise entry.error("name", "a name that no other uplink has")
+        if not nodes:
+            raise entry.error("nodes", "the names of one node or more")
+        if "" in nodes:
+            raise FieldError(f"{entry.at('nodes')}[{nodes.index('')}]: expected a node's name")
+        mbps = entry.number("mbps", MOST_MBPS)
+        if mbps == 0:
+            raise entry.error("mbps", "a number above 0")
+        bytes_per_day = entry.integer("bytes_per_day", 0, _MOST_BYTES_PER_DAY)
+        uplinks[name] = Uplink(name, frozenset(nodes), mbps, bytes_per_day)
+    return tuple(uplinks.values())
 
 
 def _limits(probe: Fields) -> ProbeLimits:

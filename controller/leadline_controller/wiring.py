@@ -129,6 +129,8 @@ class Controller:
         settings = self.settings
         probing = ProbeSettings(
             settings.limits,
+            settings.budget,
+            settings.uplinks,
             anchors=settings.anchors,
             address_policy=AddressPolicy(settings.networks),
         )

@@ -14,7 +14,8 @@ from leadline_controller.decisions.log import BOUND, GONE
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
-from leadline_controller.probing.planning import DELIVERY_S
+from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
+from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
 from leadline_controller.telemetry.state import Agent
 from leadline_wire.v1 import control_pb2 as control
@@ -214,6 +215,28 @@ async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_las
             await clock.advance(1)
             sent.pings.clear()
             tested.clear()
+
+
+async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[ProbeSettings] = []
+
+    def noted(telemetry: Any, send: Any, settings: ProbeSettings, nodes: Any) -> ProbeScheduler:
+        given.append(settings)
+        return ProbeScheduler(telemetry, send, settings, nodes)
+
+    monkeypatch.setattr(wiring, "ProbeScheduler", noted)
+    settings = Settings(
+        broker_port=free_port(),
+        anchors=("n1",),
+        limits=ProbeLimits(interval_s=5.0),
+        budget=BandwidthBudget(link_time_share=0.0),
+        uplinks=(Uplink("lte", frozenset({"n2"})),),
+    )
+    async with wiring.Controller(settings, MemoryCluster([])).measuring():
+        pass
+    (probing_as,) = given
+    assert (probing_as.limits, probing_as.budget) == (settings.limits, settings.budget)
+    assert (probing_as.uplinks, probing_as.anchors) == (settings.uplinks, settings.anchors)
 
 
 async def test_retained_messages_of_new_nodes_are_requested_once() -> None:

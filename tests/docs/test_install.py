@@ -18,6 +18,7 @@ from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.cli.__main__ import built_in
 from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.kubeobjects.manifest import read_pod
+from leadline_controller.probing.bandwidth import BandwidthBudget
 from leadline_controller.probing.planning import ProbeLimits
 
 REPOSITORY = Path(__file__).parents[2]
@@ -182,7 +183,7 @@ def test_the_ports_are_the_roles_own() -> None:
 def test_its_numbers_are_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text('node = "pi-1"\n')
     board = agent.load(tmp_path / "agent.toml", {})
-    pki, limits, kept = defaults("pki"), ProbeLimits(), HistorySettings()
+    pki, budget, kept = defaults("pki"), BandwidthBudget(), HistorySettings()
     said = " ".join(TEXT.split())
     # The page's words for them.
     assert (pki["pki_certificate_days"], pki["pki_renew_before_days"]) == (730, 180)
@@ -194,7 +195,8 @@ def test_its_numbers_are_the_defaults(tmp_path: Path) -> None:
         f"decisions: {kept.max_mb} MB, {kept.max_age_days:.0f} days at most",
         f"of which {board.probe.max_bandwidth_duration_ms // 1000} s of test at most",
         f"every {board.interval_s} s: {400 * 86400 / board.interval_s / 1e6:.1f} MB a day",
-        f"at most {limits.max_bytes // 10**6} MB every {limits.interval_s:.0f} s",
+        f"at most {100 * budget.link_time_share:g} % of the time of each board's link",
+        f"and {budget.bytes_per_day // 10**9} GB a day",
         f"for Python {TARGETS[0].python} to {TARGETS[-1].python}",
     ):
         assert words in said, words

@@ -227,6 +227,7 @@ def _candidate(folder: Path, plane: ControlPlane, broker: Broker) -> Candidate:
         f'[broker]\nhost = "{broker.host}"\nport = {broker.port}\n'
         f'[kubernetes]\nkubeconfig = "{kubeconfig}"\n[grpc]\naddress = "{address}"\n'
         "[probe]\ninterval_s = 1\nduration_ms = 1000\nttl_ms = 100\n"
+        "link_time_share = 0.1\nbytes_per_day = 1000000000000\n"
     )
     daemon = Daemon("leadline_controller", config, folder / "log")
     return Candidate(daemon, _credential(kubeconfig), address)

@@ -150,6 +150,7 @@ def _controller_toml(
         f'[decisions]\npath = "{kubeconfig.parent}/decisions.db"\n'
         f"[probe]\nport = {free_port()}\ninterval_s = 2\nping_interval_s = 1\n"
         "duration_ms = 1000\nmax_bytes = 1000000\n"
+        "link_time_share = 0.1\nbytes_per_day = 1000000000000\n"
     )
 
 

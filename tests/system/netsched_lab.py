@@ -127,6 +127,7 @@ def _controller_toml(address: str, kubeconfig: Path, grpc: str) -> str:
         '[strategy]\nname = "netsched"\noptions = {cpu = 0, memory = 0, disk = 0}\n'
         f'[grpc]\naddress = "{grpc}"\n'
         f'[probe]\nanchors = ["{SERVER}"]\ninterval_s = 5\nduration_ms = 1500\n'
+        "link_time_share = 0.1\nbytes_per_day = 1000000000000\n"
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from leadline_agent import config as agent
 from leadline_controller import config as controller
 from leadline_controller.api.settings import ExtenderSettings
+from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 
 from tests.support.certificates import Authority
 from tests.system.daemons import unreachable_kubeconfig
@@ -78,7 +79,9 @@ def test_the_page_names_the_controllers_fields_and_no_others(tmp_path: Path) -> 
 
 
 def test_every_setting_of_the_controller_has_its_variable(tmp_path: Path) -> None:
-    assert sorted({*controller.VARIABLES, "strategy.options"}) == sorted(accepted(tmp_path))
+    assert sorted({*controller.VARIABLES, "strategy.options", "probe.uplinks"}) == sorted(
+        accepted(tmp_path)
+    )
 
 
 def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
@@ -94,10 +97,11 @@ def test_the_page_tells_the_true_defaults(tmp_path: Path) -> None:
         "decisions.max_mb": default.decisions.max_mb,
         "decisions.max_age_days": default.decisions.max_age_days,
         **{f"probe.{name}": value for name, value in asdict(default.limits).items()},
+        **{f"probe.{name}": value for name, value in asdict(default.budget).items()},
         **{f"ttl.{name}": value for name, value in asdict(default.ttl).items()},
     }
     assert plain_defaults("Agent", agents) == 8
-    assert plain_defaults("Controller", controllers) == 20
+    assert plain_defaults("Controller", controllers) == 22
 
 
 def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
@@ -117,6 +121,12 @@ def plain_defaults(daemon: str, real: Mapping[str, object]) -> int:
             assert text == str(expected), name
         compared += 1
     return compared
+
+
+def uplink(name: str, more: str = "") -> str:
+    """A table of probe.uplinks; a list in `more` is its nodes."""
+    nodes, field = (more, "") if more.startswith("[") else ('["n1", "n2"]', more)
+    return f'[[probe.uplinks]]\nname = "{name}"\nnodes = {nodes}\n{field}'
 
 
 WRONG = [
@@ -145,6 +155,30 @@ WRONG = [
     ('probe.anchors = "n1"', "probe.anchors", "expected a list, got text 'n1'"),
     ("probe.port = 80", "probe.port", "expected a whole number from 1024 to 65535, got 80"),
     ("probe.interval_s = 0.1", "probe.interval_s", "expected a number of 1 or more, got 0.1"),
+    (
+        "probe.link_time_share = 0.2",
+        "probe.link_time_share",
+        "expected a finite number of 0 to 0.1, got 0.2",
+    ),
+    ("probe.link_time_share = -0.001", "probe.link_time_share", "expected a finite number of 0 to"),
+    ("probe.bytes_per_day = 1.5", "probe.bytes_per_day", "expected a whole number from 0 to"),
+    ("probe.bytes_per_day = -1", "probe.bytes_per_day", "expected a whole number from 0 to"),
+    ('probe.uplinks = "lte"', "probe.uplinks", "expected a list, got text 'lte'"),
+    ('probe.uplinks = ["lte"]', "probe.uplinks[0]", "expected an object, got text 'lte'"),
+    ('[[probe.uplinks]]\nnodes = ["n1"]', "probe.uplinks[0].name", "expected text, got nothing"),
+    ('[[probe.uplinks]]\nname = ""', "probe.uplinks[0].name", "expected a name that no other"),
+    ('[[probe.uplinks]]\nname = "lte"', "probe.uplinks[0].nodes", "expected the names of one"),
+    (uplink("lte", "[]"), "probe.uplinks[0].nodes", "expected the names of one node or more"),
+    (uplink("lte", '["n1", ""]'), "probe.uplinks[0].nodes[1]", "expected a node's name"),
+    (uplink("lte", "mbps = 0"), "probe.uplinks[0].mbps", "expected a number above 0, got 0"),
+    (uplink("lte", "mbps = 1e9"), "probe.uplinks[0].mbps", "expected a finite number of 0 to"),
+    (uplink("lte", "bytes_per_day = -1"), "probe.uplinks[0].bytes_per_day", "expected a whole"),
+    (uplink("lte", "speed = 20"), "probe.uplinks[0].speed", "unknown field; known: name, nodes"),
+    (
+        f"{uplink('lte')}\n{uplink('lte')}",
+        "probe.uplinks[1].name",
+        "expected a name that no other uplink has, got text 'lte'",
+    ),
     ("probe.ping_interval_s = 1e12", "probe.ping_interval_s", "expected a whole number"),
     ("ttl.report_s = true", "ttl.report_s", "expected a number, got true"),
     ('probe.networks = "10.0.0.0/24"', "probe.networks", "expected a list"),
@@ -277,8 +311,33 @@ def test_settings_that_are_right_are_taken_over(tmp_path: Path) -> None:
     assert settings.options == {"bandwidth": 4}
     assert (settings.limits.port, settings.limits.interval_s) == (6000, 2.5)
     assert settings.anchors == ("n1",)
+    assert (settings.budget, settings.uplinks) == (BandwidthBudget(), ())
     assert (settings.ttl.rtt_s, settings.ttl.report_s) == (9, 60)
     assert (settings.standalone, settings.extender) == (True, None)
+
+
+def test_the_budget_of_bandwidth_tests_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "controller.toml"
+    file.write_text(
+        "[probe]\nlink_time_share = 0\nbytes_per_day = 5000000\n"
+        + uplink("lte", "mbps = 20\nbytes_per_day = 0\n")
+        + uplink("hall", '["n2"]')
+    )
+    settings = controller.load(file, {"LEADLINE_PROBE_BYTES_PER_DAY": "6000000"})
+    assert settings.budget == BandwidthBudget(link_time_share=0.0, bytes_per_day=6_000_000)
+    assert settings.uplinks == (
+        Uplink("lte", frozenset({"n1", "n2"}), mbps=20.0, bytes_per_day=0),
+        Uplink("hall", frozenset({"n2"})),
+    )
+
+
+def test_the_pages_example_of_an_uplink_is_one(tmp_path: Path) -> None:
+    tables = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = (table for table in tables if "[[probe.uplinks]]" in table)
+    file = tmp_path / "controller.toml"
+    file.write_text(example)
+    (read,) = controller.load(file).uplinks
+    assert (read.name, read.mbps, read.bytes_per_day) == ("lte", 20.0, 20_000_000)
 
 
 def test_the_extender_is_offered_where_its_section_is_there(

@@ -56,13 +56,16 @@ def test_its_defaults_are_the_controllers() -> None:
     assert defaults["controller_scheduler_name"] == own.scheduler_name
     assert defaults["controller_extender_address"] == DEFAULT_EXTENDER_ADDRESS
     assert (defaults["controller_mode"] == "standalone") == own.standalone
+    assert defaults["controller_link_time_share"] == own.budget.link_time_share
+    assert defaults["controller_bytes_per_day"] == own.budget.bytes_per_day
+    assert tuple(defaults["controller_uplinks"]) == own.uplinks
 
 
 def paths(options: dict[str, Any], prefix: str = "") -> set[str]:
     """The settings that an argument spec names, as `table.field`."""
     found: set[str] = set()
     for name, spec in options.items():
-        inner = spec.get("options")
+        inner = spec.get("options") if spec["type"] == "dict" else None
         found |= paths(inner, f"{prefix}{name}.") if inner else {prefix + name}
     return found
 
@@ -71,4 +74,4 @@ def test_a_setting_that_the_controller_does_not_know_is_refused(specs: dict[str,
     named_settings = paths(specs["main"]["options"]["controller_settings"]["options"])
     # The broker's certificates are the role's own.
     theirs = {path for path in VARIABLES if not path.startswith("broker.tls.")}
-    assert named_settings == theirs | {"strategy.options"}
+    assert named_settings == theirs | {"strategy.options", "probe.uplinks"}

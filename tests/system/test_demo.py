@@ -154,7 +154,8 @@ def test_in_the_lab_the_pods_go_where_the_bandwidth_is(start: Runs) -> None:
     for throttled in ("n1", "n2", "n3"):
         other = measured[throttled]
         assert other is not None
-        assert 0 < other < 4.4 < fourth
+        # Their links have 4 Mbit/s; a burst of the shaper counts in a test of 64 KiB.
+        assert 0 < other < 5 < fourth
     why = section(run.out, "Why default/web-1 is where it is")
     assert why.splitlines()[1] == "default/web-1 -> n4"
     assert re.search(r"^best in .*bandwidth", why, flags=re.MULTILINE)

@@ -64,7 +64,7 @@ class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
     Of the last three rounds of a pair the median counts: one round that met other traffic does not,
-    and a lasting change does from its second round on. One bandwidth test runs at a time, so
+    and a lasting change does from its second round on. Bandwidth tests are rare, so
     bandwidths are few and in a dict.
     """
 
