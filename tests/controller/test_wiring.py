@@ -122,11 +122,11 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed() -> None:
     controller = wiring.Controller(settings, MemoryCluster([node]))
     agent = Agent("n1", address="192.0.2.1", probes=("icmp",))
     controller.telemetry.birth(agent, TelemetryBuilder().stamp("n1"))
-    async with controller.serving("dacs") as address, grpc.aio.insecure_channel(address) as channel:
+    async with controller.serving_api("dacs") as address, grpc.aio.insecure_channel(address) as channel:
         stub = InspectionStub(channel)
         answer = await stub.GetBudget(control.GetBudgetRequest())
         assert (list(answer.nodes), answer.leader) == ([], True)
-        async with controller.measuring(), running(controller.follow()):
+        async with controller.probing(), running(controller.follow()):
             for _ in range(200):
                 answer = await stub.GetBudget(control.GetBudgetRequest())
                 if answer.nodes:
@@ -220,9 +220,9 @@ async def test_only_the_leader_probes_and_a_new_one_waits_for_the_end_of_the_las
 async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ProbeSettings] = []
 
-    def noted(telemetry: Any, send: Any, settings: ProbeSettings, nodes: Any) -> ProbeScheduler:
+    def noted(telemetry: Any, send: Any, settings: ProbeSettings, *more: Any) -> ProbeScheduler:
         given.append(settings)
-        return ProbeScheduler(telemetry, send, settings, nodes)
+        return ProbeScheduler(telemetry, send, settings, *more)
 
     monkeypatch.setattr(wiring, "ProbeScheduler", noted)
     settings = Settings(
@@ -232,7 +232,7 @@ async def test_the_settings_of_probing_reach_its_scheduler(monkeypatch: pytest.M
         budget=BandwidthBudget(link_time_share=0.0),
         uplinks=(Uplink("lte", frozenset({"n2"})),),
     )
-    async with wiring.Controller(settings, MemoryCluster([])).measuring():
+    async with wiring.Controller(settings, MemoryCluster([])).probing():
         pass
     (probing_as,) = given
     assert (probing_as.limits, probing_as.budget) == (settings.limits, settings.budget)
