@@ -122,7 +122,10 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed() -> None:
     controller = wiring.Controller(settings, MemoryCluster([node]))
     agent = Agent("n1", address="192.0.2.1", probes=("icmp",))
     controller.telemetry.birth(agent, TelemetryBuilder().stamp("n1"))
-    async with controller.serving_api("dacs") as address, grpc.aio.insecure_channel(address) as channel:
+    async with (
+        controller.serving_api("dacs") as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
         stub = InspectionStub(channel)
         answer = await stub.GetBudget(control.GetBudgetRequest())
         assert (list(answer.nodes), answer.leader) == ([], True)
