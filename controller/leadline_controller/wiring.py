@@ -35,6 +35,7 @@ from leadline_controller.scheduling.extender_service import ExtenderProfile, Ext
 from leadline_controller.scheduling.scheduler import Scheduler, SchedulingProfile
 from leadline_controller.strategies import STRATEGIES
 from leadline_controller.telemetry.ingestor import TelemetryIngestor
+from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.session import BrokerSession, BrokerSettings
 from leadline_controller.telemetry.state import TelemetryState
 
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 _COLLECT_AFTER = 20_000
 _PROBE_TICK_S = 0.5
 _ESTIMATE_EVERY_S = 10.0
+_SAMPLE_EVERY_S = 10.0  # as often as boards report
 
 
 def strategy(name: str, options: Mapping[str, object]) -> Strategy:
@@ -92,6 +94,7 @@ class Controller:
     state: ClusterState = field(default_factory=ClusterState)
     heartbeats: Heartbeats = field(default_factory=lambda: Heartbeats(time.monotonic))
     telemetry: TelemetryState = field(init=False)
+    sampler: Sampler = field(init=False)
     history: Recorder = field(init=False)
     probe_scheduler: ProbeScheduler | None = field(init=False, default=None)
     decisions: DecisionLog = field(init=False)
@@ -99,6 +102,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.telemetry = TelemetryState(self.settings.ttl)
+        self.sampler = Sampler(self.telemetry, self.settings.anchors)
         self.history = Recorder(self.settings.decisions)
         self.decisions = DecisionLog(sink=self.history.put)
 
@@ -157,7 +161,7 @@ class Controller:
         session.start()
         try:
             ticking = self._tick(probe_scheduler, session.is_running, session.request_retained)
-            async with running(ticking), running(self._estimate()):
+            async with running(ticking), running(self._estimate()), running(self._sample()):
                 yield
         finally:
             await asyncio.to_thread(session.stop)
@@ -190,6 +194,7 @@ class Controller:
             advises=self.settings.extender is not None,
             address_policy=AddressPolicy(self.settings.networks),
             budget=self._budget,
+            sampler=self.sampler,
         )
         server = InspectionServer(self.settings.serve, source)
         address = await server.start()
@@ -285,6 +290,29 @@ class Controller:
                     log.error("estimating round trips failed, trying again: %s", last)
             took_s = self.clock.now_s() - start_s
             await self.clock.sleep(max(_ESTIMATE_EVERY_S, 20 * took_s))
+
+    async def _sample(self) -> None:
+        """Keep the history of what is measured, and have it written while this controller leads; a
+        standby has the last minutes in memory. An error must not end it."""
+        last = ""
+        try:
+            while True:
+                now = self.decisions.now()
+                unix_s = now.unix_s(now)
+                try:
+                    if unix_s is not None:  # a clock that was never set dates nothing
+                        now_s = self.clock.now_s()
+                        blocks = await asyncio.to_thread(self.sampler.sample, now_s, unix_s)
+                        if self.leadership.leads():
+                            self.history.put_series(blocks)
+                except Exception as error:  # noqa: BLE001  # any error is logged once
+                    if repr(error) != last:
+                        last = repr(error)
+                        log.error("keeping the history failed, trying again: %s", last)
+                await self.clock.sleep(_SAMPLE_EVERY_S)
+        finally:
+            if self.leadership.leads():
+                self.history.put_series(self.sampler.last())
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:

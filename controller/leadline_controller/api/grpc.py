@@ -23,7 +23,7 @@ from grpc_reflection.v1alpha import reflection
 from leadline_wire.v1 import control_pb2 as pb
 from leadline_wire.v1 import control_pb2_grpc
 
-from leadline_controller.api import budget, gate, placements
+from leadline_controller.api import budget, gate, history, placements
 from leadline_controller.api.calls import Calls, TextSafeServer
 from leadline_controller.api.gate import Gate
 from leadline_controller.api.listeners import cancel, listen
@@ -163,11 +163,35 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
                 f"no node {request.name[:200]!r}: the cluster has none and no agent of that name "
                 "was heard",
             )
-        return pb.GetNodeResponse(
+        answer = pb.GetNodeResponse(
             node=reader.status(request.name),
             links=reader.links_of(request.name),
             placed_pods=reader.placed_pods(request.name),
         )
+        if request.HasField("history"):
+            request.history.name = request.name
+            answer.history.CopyFrom(await self.GetHistory(request.history, context))
+        return answer
+
+    async def GetHistory(
+        self, request: pb.GetHistoryRequest, context: Context
+    ) -> pb.GetHistoryResponse:
+        source, now = self._source, self._source.decisions.now()
+        now_unix_s = now.unix_s(now)
+        if now_unix_s is None:  # nothing is recorded without a clock
+            return pb.GetHistoryResponse()
+        try:
+            shown = history.span(request, now_unix_s)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        found = await history.series(source, request.name, shown)
+        if not found and request.name not in NodeReader(source).names:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND,
+                f"no node {request.name[:200]!r}: the cluster has none, and of none of that name was "
+                "anything measured then",
+            )
+        return history.response(shown, found, request.series)
 
     async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
         return await asyncio.to_thread(NodeReader(self._source).matrix)
@@ -251,6 +275,7 @@ def _fingerprint(status: pb.NodeStatus) -> bytes:
     bare.ClearField("report_age_s")
     for metric in bare.metrics:
         metric.ClearField("age_s")
+        metric.ClearField("confidence")
     return bare.SerializeToString(deterministic=True)
 
 

@@ -21,6 +21,7 @@ from leadline_controller.probing.addresses import AddressPolicy
 from leadline_controller.probing.scheduler import BudgetReading
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.links import LinkReading
+from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.state import Agent, TelemetryState
 
 BANDWIDTH = "bandwidth_mbps"
@@ -34,6 +35,7 @@ class InspectionSource:
     scheduler_name: of the pods that this controller schedules, if `places` is true and it has the
     leadership. advises: whether it serves kube-scheduler's extender calls. address_policy: the
     addresses at which it probes boards. budget: reads what probing costs, on any thread.
+    sampler: has what was measured last and is not in `history` yet.
 
     Read `cluster` and `decisions` only in the event loop.
     """
@@ -52,6 +54,7 @@ class InspectionSource:
     advises: bool = False
     address_policy: AddressPolicy | None = None
     budget: Callable[[], BudgetReading] = BudgetReading
+    sampler: Sampler | None = None
 
 
 _MAX_ESTIMATED_NODES = 200  # 19,900 pairs, 1.5 MB on the wire
@@ -133,7 +136,25 @@ class NodeReader:
     def _link_statuses(self, estimated_from: Iterable[str]) -> list[pb.LinkStatus]:
         links = self._source.telemetry.links(self._now_s, estimated_from)
         links.sort(key=lambda link: (in_order(link.a), in_order(link.b)))
-        return [_link_status(link, self._now_s) for link in links]
+        return [self._link_status(link) for link in links]
+
+    def _link_status(self, link: LinkReading) -> pb.LinkStatus:
+        status = pb.LinkStatus(a=link.a, b=link.b)
+        if link.rtt_ms is not None and math.isfinite(link.rtt_ms):
+            status.rtt_ms = link.rtt_ms
+            status.rtt_source, status.rtt_method = link.rtt_source, link.rtt_method
+            if link.rtt_method:
+                status.rtt_age_s = max(0.0, self._now_s - link.rtt_at_s)
+            if link.rtt_error_ms is not None:
+                status.rtt_error_ms = link.rtt_error_ms
+        if link.bandwidth_mbps is not None and math.isfinite(link.bandwidth_mbps):
+            status.bandwidth_mbps = link.bandwidth_mbps
+            status.bandwidth_age_s = max(0.0, self._now_s - link.bandwidth_at_s)
+            status.bandwidth_is_lower_bound = link.lower_bound
+            status.bandwidth_confidence = self._source.telemetry.confidence(
+                BANDWIDTH, status.bandwidth_age_s
+            )
+        return status
 
     def _metrics(self, name: str) -> Iterator[pb.Measurement]:
         known = self._source.telemetry.measurements(name, self._now_s)
@@ -145,6 +166,7 @@ class NodeReader:
                     name=metric,
                     value=value,
                     age_s=max(0.0, age_s),
+                    confidence=self._source.telemetry.confidence(metric, age_s),
                     lower_bound=bandwidth is not None and bandwidth.lower_bound,
                     suspect=bandwidth is not None and bandwidth.is_suspect,
                 )
@@ -178,19 +200,3 @@ def _resources(amounts: Mapping[str, int]) -> pb.Resources:
         memory_bytes=amounts.get(MEMORY, 0),
         pods=amounts.get(PODS, 0),
     )
-
-
-def _link_status(link: LinkReading, now_s: float) -> pb.LinkStatus:
-    status = pb.LinkStatus(a=link.a, b=link.b)
-    if link.rtt_ms is not None and math.isfinite(link.rtt_ms):
-        status.rtt_ms = link.rtt_ms
-        status.rtt_source, status.rtt_method = link.rtt_source, link.rtt_method
-        if link.rtt_method:
-            status.rtt_age_s = max(0.0, now_s - link.rtt_at_s)
-        if link.rtt_error_ms is not None:
-            status.rtt_error_ms = link.rtt_error_ms
-    if link.bandwidth_mbps is not None and math.isfinite(link.bandwidth_mbps):
-        status.bandwidth_mbps = link.bandwidth_mbps
-        status.bandwidth_age_s = max(0.0, now_s - link.bandwidth_at_s)
-        status.bandwidth_is_lower_bound = link.lower_bound
-    return status

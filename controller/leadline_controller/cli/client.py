@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from leadline_controller.cli.output import working
 Answer = TypeVar("Answer")
 Command = Callable[..., Any]
 TIMEOUT_S = 10.0
+_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Names of pods and nodes must not go through a web proxy that the environment sets.
@@ -94,6 +96,16 @@ def ask(
 def optional(message: Message, field: str) -> Any:
     """The field of an answer, None if it is not set."""
     return getattr(message, field) if message.HasField(field) else None
+
+
+def duration_s(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float:
+    """The seconds of an option's duration, such as 90s, 10m or 1.5h; 0 without one."""
+    if text is None:
+        return 0.0
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)", text)
+    if found is None or float(found[1]) <= 0:
+        raise click.BadParameter(f"{text!r}: expected a duration such as 90s, 10m, 2h or 1d")
+    return float(found[1]) * _UNITS_S[found[2]]
 
 
 def _file_option(name: str, text: str) -> Callable[[Command], Command]:

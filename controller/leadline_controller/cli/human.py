@@ -1,10 +1,13 @@
 """Values as short texts for people; "-" is unknown."""
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 UNKNOWN = "-"
 _EIGHTHS = "▁▂▃▄▅▆▇█"
+_PLAIN_EIGHTHS = "_.-=+*%#"
+_LEVEL_SHARE = 0.02  # of the largest value; less than this looks level
 
 
 def age(seconds: float | None) -> str:
@@ -63,3 +66,19 @@ def bar(percent: float | None) -> str:
     if percent is None:
         return " "
     return _EIGHTHS[min(7, max(0, int(percent * 8 / 100)))]
+
+
+def chart(values: Sequence[float], *, plain: bool = False) -> str:
+    """A character for each value, from the smallest one to the largest; a space for NaN. plain: of
+    ASCII only."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return " " * len(values)
+    least, most = min(known), max(known)
+    # Noise of a value that hardly changes must not fill the whole height.
+    height = max(most - least, _LEVEL_SHARE * abs(most), 1e-9)
+    signs = _PLAIN_EIGHTHS if plain else _EIGHTHS
+    return "".join(
+        " " if math.isnan(value) else signs[min(7, int((value - least) / height * 8))]
+        for value in values
+    )

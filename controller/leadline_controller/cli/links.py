@@ -33,6 +33,8 @@ def document(link: pb.LinkStatus, kinds: Iterable[Kind] = KINDS) -> dict[str, An
         fields["bandwidth_mbps"] = optional(link, "bandwidth_mbps")
         fields["bandwidth_age_s"] = optional(link, "bandwidth_age_s")
         fields["bandwidth_is_lower_bound"] = link.bandwidth_is_lower_bound
+        confidence = optional(link, "bandwidth_confidence")
+        fields["bandwidth_confidence"] = None if confidence is None else round(confidence, 3)
     return fields
 
 

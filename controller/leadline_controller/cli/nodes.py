@@ -11,6 +11,7 @@ from rich.text import Text
 
 from leadline_controller.cli import human
 from leadline_controller.cli.client import optional
+from leadline_controller.cli.history import Charts
 from leadline_controller.cli.links import links_of
 from leadline_controller.cli.output import DIM, FirstThatFits, cell, table
 
@@ -39,7 +40,11 @@ def document(status: pb.NodeStatus) -> dict[str, Any]:
         "address": status.address or None,
         "report_age_s": optional(status, "report_age_s"),
         "metrics": {
-            metric.name: {"value": metric.value, "age_s": metric.age_s}
+            metric.name: {
+                "value": metric.value,
+                "age_s": metric.age_s,
+                "confidence": round(metric.confidence, 3),
+            }
             | ({"lower_bound": True} if metric.lower_bound else {})
             | ({"suspect": True} if metric.suspect else {})
             for metric in status.metrics
@@ -150,19 +155,26 @@ def _requested(status: pb.NodeStatus) -> tuple[str, str]:
 
 
 def node_details(response: pb.GetNodeResponse) -> Iterator[RenderableType]:
-    """Everything about one node: its facts, metrics and links, and the pods placed there."""
+    """Everything about one node: its facts, metrics, history and links, and the pods placed
+    there."""
     status = response.node
     yield _facts(status)
     yield Text()
     measured = [
-        (metric.name, f"{_bound(metric)}{human.number(metric.value)}", human.age(metric.age_s))
+        (
+            *(metric.name, f"{_bound(metric)}{human.number(metric.value)}"),
+            *(human.age(metric.age_s), f"{100 * metric.confidence:.0f} %"),
+        )
         for metric in status.metrics
     ]
-    columns = ("METRIC", "VALUE", "AGE")
+    columns = ("METRIC", "VALUE", "AGE", "CONFIDENCE")
     if measured:
         yield table(columns, measured, numbers=columns[1:], folding=())
     else:
         yield Text("nothing is measured now")
+    if response.history.series:
+        yield Text()
+        yield Charts(response.history)
     if response.links:
         yield Text()
         yield links_of(status.name, response.links)

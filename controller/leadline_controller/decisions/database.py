@@ -1,4 +1,4 @@
-"""One SQLite file of decisions, bounded in size and age. For use by one thread.
+"""One SQLite file of decisions and measured series, bounded in size and age. For use by one thread.
 
 With write-ahead logging and synchronous NORMAL a power cut leaves a sound file that lacks at most
 what was written since the last checkpoint. Disks can damage files, so the structure is checked
@@ -28,9 +28,11 @@ from leadline_controller.decisions.schema import (
     connected,
     upgrade,
 )
+from leadline_controller.decisions.series import SeriesRow, SeriesTable
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.options import OptionValue, value_of_text
 from leadline_controller.parsing.fields import replace_surrogates
+from leadline_controller.telemetry.series import Block
 
 MEMORY = ":memory:"
 _MIB = 1024 * 1024
@@ -60,8 +62,8 @@ _SELECT = (
 
 class Database:
     """The file at `path`, created if missing, or MEMORY. Methods raise sqlite3.Error; opening
-    raises schema.ForeignFileError and OSError as well. unreadable: rows skipped because of an
-    invalid column."""
+    raises schema.ForeignFileError and OSError as well. unreadable: rows skipped because they are
+    damaged."""
 
     def __init__(self, path: Path | str, max_bytes: int, max_age_s: float) -> None:
         self._max_bytes = max_bytes
@@ -75,6 +77,7 @@ class Database:
             except FileNotFoundError:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))  # for its owner only
         self._connection = connected(path)
+        self._series = SeriesTable(self._connection, max_bytes)
         try:
             with self.bounded():
                 self._open(path)
@@ -147,11 +150,19 @@ class Database:
             self._prune(now)
         self._shrink()
 
-    def copy(self, records: Iterable[DecisionRecord]) -> None:
-        """Append the records of another database, oldest first."""
+    def write_series(self, blocks: Iterable[tuple[str, Block]], now: Moment) -> None:
+        """Write all of the blocks, each of a board, or none."""
+        with self._transaction():
+            self._series.write(blocks, now.unix_s(now))
+        self._count_unreadable()
+        self._shrink()
+
+    def copy(self, records: Iterable[DecisionRecord], rows: Iterable[SeriesRow]) -> None:
+        """Append the records of another database, oldest first, and add its rows of series."""
         with self._transaction():
             for record in records:
                 self._insert(record)
+            self._series.copy(rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -161,6 +172,7 @@ class Database:
                 yield
         except BaseException:
             self._ids.clear()
+            self._series.forget()
             raise
 
     def _add(self, record: DecisionRecord) -> None:
@@ -219,6 +231,9 @@ class Database:
         if old:
             self._connection.execute("DELETE FROM decisions WHERE id <= ?", (old,))
         used = self._used_bytes()
+        if used > _FULL * self._max_bytes:  # the limit may have been lowered
+            self._series.shrink()
+            used = self._used_bytes()
         while used > _FULL * self._max_bytes and (
             count := self._number("SELECT count(*) FROM decisions")
         ):
@@ -256,6 +271,20 @@ class Database:
     def all(self) -> Iterator[DecisionRecord]:
         """All decisions, oldest first."""
         return (record for record, _ in self._select("ORDER BY decisions.id"))
+
+    def series(self, board: str, from_s: int, to_s: int) -> list[Block]:
+        """The board's blocks that overlap these Unix seconds."""
+        found = self._series.blocks(board, from_s, to_s)
+        self._count_unreadable()
+        return found
+
+    def all_series(self) -> Iterator[SeriesRow]:
+        """All rows of series, as they are stored."""
+        return self._series.rows()
+
+    def _count_unreadable(self) -> None:
+        self.unreadable += self._series.unreadable
+        self._series.unreadable = 0
 
     def _select(
         self, rest: str, values: Sequence[object] = (), *, explanation: bool = True

@@ -27,6 +27,7 @@ from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.decisions.times import Moment
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
+from leadline_controller.telemetry.series import Block
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,9 @@ _LOG_EVERY_S = 60.0
 _MAX_ABOUT_ONE = 10
 _MAX_LISTED = 5_000
 _MAX_RESTORED = 256
+# Blocks of series, a few kB each: those of the largest cluster, or hours of a small one.
+_MAX_BLOCKS = 20_000
+_BLOCKS_AT_ONCE = 128  # then decisions have their turn
 
 
 class Recorder:
@@ -65,6 +69,7 @@ class Recorder:
         # Each change with its weight, and whether it counts as detailed.
         self._waiting: deque[tuple[Change, int, bool]] = deque()
         self._queries: deque[Callable[[Store], None]] = deque()
+        self._blocks: deque[tuple[str, Block]] = deque(maxlen=_MAX_BLOCKS)
         self._work = threading.Event()
         self._hurry = threading.Event()
         # Bytes queued and bytes written; one thread writes each of these numbers.
@@ -117,6 +122,17 @@ class Recorder:
             self._lost += 1
         elif is_brief:
             self._brief += 1
+
+    def put_series(self, blocks: Iterable[tuple[str, Block]]) -> None:
+        """Queue blocks of measured series, each of a board. The oldest are lost if a disk hangs."""
+        self._blocks.extend(blocks)
+        if self._blocks:
+            self._wake(hurry=False)
+
+    async def series(self, board: str, from_s: int, to_s: int) -> list[Block]:
+        """The stored blocks of a board that overlap these Unix seconds, at most weeks. Of the same
+        block the later one counts."""
+        return await self._query(lambda store: store.series(board, from_s, to_s))
 
     async def about(self, pod: str) -> list[DecisionRecord]:
         """The last decisions about the pod with this key, the newest first."""
@@ -183,7 +199,7 @@ class Recorder:
     def _run(self) -> None:
         store = self._opened()
         durable_at_s = math.inf
-        while not self._closing or self._waiting or self._queries:
+        while not self._closing or self._waiting or self._queries or self._blocks:
             up_s = self._now().up_s
             if not self._work.wait(None if math.isinf(durable_at_s) else durable_at_s - up_s):
                 store.checkpoint()
@@ -194,7 +210,8 @@ class Recorder:
             self._hurry.clear()
             # What was queued before a query is written before it runs.
             queries = [self._queries.popleft() for _ in range(len(self._queries))]
-            if self._write(store):
+            wrote = self._write(store)
+            if self._write_series(store) or wrote:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
                 query(store)
@@ -222,6 +239,18 @@ class Recorder:
             self._bytes_out += sum(weight for _, weight, _ in batch)
             self._detailed_out += sum(weight for _, weight, detailed in batch if detailed)
         return count > 0
+
+    def _write_series(self, store: Store) -> bool:
+        """Write some of the blocks that are queued; whether there were any."""
+        batch = [self._blocks.popleft() for _ in range(min(len(self._blocks), _BLOCKS_AT_ONCE))]
+        if batch:
+            try:
+                store.write_series(batch)
+            except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread
+                self._failed, self._error = self._failed + len(batch), error
+        if self._blocks:
+            self._wake(hurry=False)
+        return bool(batch)
 
     def _encoded(self, changes: Iterable[Change]) -> Iterator[Change]:
         for change in changes:

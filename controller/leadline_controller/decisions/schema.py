@@ -8,12 +8,13 @@ version, or of another program, is not changed.
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+Migration = Callable[[sqlite3.Connection], None]
 APPLICATION_ID = 0x4C454144  # "LEAD"
 # A higher version is a flipped bit and no newer Leadline.
 _LATEST_VERSION = 1000
@@ -64,7 +65,17 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create,)
+def _add_series(connection: sqlite3.Connection) -> None:
+    """Blocks of measured series, see telemetry/series.py. Rows of one time are together, because
+    they are written together and deleted together."""
+    connection.execute(
+        "CREATE TABLE series (id INTEGER PRIMARY KEY, step_s INTEGER NOT NULL,"
+        " start_unix_s INTEGER NOT NULL, board TEXT NOT NULL, points BLOB NOT NULL,"
+        " UNIQUE (step_s, start_unix_s, board))"
+    )
+
+
+MIGRATIONS: tuple[Migration, ...] = (_create, _add_series)
 
 
 def connected(path: Path | str, *, uri: bool = False) -> sqlite3.Connection:
@@ -109,7 +120,7 @@ def check_ours(connection: sqlite3.Connection) -> int:
     )
     tables = _tables(connection)
     if application != APPLICATION_ID and (tables or application or version):
-        if not _our_tables() <= tables:
+        if not _our_tables(MIGRATIONS[:1]) <= tables:
             raise ForeignFileError("it belongs to another program")
         raise CorruptFileError("the mark of the program that wrote it is damaged")
     if len(MIGRATIONS) < version <= _LATEST_VERSION:
@@ -123,7 +134,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
     """Raises CorruptFileError if the tables are not ours, or have triggers, which would run with
     each write."""
     found = _tables(connection)
-    if not _our_tables() <= found or any(kind == "trigger" for kind, *_ in found):
+    if not _our_tables(MIGRATIONS) <= found or any(kind == "trigger" for kind, *_ in found):
         raise CorruptFileError("its tables are not those that Leadline makes")
 
 
@@ -142,9 +153,9 @@ def _tables(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
     return set(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
 
 
-def _our_tables() -> set[tuple[object, ...]]:
-    """The definitions in a sound file."""
+def _our_tables(migrations: Sequence[Migration]) -> set[tuple[object, ...]]:
+    """The definitions in a sound file after these migrations."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        for migrate in MIGRATIONS:
+        for migrate in migrations:
             migrate(fresh)
         return _tables(fresh)

@@ -24,7 +24,10 @@ from leadline_controller.decisions.schema import (
     connected,
     is_corrupt,
 )
+from leadline_controller.decisions.series import SeriesRow
+from leadline_controller.decisions.series import select as select_series
 from leadline_controller.decisions.times import Moment
+from leadline_controller.telemetry.series import Block
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,20 @@ class Store:
         self._write_sound(self._memory, changes)
         self._try_disk()
 
+    def write_series(self, blocks: Sequence[tuple[str, Block]]) -> None:
+        """Store these blocks, each of a board, on disk if that works."""
+        self._try_disk()
+        if self._disk is not None and self._writable:
+            try:
+                with self._disk.bounded():
+                    self._disk.write_series(blocks, self._now())
+            except _DISK_ERRORS as error:
+                self._lose_disk(error)
+            else:
+                self._replace_unreadable()
+                return
+        self._memory.write_series(blocks, self._now())
+
     def checkpoint(self) -> None:
         """Make what was written so far survive a power cut."""
         if self._writable:
@@ -116,6 +133,12 @@ class Store:
         records = self._memory.about(pod, limit)
         records += self._query(lambda disk: disk.about(pod, limit), list[DecisionRecord]())
         return records[:limit]
+
+    def series(self, board: str, from_s: int, to_s: int) -> list[Block]:
+        """The board's blocks that overlap these Unix seconds. Of the same block the later
+        counts."""
+        blocks = self._query(lambda disk: disk.series(board, from_s, to_s), list[Block]())
+        return blocks + self._memory.series(board, from_s, to_s)
 
     def since(self, age_s: float | None, limit: int) -> tuple[list[DecisionRecord], bool]:
         """The last decision about each pod, oldest first, those younger than `age_s`; True
@@ -202,7 +225,7 @@ class Store:
             self._disk = self._disk or self._opened(self._path)
             self._write_sound(self._disk, tuple(self._outcomes))
             with self._disk.bounded():
-                self._disk.copy(self._memory.all())
+                self._disk.copy(self._memory.all(), self._memory.all_series())
         except _DISK_ERRORS as error:
             self._lose_disk(error)
             return
@@ -244,9 +267,10 @@ class Store:
         aside = _put_aside(path)
         self._broken, self._rescued_s = None, self._now().up_s
         records = _readable(aside, self._settings.max_mb * _MIB)
+        rows = _readable_series(aside, self._settings.max_mb * _MIB // 2)
         fresh = self._database(path, self._settings.max_mb)
         with fresh.bounded():
-            fresh.copy(records)
+            fresh.copy(records, rows)
         log.warning(
             "%s: no sound database any more (%s): kept aside as %s; %d decisions were rescued",
             *(path, problem, aside.name, len(records)),
@@ -283,4 +307,20 @@ def _readable(path: Path, max_bytes: int) -> list[DecisionRecord]:
                         _ = record.explanation and decode(record.explanation)
                         found[number] = record
                         max_bytes -= len(record.explanation) + len(record.why)
+    return [found[number] for number in sorted(found)]
+
+
+def _readable_series(path: Path, max_bytes: int) -> list[SeriesRow]:
+    """Every block of series in a broken file, as `_readable`."""
+    found: dict[int, SeriesRow] = {}
+    with suppress(sqlite3.Error), closing(connected(path)) as connection:
+        for order in ("DESC", "ASC"):  # the newest first
+            with suppress(sqlite3.Error), bounded(connection, _READING_S):
+                for row, number in select_series(connection, order):
+                    if number in found or max_bytes < 0:
+                        break
+                    with suppress(ValueError):
+                        row.block()
+                        found[number] = row
+                        max_bytes -= len(row.points)
     return [found[number] for number in sorted(found)]

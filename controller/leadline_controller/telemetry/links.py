@@ -207,6 +207,12 @@ class LinkState:
             rows = rows[:0]
         return tuple(self._numbers), self._ends[rows], self._rtt_ms[rows], self._estimates
 
+    def since(self, since_s: float) -> tuple[tuple[str, ...], Ints, Floats]:
+        """Names, the pairs measured after `since_s` as indices into these, and their round trips,
+        ms."""
+        rows = np.flatnonzero(self._rtt_at_s[: len(self._rows)] > since_s)
+        return tuple(self._numbers), self._ends[rows], self._rtt_ms[rows]
+
     def set_estimates(self, estimates: RttEstimates) -> None:
         """Store the newest estimates."""
         self._estimates = estimates

@@ -335,6 +335,34 @@ class TelemetryState:
                 self._cached = (key, self._metrics(table, now_s))
             return self._cached[1]
 
+    def table(
+        self,
+    ) -> tuple[tuple[str, ...], tuple[str, ...], NDArray[np.float64], NDArray[np.float64]]:
+        """Every board, every metric, and the newest values of all with their times, shape (boards,
+        metrics), however old; NaN where unknown."""
+        with self._lock:
+            slots = np.array([each.slot for each in self._records.values()], dtype=np.int64)
+            return (
+                tuple(self._records),
+                tuple(self._columns),
+                self._values[slots],
+                self._at_s[slots],
+            )
+
+    def rtts_since(
+        self, since_s: float
+    ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.float64]]:
+        """Names of boards, the pairs measured after `since_s` as indices into them, and the round
+        trips of these, ms."""
+        with self._lock:
+            return self._links.since(since_s)
+
+    def confidence(self, metric: str, age_s: float) -> float:
+        """How much a value of this age is still worth: 1 when it is measured, 0 when it becomes
+        unknown."""
+        ttl_s = float(self._ttl_s[self._columns[metric]])
+        return min(1.0, max(0.0, 1.0 - age_s / ttl_s)) if ttl_s else 0.0
+
     def link_table(self, table: NodeTable, now_s: float) -> LinkTable:
         """The measured round trips between the nodes of `table`."""
         with self._lock:

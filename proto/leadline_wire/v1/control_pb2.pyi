@@ -35,18 +35,20 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ...) -> None: ...
 
 class Measurement(_message.Message):
-    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect")
+    __slots__ = ("name", "value", "age_s", "lower_bound", "suspect", "confidence")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
     SUSPECT_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: float
     age_s: float
     lower_bound: bool
     suspect: bool
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ...) -> None: ...
+    confidence: float
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., age_s: _Optional[float] = ..., lower_bound: _Optional[bool] = ..., suspect: _Optional[bool] = ..., confidence: _Optional[float] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("name", "in_cluster", "schedulable", "ready", "tier", "agent", "agent_version", "hardware_model", "address", "metrics", "lost_messages", "pods", "allocatable", "requested", "notes", "report_age_s")
@@ -95,23 +97,27 @@ class Resources(_message.Message):
     def __init__(self, cpu_milli: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., pods: _Optional[int] = ...) -> None: ...
 
 class GetNodeRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "history")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    history: GetHistoryRequest
+    def __init__(self, name: _Optional[str] = ..., history: _Optional[_Union[GetHistoryRequest, _Mapping]] = ...) -> None: ...
 
 class GetNodeResponse(_message.Message):
-    __slots__ = ("node", "links", "placed_pods")
+    __slots__ = ("node", "links", "placed_pods", "history")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     PLACED_PODS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     node: NodeStatus
     links: _containers.RepeatedCompositeFieldContainer[LinkStatus]
     placed_pods: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ...) -> None: ...
+    history: GetHistoryResponse
+    def __init__(self, node: _Optional[_Union[NodeStatus, _Mapping]] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., placed_pods: _Optional[_Iterable[str]] = ..., history: _Optional[_Union[GetHistoryResponse, _Mapping]] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms")
+    __slots__ = ("a", "b", "rtt_ms", "rtt_age_s", "bandwidth_mbps", "bandwidth_age_s", "bandwidth_is_lower_bound", "rtt_method", "rtt_source", "rtt_error_ms", "bandwidth_confidence")
     A_FIELD_NUMBER: _ClassVar[int]
     B_FIELD_NUMBER: _ClassVar[int]
     RTT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +128,7 @@ class LinkStatus(_message.Message):
     RTT_METHOD_FIELD_NUMBER: _ClassVar[int]
     RTT_SOURCE_FIELD_NUMBER: _ClassVar[int]
     RTT_ERROR_MS_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     a: str
     b: str
     rtt_ms: float
@@ -132,7 +139,46 @@ class LinkStatus(_message.Message):
     rtt_method: str
     rtt_source: str
     rtt_error_ms: float
-    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ...) -> None: ...
+    bandwidth_confidence: float
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., rtt_ms: _Optional[float] = ..., rtt_age_s: _Optional[float] = ..., bandwidth_mbps: _Optional[float] = ..., bandwidth_age_s: _Optional[float] = ..., bandwidth_is_lower_bound: _Optional[bool] = ..., rtt_method: _Optional[str] = ..., rtt_source: _Optional[str] = ..., rtt_error_ms: _Optional[float] = ..., bandwidth_confidence: _Optional[float] = ...) -> None: ...
+
+class GetHistoryRequest(_message.Message):
+    __slots__ = ("name", "series", "from_unix_s", "to_unix_s", "step_s")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SERIES_FIELD_NUMBER: _ClassVar[int]
+    FROM_UNIX_S_FIELD_NUMBER: _ClassVar[int]
+    TO_UNIX_S_FIELD_NUMBER: _ClassVar[int]
+    STEP_S_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    series: _containers.RepeatedScalarFieldContainer[str]
+    from_unix_s: float
+    to_unix_s: float
+    step_s: float
+    def __init__(self, name: _Optional[str] = ..., series: _Optional[_Iterable[str]] = ..., from_unix_s: _Optional[float] = ..., to_unix_s: _Optional[float] = ..., step_s: _Optional[float] = ...) -> None: ...
+
+class GetHistoryResponse(_message.Message):
+    __slots__ = ("from_unix_s", "step_s", "series")
+    FROM_UNIX_S_FIELD_NUMBER: _ClassVar[int]
+    STEP_S_FIELD_NUMBER: _ClassVar[int]
+    SERIES_FIELD_NUMBER: _ClassVar[int]
+    from_unix_s: float
+    step_s: float
+    series: _containers.RepeatedCompositeFieldContainer[Series]
+    def __init__(self, from_unix_s: _Optional[float] = ..., step_s: _Optional[float] = ..., series: _Optional[_Iterable[_Union[Series, _Mapping]]] = ...) -> None: ...
+
+class Series(_message.Message):
+    __slots__ = ("name", "peer", "mean", "min", "max")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    peer: str
+    mean: _containers.RepeatedScalarFieldContainer[float]
+    min: _containers.RepeatedScalarFieldContainer[float]
+    max: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, name: _Optional[str] = ..., peer: _Optional[str] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class GetMatrixRequest(_message.Message):
     __slots__ = ()

@@ -55,6 +55,11 @@ class InspectionStub:
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.SerializeToString,
                 response_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.FromString,
                 _registered_method=True)
+        self.GetHistory = channel.unary_unary(
+                '/leadline.v1.Inspection/GetHistory',
+                request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetHistoryRequest.SerializeToString,
+                response_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetHistoryResponse.FromString,
+                _registered_method=True)
         self.GetBudget = channel.unary_unary(
                 '/leadline.v1.Inspection/GetBudget',
                 request_serializer=leadline__wire_dot_v1_dot_control__pb2.GetBudgetRequest.SerializeToString,
@@ -101,6 +106,13 @@ class InspectionServicer:
 
     def GetMatrix(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetHistory(self, request, context):
+        """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -154,6 +166,11 @@ def add_InspectionServicer_to_server(servicer, server):
                     servicer.GetMatrix,
                     request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.FromString,
                     response_serializer=leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.SerializeToString,
+            ),
+            'GetHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHistory,
+                    request_deserializer=leadline__wire_dot_v1_dot_control__pb2.GetHistoryRequest.FromString,
+                    response_serializer=leadline__wire_dot_v1_dot_control__pb2.GetHistoryResponse.SerializeToString,
             ),
             'GetBudget': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBudget,
@@ -285,6 +302,33 @@ class Inspection:
             '/leadline.v1.Inspection/GetMatrix',
             leadline__wire_dot_v1_dot_control__pb2.GetMatrixRequest.SerializeToString,
             leadline__wire_dot_v1_dot_control__pb2.GetMatrixResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/leadline.v1.Inspection/GetHistory',
+            leadline__wire_dot_v1_dot_control__pb2.GetHistoryRequest.SerializeToString,
+            leadline__wire_dot_v1_dot_control__pb2.GetHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class InspectionStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListNodesRequest, _control_pb2.ListNodesResponse]
     GetNode: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetNodeRequest, _control_pb2.GetNodeResponse]
     GetMatrix: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetMatrixRequest, _control_pb2.GetMatrixResponse]
+    GetHistory: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetHistoryRequest, _control_pb2.GetHistoryResponse]
+    """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node."""
     GetBudget: _grpc.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]
     """What probing costs each node and uplink, and what is left of its budget."""
     ListPlacements: _grpc.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]
@@ -54,6 +56,8 @@ class InspectionAsyncStub(InspectionStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_control_pb2.ListNodesRequest, _control_pb2.ListNodesResponse]  # type: ignore[assignment]
     GetNode: _aio.UnaryUnaryMultiCallable[_control_pb2.GetNodeRequest, _control_pb2.GetNodeResponse]  # type: ignore[assignment]
     GetMatrix: _aio.UnaryUnaryMultiCallable[_control_pb2.GetMatrixRequest, _control_pb2.GetMatrixResponse]  # type: ignore[assignment]
+    GetHistory: _aio.UnaryUnaryMultiCallable[_control_pb2.GetHistoryRequest, _control_pb2.GetHistoryResponse]  # type: ignore[assignment]
+    """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node."""
     GetBudget: _aio.UnaryUnaryMultiCallable[_control_pb2.GetBudgetRequest, _control_pb2.GetBudgetResponse]  # type: ignore[assignment]
     """What probing costs each node and uplink, and what is left of its budget."""
     ListPlacements: _aio.UnaryUnaryMultiCallable[_control_pb2.ListPlacementsRequest, _control_pb2.ListPlacementsResponse]  # type: ignore[assignment]
@@ -92,6 +96,14 @@ class InspectionServicer(metaclass=_abc_1.ABCMeta):
         request: _control_pb2.GetMatrixRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_control_pb2.GetMatrixResponse, _abc.Awaitable[_control_pb2.GetMatrixResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetHistory(
+        self,
+        request: _control_pb2.GetHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_control_pb2.GetHistoryResponse, _abc.Awaitable[_control_pb2.GetHistoryResponse]]:
+        """What was measured of a node in the last two weeks. NOT_FOUND when there is no such node."""
 
     @_abc_1.abstractmethod
     def GetBudget(

@@ -1,6 +1,5 @@
 """List where pods were placed recently."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,20 +8,8 @@ from leadline_wire.v1 import control_pb2 as pb
 from rich.console import RenderableType
 
 from leadline_controller.cli import decisions
-from leadline_controller.cli.client import Endpoint, ask, connection_options
+from leadline_controller.cli.client import Endpoint, ask, connection_options, duration_s
 from leadline_controller.cli.output import DIM, Format, cell, emit, output_option
-
-_UNITS_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _duration_s(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float:
-    """The seconds of a duration such as 90s, 10m or 1.5h; 0 without one."""
-    if text is None:
-        return 0.0
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)([smhd]?)", text)
-    if found is None or float(found[1]) <= 0:
-        raise click.BadParameter(f"{text!r}: expected a duration such as 90s, 10m, 2h or 1d")
-    return float(found[1]) * _UNITS_S[found[2]]
 
 
 @click.command(epilog="Example: leadline placements --since 10m")
@@ -30,7 +17,7 @@ def _duration_s(_ctx: click.Context, _param: click.Parameter, text: str | None) 
     "--since",
     "since_s",
     metavar="DURATION",
-    callback=_duration_s,
+    callback=duration_s,
     help="Only decisions younger than this, such as 10m.",
 )
 @output_option
