@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from leadline_controller.decisions.log import PENDING, DecisionLog
 from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.schema import MIGRATIONS
 from leadline_controller.decisions.store import HistorySettings, Store
 from leadline_controller.framework.cycle import Decision
 from leadline_controller.framework.model import Pod
@@ -127,7 +128,11 @@ def files(whole: bytes) -> Iterator[Case]:
     yield Case("a pipe in its place", os.mkfifo, right)
     yield Case("another program's", partial(executed, "CREATE TABLE theirs (x)", fresh=True), right)
     yield Case("another's mark", partial(executed, "PRAGMA application_id = 7", fresh=True), right)
-    yield Case("a newer Leadline's", partial(executed, "PRAGMA user_version = 2"), right)
+    yield Case(
+        "a newer Leadline's",
+        partial(executed, f"PRAGMA user_version = {len(MIGRATIONS) + 1}"),
+        right,
+    )
 
 
 def written(data: bytes, path: Path) -> None:

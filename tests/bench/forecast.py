@@ -30,8 +30,11 @@ Method = Callable[[Floats, int], Floats]
 _HORIZON_S = 900
 _WINDOW_S = 86_400
 _FEWEST = 20  # values before the first origin
-_ORIGINS = 60  # of each series, evenly spread
-_METHODS = ("last value", "mean of 15 min", "SES", "Holt, damped", "Theta", "ARIMA(1,0,1)")
+_ORIGINS = 40  # of each series, evenly spread
+_METHODS = (
+    *("last value", "mean of 15 min", "SES", "Holt, damped", "Theta", "ARIMA(1,0,1)"),
+    *("local level 0.3", "local level 0.5", "local level 0.7"),
+)
 
 
 def methods(step_s: float) -> dict[str, Method]:
@@ -43,6 +46,7 @@ def methods(step_s: float) -> dict[str, Method]:
         SimpleExpSmoothing,
     )
 
+    warnings.simplefilter("ignore")  # statsmodels' own filters show each one
     recent = max(round(_HORIZON_S / step_s), 2)
     made: tuple[Method, ...] = (
         lambda seen, ahead: np.repeat(seen[-1], ahead),
@@ -55,8 +59,23 @@ def methods(step_s: float) -> dict[str, Method]:
         ),
         lambda seen, ahead: np.asarray(ThetaModel(seen, period=1).fit().forecast(ahead)),
         lambda seen, ahead: ARIMA(seen, order=(1, 0, 1)).fit().forecast(ahead),
+        lambda seen, ahead: local_level(seen, ahead, 0.3),
+        lambda seen, ahead: local_level(seen, ahead, 0.5),
+        lambda seen, ahead: local_level(seen, ahead, 0.7),
     )
     return dict(zip(_METHODS, made, strict=True))
+
+
+def local_level(seen: Floats, ahead: int, gain: float) -> Floats:
+    """A random walk measured with noise, in simdkalman's filter, whose forecast is that of
+    exponential smoothing. The ratio of both variances is such that its steady gain is `gain`."""
+    from simdkalman import KalmanFilter  # type: ignore[import-not-found]
+
+    one, recent = np.ones((1, 1)), seen[-120:]
+    model = KalmanFilter(one, one * gain**2 / (1 - gain), one, one)
+    start = {"initial_value": recent[:1].reshape(1, 1, 1), "initial_covariance": one[np.newaxis]}
+    made: Floats = model.predict(recent, ahead, **start).observations.mean
+    return made.ravel()
 
 
 def read(path: Path) -> tuple[Floats, float]:
@@ -85,7 +104,7 @@ def errors(values: Floats, step_s: float) -> dict[str, Floats]:
         for name, forecast in methods(step_s).items():
             try:
                 made = forecast(seen, ahead)
-            except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+            except Exception:  # noqa: BLE001  # each library has errors of its own
                 made = np.repeat(seen[-1], ahead)
             found[name].append(np.abs(np.where(np.isfinite(made), made, seen[-1]) - truth))
     return {name: np.array(rows) for name, rows in found.items()}

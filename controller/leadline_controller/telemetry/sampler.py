@@ -90,7 +90,9 @@ class Sampler:
             self._columns = columns
             self._clear()
         rows = self._rows(names)
-        new = (at_s > self._seen_s[rows]) & ~np.isnan(values)
+        # A board that was forgotten still has its old values in the state.
+        since_s = np.maximum(self._seen_s[rows], self._now_s - FINE.step_s)
+        new = (at_s > since_s) & ~np.isnan(values)
         self._seen_s[rows] = at_s
         self._totals[rows] += np.where(new, values, 0.0)
         self._counts[rows] += new

@@ -89,7 +89,8 @@ async def test_version_needs_no_controller(capsys: pytest.CaptureFixture[str]) -
 async def test_nodes_as_json_keep_unknown_apart_from_zero(leadline: Leadline) -> None:
     nodes = json.loads((await leadline("nodes", "-o", "json")).out)["nodes"]
     by_name = {node["name"]: node for node in nodes}
-    assert by_name["n1"]["metrics"]["cpu_percent"] == {"value": 12.5, "age_s": 13.0}
+    cpu = {"value": 12.5, "age_s": 13.0, "confidence": round(1 - 13 / 60, 3)}
+    assert by_name["n1"]["metrics"]["cpu_percent"] == cpu
     assert by_name["n1"]["metrics"]["bandwidth_mbps"]["lower_bound"] is True
     assert by_name["n3"]["metrics"] == {}
     assert by_name["n3"]["report_age_s"] is None

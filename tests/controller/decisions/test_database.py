@@ -211,6 +211,7 @@ def test_an_older_file_is_migrated_completely_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine, path = Machine(), tmp_path / "d.db"
+    monkeypatch.setattr(schema, "MIGRATIONS", (schema._create,))
     database = open_database(path)
     database.write([machine.record("a")], machine.now())
     database.close()

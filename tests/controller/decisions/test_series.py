@@ -1,0 +1,233 @@
+"""Measured series in the file of decisions: merged, bounded, and safe from clocks and damage."""
+
+import asyncio
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from leadline_controller.decisions.database import MEMORY, Database
+from leadline_controller.decisions.recorder import Recorder
+from leadline_controller.decisions.store import HistorySettings, Store
+from leadline_controller.telemetry.series import COARSE, FINE, MEAN, Block, SeriesKey, resampled
+
+from tests.controller.decisions.decision_builder import UNIX_S, Machine
+
+MIB = 1024 * 1024
+CPU = SeriesKey("cpu_percent")
+START_S = int(UNIX_S) - int(UNIX_S) % COARSE.block_s
+
+
+def block(start_s: int = START_S, at: int = 0, value: float = 20.0, keys: int = 1) -> Block:
+    """A fine block with a value at one minute."""
+    points = np.full((keys, FINE.points, 3), np.nan)
+    points[:, at] = value
+    names = (CPU, *(SeriesKey("rtt_ms", f"pi-{number}") for number in range(1, keys)))
+    return Block(FINE, start_s, names, points)
+
+
+def noise(start_s: int, seed: int) -> Block:
+    """A block of 12 series that does not compress."""
+    values = np.random.default_rng(seed).lognormal(3, 2, (12, FINE.points, 1))
+    keys = tuple(SeriesKey("rtt_ms", f"pi-{number}") for number in range(12))
+    return Block(FINE, start_s, keys, np.repeat(values, 3, axis=2) * (1.0, 0.5, 2.0))
+
+
+def open_database(path: Path | str = MEMORY, max_bytes: int = 64 * MIB) -> Database:
+    return Database(path, max_bytes, 90 * 86_400.0)
+
+
+def cpu(blocks: list[Block], steps: int = 60, step_s: int = 60) -> list[float | None]:
+    """The known means from START_S on, in hundredths."""
+    found = resampled(blocks, START_S, steps, step_s).get(CPU)
+    values = [] if found is None else found[:, MEAN].tolist()
+    return [None if np.isnan(value) else round(value, 1) for value in values]
+
+
+def counts(path: Path) -> dict[int, int]:
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT step_s, count(*) FROM series GROUP BY step_s"
+        return dict(connection.execute(sql).fetchall())
+
+
+def test_blocks_are_there_after_a_restart_and_grow_on(tmp_path: Path) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    database = open_database(path)
+    database.write_series([("a", block(at=0)), ("b", block(at=0, value=1.0))], machine.now())
+    database.close()
+    database = open_database(path)
+    database.write_series([("a", block(at=2, value=40.0))], machine.now())
+    found = database.series("a", START_S, START_S + 900)
+    assert cpu(found, 4) == [20.0, None, 40.0, None]
+    # The point of the quarter is of both.
+    assert cpu([each for each in found if each.resolution is COARSE], 1, 900) == [30.0]
+    assert database.series("c", START_S, START_S + 900) == []
+    database.close()
+    assert counts(path) == {60: 2, 900: 2}
+
+
+def test_the_same_block_twice_is_one_row(tmp_path: Path) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    database = open_database(path)
+    for value in (20.0, 20.0, 30.0):
+        database.write_series([("a", block(value=value))], machine.now())
+    assert cpu(database.series("a", START_S, START_S + 60), 1) == [30.0]
+    database.close()
+    assert counts(path) == {60: 1, 900: 1}
+
+
+def test_what_is_too_old_is_deleted_and_quarters_are_kept_longer() -> None:
+    machine, database = Machine(), open_database()
+    for _ in range(20):
+        assert machine.unix_s is not None
+        for hour in range(24):
+            start_s = int(machine.unix_s) // 900 * 900 + 3600 * hour
+            database.write_series([("a", block(start_s))], machine.now())
+        machine.wait(86_400)
+        database.write_series([], machine.now())
+    machine.wait(-86_400)
+    now_s = int(machine.unix_s)
+    found = database.series("a", now_s - 30 * 86_400, now_s + 86_400)
+    fine_s = [each.start_s for each in found if each.resolution is FINE]
+    coarse_s = [each.start_s for each in found if each.resolution is COARSE]
+    assert now_s - 2 * 86_400 < min(fine_s)
+    assert len(fine_s) >= 24
+    assert now_s - 16 * 86_400 < min(coarse_s) < now_s - 13 * 86_400
+
+
+@pytest.mark.parametrize("jump_s", [20 * 365 * 86_400.0, -20 * 86_400.0])
+def test_a_clock_that_is_wrong_for_a_moment_costs_little(jump_s: float) -> None:
+    machine, database = Machine(), open_database()
+    assert machine.unix_s is not None
+    for number in range(96):
+        database.write_series([("a", block(START_S + 900 * number))], machine.now())
+        machine.wait(900)
+    machine.unix_s += jump_s
+    database.write_series([("a", block(int(machine.unix_s) // 900 * 900))], machine.now())
+    machine.unix_s -= jump_s
+    database.write_series([("a", block(START_S + 900 * 96))], machine.now())
+    found = database.series("a", START_S, START_S + 97 * 900)
+    assert len([each for each in found if each.resolution is FINE]) >= 97 - 4
+
+
+@pytest.mark.parametrize("max_mb", [1, 4])
+def test_series_take_at_most_half_of_the_file_and_leave_decisions_alone(
+    max_mb: int, tmp_path: Path
+) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    database = open_database(path, max_mb * MIB)
+    database.write([machine.record(f"p{number}") for number in range(50)], machine.now())
+    for quarter in range(8 * max_mb):
+        blocks = [(f"board-{board}", noise(START_S + 900 * quarter, board)) for board in range(100)]
+        database.write_series(blocks, machine.now())
+        machine.wait(900)
+    newest = START_S + 900 * (8 * max_mb - 1)
+    assert all(database.series(f"board-{board}", newest, newest + 1) for board in range(100))
+    assert len(list(database.all())) == 50
+    used = database._used_bytes()
+    database.close()
+    assert 0.2 * max_mb * MIB < used < 0.6 * max_mb * MIB
+    assert path.stat().st_size < max_mb * MIB
+
+
+def test_a_lowered_limit_deletes_series_before_decisions(tmp_path: Path) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    database = open_database(path)
+    database.write([machine.record(f"p{number}") for number in range(50)], machine.now())
+    for quarter in range(20):
+        blocks = [(f"b{board}", noise(START_S + 900 * quarter, board)) for board in range(100)]
+        database.write_series(blocks, machine.now())
+    database.close()
+    database = open_database(path, MIB)
+    database.write([machine.record("after")], machine.now())
+    assert len(list(database.all())) == 51
+    database.close()
+    assert path.stat().st_size <= MIB
+
+
+def test_a_damaged_block_costs_only_itself(tmp_path: Path) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    store = Store(HistorySettings(path), machine.now)
+    store.write([machine.record("a")])
+    for number in range(8):
+        store.write_series([("a", block(START_S + 900 * number, keys=5))])
+    store.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE series SET points = substr(points, 1, 20) || x'00' || substr(points, 22)"
+            " WHERE step_s = 60 AND start_unix_s = ?",
+            (START_S + 900,),
+        )
+    store = Store(HistorySettings(path), machine.now)
+    store.series("a", START_S, START_S + 7200)  # notices it, and makes a new file
+    found = store.series("a", START_S, START_S + 7200)
+    starts = [each.start_s for each in found if each.resolution is FINE]
+    assert starts == [START_S + 900 * number for number in (0, 2, 3, 4, 5, 6, 7)]
+    assert path.with_name("d.db.corrupt").exists()
+    assert [record.pod for record in store.about("default/a", 1)] == ["default/a"]
+    store.close()
+
+
+def test_without_a_disk_series_are_in_memory_and_move_to_the_disk_later(tmp_path: Path) -> None:
+    machine, folder = Machine(), tmp_path / "away"
+    folder.touch()  # no folder can be made here
+    store = Store(HistorySettings(folder / "d.db"), machine.now)
+    store.write_series([("a", block(at=0))])
+    assert cpu(store.series("a", START_S, START_S + 60), 1) == [20.0]
+    folder.unlink()
+    machine.wait(61)
+    store.write_series([("a", block(at=1, value=30.0))])
+    assert cpu(store.series("a", START_S, START_S + 60), 2) == [20.0, 30.0]
+    store.close()
+    assert counts(folder / "d.db") == {60: 1, 900: 1}
+
+
+def test_the_journal_cut_off_anywhere_leaves_whole_blocks(tmp_path: Path) -> None:
+    machine, path = Machine(), tmp_path / "d.db"
+    database = open_database(path)
+    database.write_series([("a", block())], machine.now())
+    database.checkpoint()
+    for number in range(1, 9):
+        database.write_series(
+            [("a", block(START_S + 900 * number)), ("b", block(START_S))], machine.now()
+        )
+    whole, random, seen = path.with_name("d.db-wal").read_bytes(), Random(3), set[int]()
+    for case in range(40):
+        copy = tmp_path / str(case) / "d.db"
+        copy.parent.mkdir()
+        shutil.copy(path, copy)
+        copy.with_name("d.db-wal").write_bytes(whole[: random.randrange(len(whole) + 1)])
+        survivor = open_database(copy)
+        found = survivor.series("a", START_S, START_S + 9000)
+        fine = [each.start_s for each in found if each.resolution is FINE]
+        assert fine == [START_S + 900 * number for number in range(len(fine))]
+        assert len(fine) >= 1
+        survivor.write_series([("a", block(START_S + 9000))], machine.now())
+        survivor.close()
+        seen.add(len(fine))
+    database.close()
+    assert len(seen) > 4
+
+
+async def test_the_recorder_writes_what_is_queued_before_it_answers_and_at_its_end(
+    tmp_path: Path,
+) -> None:
+    machine = Machine()
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"), machine.now)
+    recorder.start()
+    recorder.put_series([("a", block(at=0)), ("b", block(at=1))])
+    assert cpu(await recorder.series("a", START_S, START_S + 60), 1) == [20.0]
+    recorder.put_series((f"board-{number}", block()) for number in range(500))
+    await recorder.stop()
+    assert counts(tmp_path / "d.db") == {60: 502, 900: 502}
+
+
+async def test_a_disk_that_hangs_costs_the_oldest_blocks_and_no_memory(tmp_path: Path) -> None:
+    recorder = Recorder(HistorySettings(tmp_path / "d.db"), Machine().now)  # its thread hangs
+    for _ in range(3):
+        recorder.put_series((f"board-{number}", block()) for number in range(10_000))
+        await asyncio.sleep(0)
+    assert len(recorder._blocks) == 20_000
