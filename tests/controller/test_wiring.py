@@ -1,8 +1,10 @@
 """The joined rooms: the extender with and without the scheduler, and the loop that probes."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,12 +13,15 @@ from leadline_controller import wiring
 from leadline_controller.api.settings import ExtenderSettings, ServeSettings
 from leadline_controller.config import Settings
 from leadline_controller.decisions.log import BOUND, GONE
+from leadline_controller.decisions.store import HistorySettings
 from leadline_controller.framework.model import Node, Pod
 from leadline_controller.kubeobjects.manifest import read_node
 from leadline_controller.notify import LATE_S, Heartbeats
 from leadline_controller.probing.bandwidth import BandwidthBudget, Uplink
 from leadline_controller.probing.planning import DELIVERY_S, ProbeLimits
 from leadline_controller.probing.scheduler import ProbeScheduler, ProbeSettings
+from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent
 from leadline_wire.v1 import control_pb2 as control
 from leadline_wire.v1 import telemetry_pb2 as pb
@@ -136,6 +141,32 @@ async def test_the_budget_is_that_of_the_boards_that_are_probed() -> None:
                     break
                 await asyncio.sleep(0.02)
     assert [(each.name, each.allowed_share) for each in answer.nodes] == [("n1", 0.001)]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_the_leader_writes_what_it_measured_at_its_end_and_a_standby_writes_nothing(
+    leads: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "d.db"
+    settings = Settings(
+        serve=ServeSettings("127.0.0.1:0"),
+        broker_port=free_port(),
+        decisions=HistorySettings(path),
+    )
+    turn = FakeLeadership()
+    turn.leading = leads
+    controller = wiring.Controller(settings, MemoryCluster(), leadership=turn)
+    controller.telemetry.report(
+        "n1",
+        Stamp(bytes(16), 1, 1, 1, controller.clock.now_s()),
+        BoardReading({"cpu_percent": 20.0}),
+    )
+    async with controller.storing_decisions(), controller.probing():
+        while controller.sampler._minute < 0:  # noqa: ASYNC110  # there is no event for it
+            await asyncio.sleep(0.01)
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT step_s, board FROM series ORDER BY step_s").fetchall()
+    assert rows == ([(60, "n1"), (900, "n1")] if leads else [])
 
 
 class Failing(probing.LeaseRecorder):

@@ -188,8 +188,8 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
         if not found and request.name not in NodeReader(source).names:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND,
-                f"no node {request.name[:200]!r}: the cluster has none, and of none of that name was "
-                "anything measured then",
+                f"no node {request.name[:200]!r}: the cluster has none, and none of that name was "
+                "measured then",
             )
         return history.response(shown, found, request.series)
 

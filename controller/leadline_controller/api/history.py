@@ -19,7 +19,7 @@ from leadline_controller.telemetry.series import (
     resampled,
 )
 
-_MAX_STEPS = 1440
+_MAX_STEPS = 1440  # and one more, if the first one begins earlier than asked
 _DEFAULT_S = 3600
 _DAY_S = 86_400
 _OLDEST_S = 15 * _DAY_S
@@ -49,7 +49,7 @@ def span(request: pb.GetHistoryRequest, now_s: float) -> Span:
         raise ValueError("from_unix_s: expected a time before to_unix_s")
     from_s = min(max(from_s, now_s - _OLDEST_S), to_s)
     least_s = COARSE.step_s if from_s < now_s - _FINE_S else FINE.step_s
-    wanted_s = max(request.step_s, (to_s - from_s) / (_MAX_STEPS - 1), least_s)
+    wanted_s = max(request.step_s, (to_s - from_s) / _MAX_STEPS, least_s)
     step_s = math.ceil(min(wanted_s, _OLDEST_S) / least_s) * least_s
     first_s = int(from_s // step_s * step_s)
     return Span(first_s, step_s, max(1, math.ceil((to_s - first_s) / step_s)))

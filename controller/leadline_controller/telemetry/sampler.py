@@ -18,7 +18,7 @@ from leadline_controller.telemetry.state import TelemetryState
 PEERS = 8
 # So many boards are written every minute, twice as many every second minute, and so on: what is
 # written in a day stays the same, until all are written once a quarter of an hour.
-_BOARDS_A_MINUTE = 20
+_BOARDS_A_MINUTE = 4
 # A round trip arrives so long after it was measured; one that counts in two minutes does no harm.
 _LATE_S = 5.0
 _SHIFT = 32  # a pair's code: the board's number, then the peer's

@@ -28,6 +28,7 @@ from leadline_controller.probing.spending import AccountReading
 from leadline_controller.strategies.netsched import NetSched
 from leadline_controller.telemetry.bandwidth import BandwidthTest
 from leadline_controller.telemetry.collectors import BoardReading
+from leadline_controller.telemetry.sampler import Sampler
 from leadline_controller.telemetry.sequence import Stamp
 from leadline_controller.telemetry.state import Agent, TelemetryState, TimesToLive
 
@@ -69,6 +70,7 @@ class ControllerHarness:
         self.decisions = DecisionLog(sink=self.history.put, now=self.moment)
         self.turn = FakeLeadership()
         self.budget = BudgetReading()
+        self.sampler = Sampler(self.telemetry)
         self.source = InspectionSource(
             telemetry=self.telemetry,
             cluster=self.cluster,
@@ -80,6 +82,7 @@ class ControllerHarness:
             strategy="netsched",
             leadership=self.turn,
             budget=lambda: self.budget,
+            sampler=self.sampler,
         )
         self._sent: Counter[str] = Counter()
 
@@ -98,6 +101,11 @@ class ControllerHarness:
         agent = Agent(name, version="0.1.0", hardware_model="Pi 4", address="192.0.2.1")
         self.telemetry.birth(agent, self.stamp(name))
         self.report(name, **board)
+
+    def sample(self) -> None:
+        """Keep what was measured, as the controller does every ten seconds."""
+        blocks = self.sampler.sample(self.now_s, 1_800_000_000.0 + self.now_s)
+        self.history.put_series(blocks)
 
     def report(
         self,

@@ -104,6 +104,40 @@ async def test_one_node_as_json_has_its_links_and_pods(leadline: Leadline) -> No
     assert "default/web-1" in node["placed_pods"]
 
 
+async def test_the_history_of_a_node_is_drawn_and_in_json_has_its_points(
+    harness: ControllerHarness, leadline: Leadline
+) -> None:
+    for minute in range(30):
+        harness.hear("n1", cpu_percent=float(minute % 8), memory_percent=40.0)
+        harness.telemetry.rtts("n1", harness.stamp("n1"), {"n2": 0.42})
+        harness.sample()
+        harness.now_s += 60
+    harness.sample()
+    shown = (await leadline("node", "n1", "--since", "30m")).out
+    (cpu,) = [
+        line for line in shown.splitlines() if line.startswith("cpu_percent  ") and "#" in line
+    ]
+    assert "_.-=+*%#_.-=+*%#_.-=+*%#_.-=+*" in cpu
+    assert cpu.split()[-3::2] == ["0", "7"]
+    (memory,) = [
+        line for line in shown.splitlines() if line.startswith("memory_percent") and "__" in line
+    ]
+    assert memory.split()[1] == "_" * 30
+    assert "rtt_ms n2" in shown
+    history = json.loads((await leadline("node", "n1", "--since", "30m", "-o", "json")).out)[
+        "history"
+    ]
+    by_key = {(each["name"], each["peer"]): each for each in history["series"]}
+    assert history["step_s"] == 60
+    known = [value for value in by_key["cpu_percent", None]["mean"] if value is not None]
+    assert known == pytest.approx([minute % 8 for minute in range(30)], abs=0.01)
+    assert None in by_key["cpu_percent", None]["mean"]
+    assert by_key["rtt_ms", "n2"]["max"][-2] == pytest.approx(0.42, abs=0.01)
+    half = json.loads((await leadline("node", "n1", "--since", "1d", "-o", "json")).out)["history"]
+    assert half["step_s"] == 1440
+    assert (await leadline("node", "n1", "--since", "soon")).code == 2
+
+
 async def test_the_budget_as_json_has_what_is_allowed_spent_and_left(leadline: Leadline) -> None:
     told = json.loads((await leadline("budget", "-o", "json")).out)
     node, uplink = told["nodes"][0], told["uplinks"][0]

@@ -265,6 +265,7 @@ def test_a_node_shows_its_link_and_how_well_its_bandwidth_is_known(
     assert nodes.document(status)["metrics"]["bandwidth_mbps"] == {
         "value": 94.9,
         "age_s": 0.0,
+        "confidence": 0.0,
         **state,
     }
 

@@ -2,7 +2,10 @@
 
 import asyncio
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -231,3 +234,37 @@ async def test_a_disk_that_hangs_costs_the_oldest_blocks_and_no_memory(tmp_path:
         recorder.put_series((f"board-{number}", block()) for number in range(10_000))
         await asyncio.sleep(0)
     assert len(recorder._blocks) == 20_000
+
+
+WRITES = """
+import sys
+from pathlib import Path
+from tests.controller.decisions.test_series import START_S, block, open_database
+from tests.controller.decisions.decision_builder import Machine
+database, machine = open_database(Path(sys.argv[1])), Machine()
+for number in range(100_000):
+    minute = block(START_S + 60 * number // 900 * 900, number % 15)
+    database.write_series([(f"b{board}", minute) for board in "abc"], machine.now())
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_a_process_killed_while_it_writes_leaves_what_it_had_written(
+    count: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "d.db"
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", WRITES, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout is not None
+        for _ in range(count):
+            written = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    database = open_database(path)
+    for board in "abc":
+        found = database.series(f"b{board}", START_S, START_S + 60 * written + 60)
+        assert cpu(found, written + 1) == [20.0] * (written + 1)
+    database.close()
