@@ -184,14 +184,14 @@ class _Inspection(control_pb2_grpc.InspectionServicer):
             shown = history.span(request, now_unix_s)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        found = await history.series(source, request.name, shown)
-        if not found and request.name not in NodeReader(source).names:
+        blocks = await history.blocks_of(source, request.name, shown, now_unix_s)
+        if not blocks and request.name not in NodeReader(source).names:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND,
                 f"no node {request.name[:200]!r}: the cluster has none, and none of that name was "
                 "measured then",
             )
-        return history.response(shown, found, request.series)
+        return await asyncio.to_thread(history.response, blocks, shown, request.series, now_unix_s)
 
     async def GetMatrix(self, _: pb.GetMatrixRequest, __: Context) -> pb.GetMatrixResponse:
         return await asyncio.to_thread(NodeReader(self._source).matrix)

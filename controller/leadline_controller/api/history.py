@@ -1,20 +1,21 @@
 """Measured series of a node as messages of the inspection service, bounded in steps."""
 
-import asyncio
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from leadline_wire.v1 import control_pb2 as pb
 
 from leadline_controller.api.nodes import InspectionSource, in_order
-from leadline_controller.framework.view import Floats
+from leadline_controller.telemetry.forecast import METRICS, STEP_S, forecasts
 from leadline_controller.telemetry.series import (
     COARSE,
     FINE,
     LEAST,
     MEAN,
     MOST,
+    Block,
     SeriesKey,
     resampled,
 )
@@ -55,21 +56,27 @@ def span(request: pb.GetHistoryRequest, now_s: float) -> Span:
     return Span(first_s, step_s, max(1, math.ceil((to_s - first_s) / step_s)))
 
 
-async def series(source: InspectionSource, board: str, shown: Span) -> Mapping[SeriesKey, Floats]:
-    """What was measured of the board, stored and not yet stored."""
-    end_s = shown.from_s + shown.steps * shown.step_s
-    blocks = await source.history.series(board, shown.from_s, end_s)
+async def blocks_of(
+    source: InspectionSource, board: str, shown: Span, now_s: float
+) -> Sequence[Block]:
+    """What was measured of the board in this span and in the last day, also what is not stored
+    yet."""
+    end_s = max(shown.from_s + shown.steps * shown.step_s, int(now_s))
+    first_s = min(shown.from_s, int(now_s - _DAY_S))
+    blocks = await source.history.series(board, first_s, end_s)
     newest = source.sampler.block(board) if source.sampler else None
-    blocks += [newest] if newest else []
-    return await asyncio.to_thread(resampled, blocks, shown.from_s, shown.steps, shown.step_s)
+    return [*blocks, newest] if newest else blocks
 
 
 def response(
-    shown: Span, found: Mapping[SeriesKey, Floats], names: Collection[str]
+    blocks: Sequence[Block], shown: Span, names: Collection[str], now_s: float
 ) -> pb.GetHistoryResponse:
-    """These series of those found; all if `names` is empty."""
+    """The series of these names that the blocks have, all if `names` is empty. It takes up to a
+    second on a small board."""
+    found = resampled(blocks, shown.from_s, shown.steps, shown.step_s)
     keys = [key for key in found if not names or key.name in names]
     keys.sort(key=lambda key: (key.peer != "", key.name, in_order(key.peer)))
+    expected = _forecasts(blocks, keys, now_s)
     return pb.GetHistoryResponse(
         from_unix_s=shown.from_s,
         step_s=shown.step_s,
@@ -80,7 +87,26 @@ def response(
                 mean=found[key][:, MEAN],
                 min=found[key][:, LEAST],
                 max=found[key][:, MOST],
+                forecast=expected.get(key),
             )
             for key in keys
         ],
     )
+
+
+def _forecasts(
+    blocks: Sequence[Block], keys: Sequence[SeriesKey], now_s: float
+) -> Mapping[SeriesKey, pb.Forecast]:
+    """The forecasts of these series, from the last day in whole steps."""
+    steps = _DAY_S // STEP_S
+    first_s = (int(now_s) // STEP_S - steps) * STEP_S
+    day = resampled(blocks, first_s, steps, STEP_S)
+    keys = [key for key in keys if key in day and key.name in METRICS]
+    if not keys:
+        return {}
+    made = forecasts(np.stack([day[key][:, MEAN] for key in keys]))
+    return {
+        key: pb.Forecast(value=each.value, error=each.error, mae_ratio=each.mae_ratio)
+        for key, each in zip(keys, made, strict=True)
+        if each is not None
+    }

@@ -26,6 +26,7 @@ def document(history: pb.GetHistoryResponse) -> dict[str, Any]:
                 "mean": _known(series.mean),
                 "min": _known(series.min),
                 "max": _known(series.max),
+                "forecast": _forecast(series),
             }
             for series in history.series
         ],
@@ -36,8 +37,22 @@ def _known(values: Iterable[float]) -> list[float | None]:
     return [None if math.isnan(value) else float(f"{value:.6g}") for value in values]
 
 
+def _forecast(series: pb.Series) -> dict[str, float] | None:
+    if not series.HasField("forecast"):
+        return None
+    made = series.forecast
+    return {
+        name: float(f"{value:.4g}")
+        for name, value in (
+            *(("value", made.value), ("error", made.error)),
+            ("mae_ratio", made.mae_ratio),
+        )
+    }
+
+
 class Charts:
-    """A line for each series: its means as a chart, and the extremes of the whole time."""
+    """A line for each series: its means as a chart, the extremes of the whole time, and the
+    forecast."""
 
     def __init__(self, history: pb.GetHistoryResponse) -> None:
         self._history = history
@@ -47,7 +62,7 @@ class Charts:
         history = self._history
         steps = max((len(series.mean) for series in history.series), default=0)
         span_s = steps * history.step_s
-        columns = (f"LAST {human.age(span_s)}", "", "MIN", "MEAN", "MAX")
+        columns = (f"LAST {human.age(span_s)}", "", "MIN", "MEAN", "MAX", "NEXT 15m")
         yield table(columns, self._rows(plain), numbers=columns[2:], folding=())
         yield Text(
             f"from {human.moment(history.from_unix_s)}, a sign for each {human.age(history.step_s)}"
@@ -61,4 +76,8 @@ class Charts:
             numbers = (least, sum(means) / len(means), most)
             name = f"{series.name} {series.peer}".strip()
             chart = human.chart(series.mean, plain=plain)
-            yield (name, cell(chart), *map(human.number, numbers))
+            expected = human.UNKNOWN
+            if series.HasField("forecast"):
+                made = series.forecast
+                expected = f"{human.number(made.value)} ±{human.number(made.error, 2)}"
+            yield (name, cell(chart), *map(human.number, numbers), expected)

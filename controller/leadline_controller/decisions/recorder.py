@@ -56,7 +56,7 @@ _MAX_LISTED = 5_000
 _MAX_RESTORED = 256
 # Blocks of series, a few kB each: those of the largest cluster, or hours of a small one.
 _MAX_BLOCKS = 20_000
-_BLOCKS_AT_ONCE = 128  # then decisions have their turn
+_BLOCKS_AT_ONCE = 128
 
 
 class Recorder:
@@ -211,7 +211,11 @@ class Recorder:
             # What was queued before a query is written before it runs.
             queries = [self._queries.popleft() for _ in range(len(self._queries))]
             wrote = self._write(store)
-            if self._write_series(store) or wrote:
+            while self._write_series(store):
+                wrote = True
+                if not queries:
+                    break  # decisions have their turn
+            if wrote:
                 durable_at_s = min(durable_at_s, up_s + _DURABLE_AFTER_S)
             for query in queries:
                 query(store)

@@ -166,19 +166,31 @@ class GetHistoryResponse(_message.Message):
     series: _containers.RepeatedCompositeFieldContainer[Series]
     def __init__(self, from_unix_s: _Optional[float] = ..., step_s: _Optional[float] = ..., series: _Optional[_Iterable[_Union[Series, _Mapping]]] = ...) -> None: ...
 
+class Forecast(_message.Message):
+    __slots__ = ("value", "error", "mae_ratio")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MAE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    error: float
+    mae_ratio: float
+    def __init__(self, value: _Optional[float] = ..., error: _Optional[float] = ..., mae_ratio: _Optional[float] = ...) -> None: ...
+
 class Series(_message.Message):
-    __slots__ = ("name", "peer", "mean", "min", "max")
+    __slots__ = ("name", "peer", "mean", "min", "max", "forecast")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
     MEAN_FIELD_NUMBER: _ClassVar[int]
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
+    FORECAST_FIELD_NUMBER: _ClassVar[int]
     name: str
     peer: str
     mean: _containers.RepeatedScalarFieldContainer[float]
     min: _containers.RepeatedScalarFieldContainer[float]
     max: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, name: _Optional[str] = ..., peer: _Optional[str] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ...) -> None: ...
+    forecast: Forecast
+    def __init__(self, name: _Optional[str] = ..., peer: _Optional[str] = ..., mean: _Optional[_Iterable[float]] = ..., min: _Optional[_Iterable[float]] = ..., max: _Optional[_Iterable[float]] = ..., forecast: _Optional[_Union[Forecast, _Mapping]] = ...) -> None: ...
 
 class GetMatrixRequest(_message.Message):
     __slots__ = ()

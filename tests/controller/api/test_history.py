@@ -2,14 +2,21 @@
 
 import math
 from collections.abc import AsyncIterator
+from random import Random
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from leadline_controller.api.history import span
 from leadline_wire.v1 import control_pb2 as pb
-from leadline_wire.v1.control_pb2_grpc import InspectionStub
+from leadline_wire.v1 import control_pb2_grpc
 
 from tests.controller.api.api_harness import ControllerHarness, answering, node
+
+if TYPE_CHECKING:  # its constructor makes a stub of either kind
+    from leadline_wire.v1.control_pb2_grpc import InspectionAsyncStub as Stub
+else:
+    Stub = control_pb2_grpc.InspectionStub
 
 NOW_S = 1_800_010_000.0
 DAY_S = 86_400.0
@@ -81,13 +88,13 @@ def harness() -> ControllerHarness:
 
 
 @pytest.fixture
-async def stub(harness: ControllerHarness) -> AsyncIterator[InspectionStub]:
+async def stub(harness: ControllerHarness) -> AsyncIterator[Stub]:
     async with answering(harness) as address, grpc.aio.insecure_channel(address) as channel:
-        yield InspectionStub(channel)
+        yield Stub(channel)
 
 
 async def test_stored_and_new_minutes_make_one_history(
-    harness: ControllerHarness, stub: InspectionStub
+    harness: ControllerHarness, stub: Stub
 ) -> None:
     answer = await stub.GetHistory(pb.GetHistoryRequest(name="n1", from_unix_s=-1260))
     assert answer.step_s == 60
@@ -105,7 +112,7 @@ async def test_stored_and_new_minutes_make_one_history(
     assert [each.peer for each in answer.series] == sorted(each.peer for each in answer.series)
 
 
-async def test_series_are_chosen_by_name(stub: InspectionStub) -> None:
+async def test_series_are_chosen_by_name(stub: Stub) -> None:
     answer = await stub.GetHistory(
         pb.GetHistoryRequest(name="n2", from_unix_s=-1260, series=["rtt_ms", "cpu_percent"])
     )
@@ -116,7 +123,7 @@ async def test_series_are_chosen_by_name(stub: InspectionStub) -> None:
 
 
 async def test_a_node_without_history_has_none_and_no_node_is_an_error(
-    harness: ControllerHarness, stub: InspectionStub
+    harness: ControllerHarness, stub: Stub
 ) -> None:
     from leadline_controller.framework.ports import NodeChanged
 
@@ -131,7 +138,7 @@ async def test_a_node_without_history_has_none_and_no_node_is_an_error(
 
 
 async def test_a_node_is_answered_with_its_history_if_that_is_asked_for(
-    stub: InspectionStub,
+    stub: Stub,
 ) -> None:
     without = await stub.GetNode(pb.GetNodeRequest(name="n1"))
     assert not without.HasField("history")
@@ -140,7 +147,7 @@ async def test_a_node_is_answered_with_its_history_if_that_is_asked_for(
 
 
 async def test_confidence_falls_from_one_to_zero_as_a_value_ages(
-    harness: ControllerHarness, stub: InspectionStub
+    harness: ControllerHarness, stub: Stub
 ) -> None:
     seen = []
     for _ in range(5):
@@ -154,3 +161,20 @@ async def test_confidence_falls_from_one_to_zero_as_a_value_ages(
         seen += [each.confidence for each in metrics if each.name == "cpu_percent"]
         harness.now_s += 14
     assert seen == pytest.approx([1 - (3 + 14 * number) / 60 for number in range(5)])
+
+
+async def test_cpu_is_forecast_where_that_was_better_than_the_last_value() -> None:
+    harness, random = ControllerHarness(), Random(1)
+    harness.now_s = 900.0
+    for _ in range(8 * 60):
+        harness.hear("n1", cpu_percent=random.gauss(50, 10), memory_percent=random.gauss(50, 10))
+        harness.sample()
+        harness.now_s += 60
+    harness.sample()
+    async with answering(harness) as address, grpc.aio.insecure_channel(address) as channel:
+        answer = await Stub(channel).GetHistory(pb.GetHistoryRequest(name="n1"))
+    made = {each.name: each.forecast for each in answer.series if each.HasField("forecast")}
+    assert list(made) == ["cpu_percent"]  # of memory nothing was recorded that shows a gain
+    assert abs(made["cpu_percent"].value - 50) < 4
+    assert 4 < made["cpu_percent"].error < 15  # of means of five minutes
+    assert made["cpu_percent"].mae_ratio < 0.9

@@ -52,7 +52,8 @@ class Boards:
 
 def points(block: Block | None, key: SeriesKey) -> Floats:
     assert block is not None
-    return block.points[block.keys.index(key)]
+    found: Floats = block.points[block.keys.index(key)]
+    return found
 
 
 def test_a_minute_has_the_mean_and_the_extremes_of_its_values() -> None:
