@@ -13,6 +13,7 @@ PARTS = (
     "batch",
     "predicates",
     "decisions_db",
+    "history",
     "ingest",
     "agent_memory",
     "extender",
