@@ -147,6 +147,7 @@ class NodeReader:
                     age_s=max(0.0, age_s),
                     lower_bound=bandwidth is not None and bandwidth.lower_bound,
                     suspect=bandwidth is not None and bandwidth.is_suspect,
+                    source=bandwidth.source if bandwidth is not None else "",
                 )
 
     def _notes(

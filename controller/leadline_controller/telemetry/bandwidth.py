@@ -30,6 +30,8 @@ _SUSPICIOUS_SHARE = 0.5
 # Less traffic says nothing about a link.
 _LEAST_CARRIED_MBPS = 1.0
 _PEERS = 2
+# For so long after an exact measurement, a short test that is faster shows no more than a burst.
+_TRUSTED_S = 120.0
 _LEAST_MBPS = 0.001
 # Where a value is from.
 TESTS, COUNTERS, INTERFACE = "tests", "counters", "interface"
@@ -41,7 +43,7 @@ class BandwidthTest:
 
     seconds: the time over which the rate was measured, on the last part of the bytes. rtt_ms: of
     the pair, None if unknown. is_hindered: one of the boards was too busy, throttled or under
-    voltage, so the link may do more.
+    voltage, or could not time it, so the link may do more.
     """
 
     client: str
@@ -247,7 +249,8 @@ class NodeBandwidths:
             self._raise(node, known, result)
         elif test.mbps >= AGREEING_SHARE * test.expected_mbps(known.mbps):
             if not result.is_claim:
-                self._agree(node, peer, known, result)
+                is_faster = test.mbps > known.mbps / AGREEING_SHARE
+                self._agree(node, peer, known, result, is_faster=is_faster)
         elif is_limited or _is_available(test, known, used_mbps.get(node, 0.0)):
             is_peers_fault = of_peer is not None and not of_peer.is_suspect
             if is_peers_fault and known.lower is not None and known.lower.peer == peer:
@@ -263,10 +266,16 @@ class NodeBandwidths:
             known.mbps, known.at_s, known.source = result.mbps, result.at_s, TESTS
             known.is_short, known.measured_s = result.is_short, -inf
 
-    def _agree(self, node: str, peer: str, known: _Known, result: _Known) -> None:
-        """What is believed was right. A result that is a little lower is stored until the next
-        one, so that a link that becomes slower by and by is noticed."""
+    def _agree(
+        self, node: str, peer: str, known: _Known, result: _Known, *, is_faster: bool
+    ) -> None:
+        """What is believed was right, or is only a lower bound, if a short test was faster. A
+        result that is a little lower is stored until the next one, so that a link that becomes
+        slower by and by is noticed."""
         known.at_s, known.source = result.at_s, TESTS
+        if is_faster and result.at_s - known.measured_s > _TRUSTED_S:
+            known.lower_bound = known.is_short = True
+            return
         if not result.is_short:
             known.measured_s = result.at_s
         if result.lower_bound:
