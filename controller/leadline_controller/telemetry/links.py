@@ -67,8 +67,9 @@ class LinkState:
     """All pairs of nodes with a measurement, and estimates of the other pairs' round trips.
 
     Of the last three rounds of a pair the median counts: one round that met other traffic does not,
-    and a lasting change does from its second round on. Bandwidth tests are rare, so
-    bandwidths are few and in a dict.
+    and a lasting change does from its second round on. The last bandwidth test of a pair is only
+    shown; what it says about the nodes' links is in telemetry.bandwidth. Tests are rare, so they
+    are few and in a dict.
     """
 
     def __init__(self, rtt_ttl_s: float, bandwidth_ttl_s: float) -> None:

@@ -321,7 +321,8 @@ def test_a_larger_lower_bound_replaces_a_smaller_one_and_an_exact_result_any() -
     beliefs = Beliefs(dict.fromkeys("ab", 1000.0))
     for mbps in (200.0, 400.0, 300.0):
         beliefs.measured("a", "b", mbps, 0.005 - 1e-9)
-    assert (beliefs.of("a").mbps, beliefs.of("a").lower_bound) == (pytest.approx(200.0), True)
+    assert beliefs.of("a").mbps == pytest.approx(200.0)
+    assert beliefs.of("a").lower_bound
     beliefs.test("a", "b")
     assert beliefs.of("a") == LinkBandwidth(1000.0, beliefs.now_s)
     beliefs.measured("a", "b", 600.0, 0.001)
@@ -367,7 +368,8 @@ def test_a_result_of_a_hindered_board_is_a_lower_bound_and_no_suspicion() -> Non
     assert not beliefs.suspects()
     new = Beliefs(dict.fromkeys("ab", 100.0))
     new.measured("a", "b", 20.0, hindered=True)
-    assert (new.of("a").mbps, new.of("a").lower_bound) == (pytest.approx(20 / 1.05), True)
+    assert new.of("a").mbps == pytest.approx(20 / 1.05)
+    assert new.of("a").lower_bound
 
 
 # Nobody is believed about itself.
@@ -404,6 +406,13 @@ def test_the_last_peers_are_those_that_measured_the_node() -> None:
     assert beliefs.bandwidths.last_peers("a") == ("c", "b")
     assert beliefs.bandwidths.last_peers("b") == ()
     assert beliefs.bandwidths.last_peers("d") == ("a",)
+
+
+def test_a_slow_peer_is_remembered_although_its_result_says_nothing() -> None:
+    beliefs = fleet(slow=10.0)
+    beliefs.test("a", "slow")
+    assert beliefs.of("a").mbps == 100.0
+    assert beliefs.bandwidths.last_peers("a")[0] == "slow"
 
 
 def test_a_node_that_left_is_forgotten() -> None:
