@@ -20,6 +20,7 @@ from leadline_controller.telemetry.bandwidth import (
     AGREEING_SHARE,
     TESTS,
     UNKNOWN_RTT_MS,
+    LinkBandwidth,
     NodeLink,
     exact_s,
 )
@@ -326,7 +327,7 @@ class BandwidthPlanner:
         doublings = min(max(self._failures.get(link.name, 0) - 1, 0), _MAX_DOUBLINGS)
         if waited_s < _RETRY_S * 2**doublings:
             return None
-        if bandwidth is None or bandwidth.source != TESTS:
+        if bandwidth is None or _is_untested(bandwidth):
             return 1, Purpose.FIRST
         if bandwidth.is_suspect:
             return 0, Purpose.SETTLE
@@ -498,6 +499,11 @@ def _takers(planned: PlannedTest) -> tuple[str, ...]:
     return (planned.client, planned.server, *planned.uplinks)
 
 
+def _is_untested(bandwidth: LinkBandwidth) -> bool:
+    """Whether it is only what the node's own counters, or its interface, say."""
+    return bandwidth.source != TESTS and bandwidth.measured_s == -inf
+
+
 def _is_open(link: NodeLink) -> bool:
     """Whether a larger test could find more than is known."""
     bandwidth = link.bandwidth
@@ -509,7 +515,7 @@ def _is_open(link: NodeLink) -> bool:
 def _is_useful(peer: NodeLink, link: NodeLink) -> bool:
     """Whether a test with the peer can show what is to be known."""
     known = link.bandwidth
-    if known is None or known.source != TESTS:
+    if known is None or _is_untested(known):
         return True
     if known.is_suspect:
         is_other = peer.name != known.suspect_peer

@@ -243,7 +243,7 @@ class NodeBandwidths:
         is_limited = test.mbps >= AGREEING_SHARE * peer_mbps
         is_peers = is_limited and of_peer is not None and not of_peer.is_short
         result = _result(node, test, known, speed_mbps, is_peers=is_peers)
-        if known is None or (known.is_claim and not (result.is_claim or result.lower_bound)):
+        if known is None or _replaces(result, known):
             self._known[node] = result
         elif _is_higher(result, known):
             self._raise(node, known, result)
@@ -373,6 +373,14 @@ def _result(
 def _is_available(test: BandwidthTest, known: _Known, used_mbps: float) -> bool:
     """Whether users' traffic, or a board that was too busy, explains a result that is lower."""
     return test.is_hindered or test.mbps + used_mbps >= AGREEING_SHARE * known.mbps
+
+
+def _replaces(result: _Known, known: _Known) -> bool:
+    """Whether another node's result takes the place of what the node says of itself. A lower bound
+    does not take that of a test in which the node was the server."""
+    if result.is_claim or not (known.is_claim or known.source == COUNTERS):
+        return False
+    return not result.lower_bound or (known.is_claim and known.source != TESTS)
 
 
 def _is_higher(result: _Known, known: _Known) -> bool:

@@ -192,9 +192,12 @@ def test_what_contradicts_a_belief_brings_a_test_forward_once() -> None:
 
 
 def test_a_node_that_only_its_own_counters_know_is_tested() -> None:
-    passive = known("a", 20.0, source="counters", lower_bound=True, is_short=True)
-    (planned,) = planned_for([passive, known("b")], now_s=LATER_S)[:1]
+    passive = {"source": "counters", "lower_bound": True, "is_short": True}
+    untested, tested = known("a", 20.0, **passive, measured_s=-inf), known("a", 20.0, **passive)
+    (planned,) = planned_for([untested, known("b")])
     assert (planned.client, planned.max_bytes) == ("a", LEAST_BYTES)
+    (planned,) = planned_for([tested, known("b")])
+    assert (planned.client, planned.max_bytes) == ("a", 9 * BLOCK_BYTES)  # 100 Mbit/s, exactly
 
 
 # With whom.

@@ -5,7 +5,7 @@ import pytest
 from leadline_controller.framework.view import METRICS
 from leadline_controller.telemetry import links as storage
 from leadline_controller.telemetry import state as telemetry
-from leadline_controller.telemetry.bandwidth import BandwidthTest, NodeLink
+from leadline_controller.telemetry.bandwidth import BandwidthTest, LinkBandwidth, NodeLink
 from leadline_controller.telemetry.collectors import BoardReading
 from leadline_controller.telemetry.state import BROKER, Agent, TelemetryState
 
@@ -139,6 +139,22 @@ def test_a_link_can_do_at_least_what_it_carried() -> None:
     builder.bandwidth("n1", "n2", 60.0, 40.0)  # now another node has measured it
     assert believed(builder, 40.0) == (60.0, False, "tests")
     assert builder.state.measurements("n1", 40.0)["bandwidth_mbps"] == (60.0, 0.0)
+
+
+def test_a_first_test_replaces_what_a_node_says_of_itself_even_if_it_was_short() -> None:
+    builder = TelemetryBuilder("n1", "n2")
+    carry(builder, 0.0, used_mbps=900.0, link_mbps=1000.0)
+    builder.bandwidth("n1", "n2", 90.0, 1.0, lower_bound=True)
+    assert builder.state.node_links(("n1",), 1.0)[0].bandwidth == LinkBandwidth(
+        pytest.approx(90 * 0.0001 / 0.0051), 1.0, lower_bound=True, is_short=True
+    )
+    carry(builder, 10.0, used_mbps=900.0, link_mbps=1000.0)
+    assert believed(builder, 10.0) == (900.0, True, "counters")
+    assert builder.state.node_links(("n1",), 10.0)[0].bandwidth.measured_s == 1.0
+    builder.bandwidth("n1", "n2", 90.0, 20.0)  # it was a lie
+    builder.bandwidth("n1", "n2", 90.0, 23.0)
+    carry(builder, 30.0, used_mbps=900.0, link_mbps=1000.0)
+    assert believed(builder, 30.0) == (90.0, False, "tests")
 
 
 def test_traffic_over_an_exact_value_only_asks_for_a_test() -> None:
