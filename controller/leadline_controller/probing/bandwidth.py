@@ -56,6 +56,7 @@ _MAX_STARTED_AT_ONCE = 50
 _MAX_PEERS_COMPARED = 16
 # After a test without a result, and twice as long each time.
 _RETRY_S, _MAX_DOUBLINGS = 3.0, 5
+_SEEK_EVERY_S = 5.0  # the search for a peer with which a node can pay an exact measurement
 _MAX_UNSETTLED = 100  # tests of a node that are charged anew once its link is known
 
 
@@ -218,6 +219,7 @@ class BandwidthPlanner:
         self._running: dict[str, _Running] = {}
         self._tested_s: dict[str, float] = {}  # as client
         self._checked_s: dict[str, float] = {}  # as either
+        self._sought_s: dict[str, float] = {}  # the last search for an exact measurement
         self._failures: dict[str, int] = {}  # tests as client since the last result
         self._unsettled: dict[str, list[_Unsettled]] = {}
         self._plans = 0
@@ -257,6 +259,12 @@ class BandwidthPlanner:
             if name not in free or not self._can_pay(free[name], purpose):
                 continue
             link = free[name]
+            is_check_due = place == _CONTRADICTED or self._is_check_due(link, now_s)
+            if purpose is Purpose.MEASURE and not is_check_due:
+                # Most nodes save for this, so that not all of them can search at each tick.
+                if now_s - self._sought_s.get(name, -inf) < _SEEK_EVERY_S:
+                    continue
+                self._sought_s[name] = now_s
             waited_s = self._waited_s(name, now_s)
             is_any_useful = waited_s >= _RARELY * self._interval_s
             useful = (
@@ -266,7 +274,6 @@ class BandwidthPlanner:
             )
             others = list(islice(useful, _MAX_PEERS_COMPARED))
             test = self._test_of(link, others, purpose, uplinks, rtt_ms)
-            is_check_due = place == _CONTRADICTED or self._is_check_due(link, now_s)
             if test is None and purpose is Purpose.MEASURE and is_check_due:
                 test = self._test_of(link, others, Purpose.CHECK, uplinks, rtt_ms)
             if test is not None:
@@ -480,7 +487,7 @@ class BandwidthPlanner:
         """Drop the nodes that were not there for a day."""
         old = [name for name, x in self._node_accounts.items() if now_s - x.at_s > DAY_S]
         for name in old:
-            times = (self._tested_s, self._checked_s)
+            times = (self._tested_s, self._checked_s, self._sought_s)
             for of_nodes in (self._node_accounts, *times, self._failures, self._unsettled):
                 of_nodes.pop(name, None)
 

@@ -529,6 +529,23 @@ def test_nodes_that_cannot_pay_cost_no_search_for_a_peer() -> None:
     assert tests > 200
 
 
+def test_nodes_that_save_for_an_exact_measurement_search_rarely() -> None:
+    links = [known(f"n{i}", 80.0, lower_bound=True, is_short=True) for i in range(400)]
+    planner = planner_of(links, BandwidthBudget(link_time_share=0.00001))
+    for link in links:
+        planner._tested_s[link.name] = planner._checked_s[link.name] = LATER_S
+    asked = 0
+
+    def counting(_a: str, _b: str) -> float:
+        nonlocal asked
+        asked += 1
+        return 30.0
+
+    for tick in range(20):
+        assert planner.plan(links, counting, LATER_S + 5 + tick / 2) == []
+    assert 0 < asked <= 16 * 400 * 2  # in 10 s
+
+
 def test_a_node_that_left_is_forgotten_after_a_day() -> None:
     links = [known("a"), known("b"), known("left")]
     planner = planner_of(links)
