@@ -74,7 +74,7 @@ class Purpose(IntEnum):
 
 # The debt, s of link time, in which a test may put a node: the first ones, and those that settle a
 # contradiction, may come before they are paid.
-_DEBT_S = {Purpose.SETTLE: 0.15, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
+_DEBT_S = {Purpose.SETTLE: 0.05, Purpose.FIRST: 0.5, Purpose.MEASURE: 0.0, Purpose.CHECK: 0.0}
 
 
 @dataclass(frozen=True, slots=True)
