@@ -42,6 +42,7 @@ _MARGIN = 1.1  # of an exact measurement, because the estimate of the round trip
 _SHARE_OF_LINK_SPEED = 0.8
 # A checked value is measured exactly again after so long.
 _MEASURED_AGAIN_S = 900.0
+_BOUND_AGAIN_S = 120.0  # if a peer's link was no faster, because another one may be
 # A part of the budget stays unused, because tests take a little longer than planned.
 _PLANNED_SHARE = 0.95
 # The most that a budget saves while no test runs, and of that the most for one test.
@@ -342,7 +343,8 @@ class BandwidthPlanner:
             return _CONTRADICTED, Purpose.MEASURE
         if _is_open(link):
             return 3, Purpose.MEASURE
-        if now_s - bandwidth.measured_s > _MEASURED_AGAIN_S:
+        again_s = _BOUND_AGAIN_S if bandwidth.lower_bound else _MEASURED_AGAIN_S
+        if now_s - bandwidth.measured_s > again_s:
             return 4, Purpose.MEASURE
         return (5, Purpose.CHECK) if self._is_check_due(link, now_s) else None
 
